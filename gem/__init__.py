@@ -1,0 +1,46 @@
+r"""gem: a gym for language agents.
+
+::
+
+    import gem
+
+    env = gem.make("game:GuessTheNumber-v0-easy")
+    obs, info = env.reset(seed=0)
+    obs, reward, terminated, truncated, info = env.step(r"\boxed{5}")
+
+The kernel is here; everything else is a room of its own: `gem.vector`, `gem.wrappers`, `gem.rollout`,
+`gem.agents`, `gem.train`, `gem.testing`.
+"""
+
+from gem.content import Image, Message, Text
+from gem.core import Env, EnvWrapper, Start, Step
+from gem.envs import catalog as _catalog
+from gem.errors import GemError
+from gem.record import Agent, Episode, Limits
+from gem.registry import EnvSpec, ids, make, make_vec, print_envs, register, spec
+
+_catalog.register_all()
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "Env",
+    "EnvSpec",
+    "EnvWrapper",
+    "Episode",
+    "GemError",
+    "Image",
+    "Limits",
+    "Message",
+    "Start",
+    "Step",
+    "Text",
+    "__version__",
+    "ids",
+    "make",
+    "make_vec",
+    "print_envs",
+    "register",
+    "spec",
+]

@@ -1,0 +1,82 @@
+"""What agents are shown: text, images, and the messages made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from gem.errors import BadArgument
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture: encoded bytes and their media type.
+
+    `alt` is what a text-only reader sees instead.
+    """
+
+    data: bytes
+    mime: str = "image/png"
+    alt: str = "[image]"
+
+
+Part = Text | Image
+Obs = str | tuple[Part, ...]
+"""An observation: plain text, or parts where pictures are mixed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: Obs
+
+    @property
+    def text(self) -> str:
+        """The message as plain text; pictures appear as their `alt`."""
+        return text_of(self.content)
+
+
+def text_of(obs: Obs) -> str:
+    """Return an observation as plain text; pictures appear as their `alt`."""
+    if isinstance(obs, str):
+        return obs
+    return "\n".join(part.text if isinstance(part, Text) else part.alt for part in obs)
+
+
+def join(pieces: Iterable[Obs], separator: str = "\n") -> Obs:
+    """Join observations into one; the result is text when every piece is text."""
+    kept = [piece for piece in pieces if piece]
+    texts = [piece for piece in kept if isinstance(piece, str)]
+    if len(texts) == len(kept):
+        return separator.join(texts)
+    parts: list[Part] = []
+    for piece in kept:
+        parts.extend((Text(piece),) if isinstance(piece, str) else piece)
+    return tuple(parts)
+
+
+def check_obs(obs: object) -> Obs:
+    """Return `obs` as an observation; a list of parts becomes a tuple.
+
+    Raises:
+        BadArgument: when it is neither text nor a sequence of Text and Image parts.
+    """
+    if isinstance(obs, str):
+        return obs
+    if isinstance(obs, list | tuple) and all(isinstance(part, Text | Image) for part in obs):
+        return tuple(obs)
+    raise BadArgument(
+        f"observation is {type(obs).__name__}; it must be text, or a list of Text and Image parts."
+    )

@@ -1,0 +1,483 @@
+"""The contract: Env, EnvWrapper, Start, Step.
+
+An environment is a seeded, synchronous, text-in/text-out object with Gymnasium's interface. Authors
+write ``reset`` and ``step`` in plain Python; seeding, order of calls, saving, restoring and forking are
+written here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+
+from gem import seeding
+from gem.content import Obs
+from gem.errors import (
+    BadAction,
+    CannotFork,
+    EnvClosed,
+    EpisodeOver,
+    NoSolver,
+    ResetNeeded,
+    UnknownArgument,
+)
+
+if TYPE_CHECKING:
+    from gem.registry import EnvSpec
+
+ActType: TypeAlias = str
+ObsType: TypeAlias = Obs
+
+_NEW, _RUNNING, _OVER, _CLOSED = "new", "running", "over", "closed"
+
+
+class Start(NamedTuple):
+    """What reset returns: the first observation, and info."""
+
+    obs: Obs
+    info: dict[str, Any]
+
+
+class Step(NamedTuple):
+    """What step returns: Gymnasium's five values, by name.
+
+    `terminated`: the task itself ended. `truncated`: a limit from outside the task cut it off. They
+    mean what they say: a turn budget that the task states is a termination.
+    """
+
+    obs: Obs
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over, either way."""
+        return self.terminated or self.truncated
+
+
+class Env:
+    """An environment for one agent that reads and writes text.
+
+    Subclasses define ``reset(self, seed=None)``, which begins with ``super().reset(seed=seed)``, and
+    ``step(self, action)``. They draw chance from ``self.rng`` alone. Text games are shorter over
+    `gem.envs.games.base.TextGame`.
+
+    Each episode has a seed of its own: ``reset(seed=s)`` starts episode `s`; ``reset()`` goes on to the
+    episode whose seed is derived from the last one, so that a whole run follows from its first seed and
+    any episode can be started again alone by its `seed`.
+
+    Two streams belong to an episode, the world's (`rng`) and the random actor's (`actor_rng`): sampling
+    an action never changes the world. State is all of the instance but the attributes named in `shared`.
+
+    Every subclass's reset and step are guarded: stepping before reset, after the end or after close
+    raises, as does an action that is not text. Info keys with a meaning everywhere: `prefix` and
+    `suffix` (text around the next prompt), `success` (bool, at the end), `stop` (a StopReason value, at
+    the end), `correct`, `parsed_action`.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("spec", "_init")
+    """Attributes that are not state: twins share them (data sets, clients). Subclasses add their own."""
+
+    forkable: ClassVar[bool] = True
+    """False for what lives outside the instance: a terminal, a remote session."""
+
+    spec: EnvSpec | None = None
+    """What this environment was made from; None when it was constructed directly."""
+
+    _init: tuple[tuple[Any, ...], dict[str, Any]]
+    _phase: str = _NEW
+    _seed: int | None = None  # of the running episode, or of the first one when none has begun
+    _rng: Random | None = None
+    _actor_rng: Random | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember the arguments, so that spawn() can make another."""
+        self = super().__new__(cls)
+        self._init = (args, kwargs)
+        return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Guard the reset, step and close that a subclass defines."""
+        super().__init_subclass__(**kwargs)
+        for name, guard in (("reset", _guard_reset), ("step", _guard_step), ("close", _guard_close)):
+            if name in cls.__dict__:
+                setattr(cls, name, guard(cls.__dict__[name]))
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Begin an episode and return its first observation.
+
+        A subclass may declare options of its own as further keywords.
+
+        Args:
+            seed: a non-negative integer; None goes on to the next episode of this environment's chain.
+
+        Raises:
+            EnvClosed: after close().
+            BadArgument: for another kind of seed. UnknownArgument: for an undeclared option.
+        """
+        if self._phase is _CLOSED:
+            raise EnvClosed(f"{self} is closed; make a new one.")
+        if seed is not None:
+            self._seed = seeding.check(seed)
+        elif self._phase is not _NEW and self._seed is not None:
+            self._seed = seeding.derive(self._seed, "next")
+        elif self._seed is None:
+            self._seed = seeding.fresh()
+        self._rng = self._actor_rng = None
+        self._phase = _RUNNING
+        return Start("", {})
+
+    def step(self, action: str) -> Step:
+        """Take one action and return what followed.
+
+        Raises:
+            ResetNeeded, EpisodeOver, EnvClosed: when no episode is running.
+            BadAction: when `action` is not text.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define step(self, action).")
+
+    def close(self) -> None:
+        """Release what the environment holds. Calling it twice is harmless."""
+        self._phase = _CLOSED
+
+    def sample_random_action(self) -> str:
+        """Return a legal action drawn from `actor_rng`.
+
+        Raises:
+            NoSolver: where the environment has no random actor.
+        """
+        raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks sample_random_action().")
+
+    def solve(self) -> str:
+        """Return the expert's next action, from what the agent was shown.
+
+        Where it must read the hidden answer instead, the spec says ``solver="oracle"``.
+
+        Raises:
+            NoSolver: where the environment has no solver.
+        """
+        raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks solve().")
+
+    # -- chance
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the running episode; ``reset(seed=env.seed)`` starts it again."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, value: int | None) -> None:
+        """Set the seed that the first reset() without one uses."""
+        self._seed = None if value is None else seeding.check(value)
+
+    @property
+    def rng(self) -> Random:
+        """The world's stream of this episode."""
+        if self._rng is None:
+            self._rng = seeding.stream(self._need_seed(), "world")
+        return self._rng
+
+    @property
+    def actor_rng(self) -> Random:
+        """The random actor's stream of this episode."""
+        if self._actor_rng is None:
+            self._actor_rng = seeding.stream(self._need_seed(), "actor")
+        return self._actor_rng
+
+    def _need_seed(self) -> int:
+        if self._seed is None:
+            raise ResetNeeded(f"{self} has no chance to draw from before reset().")
+        return self._seed
+
+    # -- state
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a copy of all that this instance is, but for what its class shares.
+
+        Raises:
+            CannotFork: where the state lives outside the instance.
+        """
+        self._check_forkable()
+        kept = shared_names(type(self))
+        return copy.deepcopy({key: value for key, value in vars(self).items() if key not in kept})
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Become what get_state() returned, on this instance or on another of the same making."""
+        self._check_forkable()
+        kept = shared_names(type(self))
+        for key in [key for key in vars(self) if key not in kept]:
+            delattr(self, key)
+        vars(self).update(copy.deepcopy(state))
+
+    def fork(self, seed: int | None = None) -> Self:
+        """Return a twin in the same state.
+
+        Without `seed` the twin keeps the world's stream: the same actions give the same transcript.
+        With it, the future is drawn anew.
+
+        Raises:
+            CannotFork: where the state lives outside the instance.
+        """
+        twin = self._shell()
+        twin.set_state(self.get_state())
+        if seed is not None:
+            twin._seed = seeding.derive(seeding.check(seed), "fork")
+            twin._rng = twin._actor_rng = None
+        return twin
+
+    def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:
+        """Return another environment of the same making, with `kwargs` changed.
+
+        With `same_state` it is a twin, as fork() gives; changed keywords then make no sense.
+        """
+        if same_state:
+            if kwargs:
+                raise UnknownArgument(f"spawn(same_state=True) takes no keywords, got {sorted(kwargs)}.")
+            return self.fork()
+        args, first = self._init
+        other = type(self)(*args, **{**first, **kwargs})
+        other.spec = self.spec
+        return other
+
+    def _shell(self) -> Self:
+        """An instance that shares what is shared and has no state yet."""
+        args, kwargs = self._init
+        twin = type(self).__new__(type(self), *args, **kwargs)
+        for name in shared_names(type(self)) & vars(self).keys():
+            setattr(twin, name, vars(self)[name])
+        return twin
+
+    def _check_forkable(self) -> None:
+        if not self.forkable:
+            raise CannotFork(f"{self} lives outside this process's memory; make another and replay it.")
+
+    # -- the rest
+
+    @property
+    def unwrapped(self) -> Env:
+        """The innermost environment."""
+        return self
+
+    @property
+    def env_id(self) -> str | None:
+        """The id this environment was made by, or None."""
+        return self.spec.id if self.spec else None
+
+    @property
+    def entry_point(self) -> Any:
+        """The entry point this environment was made from, or None."""
+        return self.spec.entry_point if self.spec else None
+
+    def __enter__(self) -> Self:
+        """Return self; leaving the block closes."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+    def __str__(self) -> str:
+        """The id, or the class's name."""
+        return self.env_id or f"<{type(self).__name__}>"
+
+
+_SHARED: dict[type, frozenset[str]] = {}
+
+
+def shared_names(cls: type) -> frozenset[str]:
+    """Return what `cls` and its bases list as shared."""
+    if cls not in _SHARED:
+        _SHARED[cls] = frozenset(n for base in cls.__mro__ for n in base.__dict__.get("shared", ()))
+    return _SHARED[cls]
+
+
+def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
+    declared = inspect.signature(reset).parameters.values()
+    accepted = {p.name for p in declared}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in declared)
+
+    @functools.wraps(reset)
+    def guarded(self: Env, seed: int | None = None, **options: Any) -> Start:
+        if self._phase is _CLOSED:
+            raise EnvClosed(f"{self} is closed; make a new one.")
+        if options and not open_ended and not accepted.issuperset(options):
+            raise UnknownArgument(
+                f"{type(self).__name__}.reset does not take {sorted(set(options) - accepted)}; "
+                f"it takes {_listing(accepted - {'self'})}."
+            )
+        start = reset(self, seed, **options) if options else reset(self, seed)
+        self._phase = _RUNNING
+        return start if type(start) is Start else Start(*start)
+
+    return guarded
+
+
+def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
+    @functools.wraps(step)
+    def guarded(self: Env, action: str) -> Step:
+        if self._phase is not _RUNNING:
+            raise _not_running(self)
+        if not isinstance(action, str):
+            raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
+        result = step(self, action)
+        if type(result) is not Step:
+            result = Step(*result)
+        self._phase = _OVER if result[2] or result[3] else _RUNNING
+        return result
+
+    return guarded
+
+
+def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(close)
+    def guarded(self: Env) -> None:
+        if self._phase is not _CLOSED:
+            close(self)
+            self._phase = _CLOSED
+
+    return guarded
+
+
+def _not_running(env: Env) -> Exception:
+    if env._phase is _CLOSED:
+        return EnvClosed(f"{env} is closed; make a new one.")
+    if env._phase is _OVER:
+        return EpisodeOver(f"the episode of {env} is over; call reset() before step().")
+    return ResetNeeded(f"{env} has not begun; call reset() before step().")
+
+
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+class EnvWrapper(Env):
+    """An environment around another.
+
+    Subclasses override the narrow hooks; the calls themselves are written once. Public attributes that a
+    wrapper does not have are read through to its environment, live; nothing is copied.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("env",)
+
+    def __init__(self, env: Env) -> None:
+        """Wrap `env`."""
+        self.env = env
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Leave the guarding to the environment inside."""
+
+    # -- hooks
+
+    def on_action(self, action: str) -> str:
+        """Return the action that the environment inside is given."""
+        return action
+
+    def on_start(self, start: Start) -> Start:
+        """Return what reset() returns."""
+        return start
+
+    def on_step(self, step: Step) -> Step:
+        """Return what step() returns."""
+        return step
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None, **options: Any) -> Start:
+        """Reset the environment inside; see Env.reset."""
+        return self.on_start(self.env.reset(seed=seed, **options))
+
+    def step(self, action: str) -> Step:
+        """Step the environment inside; see Env.step."""
+        return self.on_step(self.env.step(self.on_action(action)))
+
+    def close(self) -> None:
+        """Close the environment inside."""
+        self.env.close()
+
+    def sample_random_action(self) -> str:
+        """Sample from the environment inside; see Env.sample_random_action."""
+        return self.env.sample_random_action()
+
+    def solve(self) -> str:
+        """Ask the environment inside; see Env.solve."""
+        return self.env.solve()
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the environment inside."""
+        return self.env.seed
+
+    @seed.setter
+    def seed(self, value: int | None) -> None:
+        self.env.seed = value
+
+    @property
+    def rng(self) -> Random:
+        """The world's stream of the environment inside."""
+        return self.env.rng
+
+    @property
+    def actor_rng(self) -> Random:
+        """The random actor's stream of the environment inside."""
+        return self.env.actor_rng
+
+    @property
+    def forkable(self) -> bool:  # type: ignore[override]
+        """Whether the environment inside can be forked."""
+        return self.env.forkable
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The spec of the environment inside."""
+        return self.env.spec
+
+    @spec.setter
+    def spec(self, value: EnvSpec | None) -> None:
+        self.env.spec = value
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the wrapper's state with its environment's nested inside."""
+        return {"wrapper": super().get_state(), "env": self.env.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Become what get_state() returned."""
+        super().set_state(state["wrapper"])
+        self.env.set_state(state["env"])
+
+    def fork(self, seed: int | None = None) -> Self:
+        """Return a twin around a fork of the environment inside; see Env.fork."""
+        twin = self._shell()
+        twin.env = self.env.fork(seed)
+        super(EnvWrapper, twin).set_state(super().get_state())
+        return twin
+
+    def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:
+        """Return the same wrapper around another environment; `kwargs` go to the environment."""
+        if same_state:
+            return self.fork() if not kwargs else super().spawn(True, **kwargs)
+        args, own = self._init
+        inner = self.env.spawn(**kwargs)
+        return type(self)(inner, *args[1:], **own) if args else type(self)(**{**own, "env": inner})
+
+    @property
+    def unwrapped(self) -> Env:
+        """The innermost environment."""
+        return self.env.unwrapped
+
+    def __getattr__(self, name: str) -> Any:
+        """Read a public attribute through to the environment inside."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    def __str__(self) -> str:
+        """The wrapper's name around its environment's."""
+        return f"<{type(self).__name__}({self.env})>"

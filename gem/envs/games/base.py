@@ -1,0 +1,169 @@
+r"""TextGame: what every text game shares, so that a game's file holds its rules alone.
+
+A game says how an instance is dealt (`deal`), how a move is read (`parse`) and what it does (`play`).
+Answers come in ``\boxed{}``; turns, rewards, unreadable answers and the end are kept here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from gem.core import Env, Start, Step
+from gem.errors import BadArgument, IllegalMove
+from gem.parsing import boxed
+from gem.record import StopReason
+
+Reward = Literal["dense", "sparse"]
+Range: TypeAlias = "int | tuple[int, int]"
+"""A fixed number, or the inclusive range from which each episode draws one."""
+
+PROGRESS_WEIGHT = 0.5
+"""The share of the full reward that progress without success can earn."""
+
+UNREADABLE_REWARD = -0.1
+"""What an unreadable answer earns, as the episode's last reward."""
+
+
+class Play(NamedTuple):
+    """What a move led to: the text the agent reads next, and whether the game is over."""
+
+    text: str
+    over: bool = False
+    success: bool = False
+
+    @classmethod
+    def win(cls, text: str = "Well done, that solves it.") -> Play:
+        """The task is done."""
+        return cls(text, True, True)
+
+    @classmethod
+    def lose(cls, text: str) -> Play:
+        """The task can no longer be done."""
+        return cls(text, True, False)
+
+
+class TextGame(Env):
+    r"""A turn-based text game for one player.
+
+    Subclasses define `deal`, `parse` and `play`; `progress`, `random_move` and `expert_move` where the
+    game has them; and the six headings of an environment's docstring.
+
+    Rewards. The return of a won game is exactly 1, in both modes. ``sparse``: 1 on the winning move,
+    else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
+    the rest of 1, so a lost game returns half its progress. Progress is a potential: undoing and
+    repeating earns nothing. An unreadable answer ends the game and earns -0.1.
+    """
+
+    max_turns: int
+
+    def __init__(self, max_turns: int, reward: Reward = "dense") -> None:
+        """Set the budget that the task states and how turns are paid."""
+        if max_turns < 1:
+            raise BadArgument(f"max_turns is {max_turns}; accepted: 1 or more.")
+        if reward not in ("dense", "sparse"):
+            raise BadArgument(f"reward is {reward!r}; accepted: 'dense', 'sparse'.")
+        self.max_turns = max_turns
+        self.reward: Reward = reward
+        self.turn = 0
+        self._paid = 0.0
+
+    # -- a game defines
+
+    def deal(self) -> str:
+        """Draw an instance from `self.rng` and return the first observation: rules, board, answer form."""
+        raise NotImplementedError
+
+    def parse(self, move: str) -> Any:
+        r"""Return the move that the text inside ``\boxed{}`` means; ValueError when it means none."""
+        raise NotImplementedError
+
+    def play(self, move: Any) -> Play:
+        """Make a move; IllegalMove when the rules forbid it: the agent reads why, and the turn is gone."""
+        raise NotImplementedError
+
+    def progress(self) -> float:
+        """Return how far the game is, from 0 at the deal to at most 1: a function of the position alone."""
+        return 0.0
+
+    def random_move(self) -> str:
+        r"""Return a legal move drawn from `self.actor_rng`, as it stands inside ``\boxed{}``."""
+        return boxed(super().sample_random_action()) or ""
+
+    def expert_move(self) -> str:
+        r"""Return the expert's move, as it stands inside ``\boxed{}``."""
+        return boxed(super().solve()) or ""
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Deal an instance; see Env.reset."""
+        super().reset(seed)
+        self.turn = 0
+        self._paid = 0.0
+        return Start(self.deal(), {})
+
+    def step(self, action: str) -> Step:
+        """Read the answer, make the move, pay the turn; see Env.step."""
+        self.turn += 1
+        text = boxed(action)
+        try:
+            if text is None:
+                raise ValueError
+            move = self.parse(text)
+        except ValueError:
+            return self._unreadable()
+        info: dict[str, Any] = {}
+        try:
+            text, over, success = self.play(move)
+        except IllegalMove as error:
+            text, over, success = str(error), False, False
+            info["legal"] = False
+        if over:
+            info["success"] = success
+            info["stop"] = (StopReason.SOLVED if success else StopReason.FAILED).value
+        elif self.turn >= self.max_turns:
+            over = True
+            info["success"] = False
+            info["stop"] = StopReason.TURN_BUDGET.value
+            text = f"{text} {self.epilogue()}".rstrip()
+        if success:
+            reward = 1.0 - self._paid
+        elif self.reward == "sparse":
+            reward = 0.0
+        else:
+            reward = PROGRESS_WEIGHT * self.progress() - self._paid
+            self._paid += reward
+        return Step(text, reward, over, False, info)
+
+    def epilogue(self) -> str:
+        """Return what the last observation adds when the turns are used up."""
+        return "No turns are left."
+
+    def sample_random_action(self) -> str:
+        """Return a legal answer; see Env.sample_random_action."""
+        return f"\\boxed{{{self.random_move()}}}"
+
+    def solve(self) -> str:
+        """Return the expert's answer; see Env.solve."""
+        return f"\\boxed{{{self.expert_move()}}}"
+
+    def _unreadable(self) -> Step:
+        info = {"success": False, "stop": StopReason.UNREADABLE.value, "legal": False}
+        return Step(
+            f"Your answer could not be read. {self.answer_form()}", UNREADABLE_REWARD, True, False, info
+        )
+
+    def answer_form(self) -> str:
+        r"""Return the sentence that says what an answer looks like."""
+        return "Give your move inside \\boxed{}."
+
+
+def integer(text: str) -> int:
+    """Return the integer that `text` plainly is: ASCII digits with an optional sign.
+
+    Raises:
+        ValueError: for anything else, ``1_0`` and other scripts' digits included.
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError
+    return int(text)

@@ -1,0 +1,78 @@
+r"""Answers out of model text: ``\boxed{}``, ``<tag>`` and code fences, one parser each.
+
+Model output is hostile: every parser is linear in the length of the text and never raises.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BOX_TOKEN = re.compile(r"\\boxed\s*\{|\\+[{}]|[{}]")
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+
+
+def boxed(text: str) -> str | None:
+    r"""Return the content of the last closed ``\boxed{...}``, or None.
+
+    Braces are matched, escaped braces (``\{``) are text, an unclosed box is ignored, and of nested
+    boxes the innermost last one counts. A doubled backslash before ``boxed`` is accepted.
+
+    >>> boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}} and \boxed{unclosed")
+    '\\frac{1}{2}'
+    """
+    start = text.rfind("\\boxed{")
+    if start >= 0:  # the common case: one plain box, no braces inside
+        end = text.find("}", start)
+        inside = text[start + 7 : end] if end >= 0 else "{"
+        if "{" not in inside and "\\" not in inside:
+            return inside.strip()
+    elif "\\boxed" not in text:
+        return None
+    openers: list[int] = []  # content start of each open brace; -1 for one that is not a box
+    best_start, best_end = -1, -1
+    for token in _BOX_TOKEN.finditer(text):
+        kind = token.group()
+        if kind.startswith("\\boxed"):
+            openers.append(token.end())
+        elif kind == "{":
+            openers.append(-1)
+        elif kind == "}" and openers:
+            opened = openers.pop()
+            if opened > best_start:
+                best_start, best_end = opened, token.start()
+    return text[best_start:best_end].strip() if best_start >= 0 else None
+
+
+def tagged(text: str, tag: str) -> str | None:
+    """Return the content of the last closed ``<tag>...</tag>``, or None.
+
+    >>> tagged("<answer>a</answer> no: <answer> b </answer>", "answer")
+    'b'
+    """
+    end = text.rfind(f"</{tag}>")
+    start = text.rfind(f"<{tag}>", 0, end) if end >= 0 else -1
+    return text[start + len(tag) + 2 : end].strip() if start >= 0 else None
+
+
+def code(text: str, language: str | None = None) -> str | None:
+    """Return the last closed fenced code block, or None.
+
+    With `language`, only fences so labelled count (``py`` and ``python3`` count as ``python``).
+    The block keeps its own indentation.
+    """
+    found: str | None = None
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        mark = fence.group(1)
+        if opened is None:
+            opened = fence
+        elif mark[0] == opened.group(1)[0] and len(mark) >= len(opened.group(1)) and not fence.group(2):
+            if language is None or _language(opened.group(2)) == _language(language):
+                found = text[opened.end() + 1 : fence.start()].rstrip("\n")
+            opened = None
+    return found
+
+
+def _language(label: str) -> str:
+    label = label.lower()
+    return "python" if label in ("py", "python", "python3") else label
