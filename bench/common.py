@@ -1,0 +1,136 @@
+"""What every benchmark shares: medians, rates, tables, JSON, and peers in environments of their own.
+
+A benchmark is a module run from the root of the repository, ``python -m bench.NAME``. It prints its table
+and writes ``bench/out/NAME.json``. A peer is measured in the same run by a script in ``bench/peers/``, which
+runs in an environment of its own, imports the peer's public API alone and prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import time
+import venv
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+OUT = HERE / "out"
+PEERS = HERE / ".peers"
+
+
+def median(fn: Callable[[], float], trials: int = 5) -> float:
+    """Return the median of the figures that `fn` returns over `trials` calls."""
+    return statistics.median(fn() for _ in range(trials))
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Return the geometric mean, the mean for ratios."""
+    return statistics.geometric_mean(ratios)
+
+
+def cpu_rate(fn: Callable[[], int], cpu_s: float = 0.3) -> float:
+    """Return what `fn` gets done per CPU-second of this process: it is called for `cpu_s` and returns counts.
+
+    CPU time, unlike wall time, hardly depends on what else the machine does.
+    """
+    done, started = 0, time.process_time()
+    while (spent := time.process_time() - started) < cpu_s:
+        done += fn()
+    return done / spent
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; the first column is the name, the others are figures."""
+    drawn = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        drawn.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        drawn.add_row(*map(_shown, row))
+    Console().print(drawn)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def write_json(name: str, payload: Any) -> Path:
+    """Write ``bench/out/NAME.json``: the payload under ``results``, beside the facts of the machine."""
+    OUT.mkdir(exist_ok=True)
+    path = OUT / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), "results": payload}, indent=2) + "\n")
+    print(f"wrote {path.relative_to(HERE.parent)}")
+    return path
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to judge the figures: processor, cores, load, versions, commit."""
+    cpuinfo = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": model.group(1) if model else platform.processor(),
+        "cores": os.cpu_count(),
+        "load": list(os.getloadavg()),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip(),
+    }
+
+
+def peer_python(*requirements: str) -> Path:
+    """Return a Python that has `requirements` and nothing of ours, in ``bench/.peers/``.
+
+    Made by pip on first use; two benchmarks that want the same one at once wait for each other.
+
+    Raises:
+        subprocess.CalledProcessError: when pip cannot install them.
+    """
+    home = PEERS / re.sub(r"[^\w.+-]+", "-", "+".join(requirements))
+    python, complete = home / "bin" / "python", home / ".complete"
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            print(
+                f"installing {', '.join(requirements)} into {home.relative_to(HERE.parent)} ...", flush=True
+            )
+            venv.create(home, with_pip=True)
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*install, *requirements], check=True)
+            complete.touch()
+    return python
+
+
+def run_peer(python: Path, script: str, *args: str) -> Any:
+    """Run ``bench/peers/SCRIPT`` and return the JSON on the last line it prints.
+
+    It runs isolated (``-I``): neither the checkout nor PYTHONPATH can put our `gem` in place of the peer's.
+
+    Raises:
+        RuntimeError: when it fails, with the end of what it said.
+    """
+    done = subprocess.run(
+        [str(python), "-I", str(HERE / "peers" / script), *args],
+        capture_output=True,
+        text=True,
+        cwd=python.parent,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{script} exited with {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
