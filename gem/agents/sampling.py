@@ -1,0 +1,92 @@
+"""One sampling step over logits, and the uniforms that drive it: shared by all local models.
+
+Chance is counter-based: the uniform of an answer's token depends on the seed of its ask and on its place
+in the answer, never on a generator's state. So a reply does not depend on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gem.errors import BadArgument, missing_extra
+
+try:
+    import torch
+except ImportError:
+    raise missing_extra("sampling from a local model", "torch", "train") from None
+
+_GAMMA = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def uniforms(seeds: Sequence[int], step: int) -> torch.Tensor:
+    """Return one uniform of [0, 1) per seed, float64 of shape (B,), for token number `step`.
+
+    Output `step` of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) from the state ``mix(seed)``; mixing
+    first keeps neighbouring seeds from walking the same sequence. The same arguments give the same numbers
+    on every platform.
+
+    Args:
+        seeds: one integer per row; the low 64 bits count.
+        step: the token's number in its answer, from 0.
+    """
+    state = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64))
+    bits = _mix(state + np.uint64((step + 1) * _GAMMA & _MASK))
+    return torch.from_numpy((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def sample(
+    logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sample one token per row by inverting the cumulative distribution.
+
+    The distribution is ``softmax(logits / temperature)``, summed in float64, so that rare tokens of a large
+    vocabulary keep their probability; a token of logit -inf is never sampled. Temperature 0 takes the
+    largest logit, the first of several.
+
+    Args:
+        logits_B_V: any float type, on any device.
+        temperature: 0 or more.
+        u_B: float64 uniforms of [0, 1), see `uniforms`.
+
+    Returns:
+        Token ids (B,) as int64, and their log probabilities (B,) as float64 under the distribution that was
+        sampled from: the tempered one, and 0 for a greedy choice.
+
+    Raises:
+        BadArgument: for a negative temperature, or a row without distribution (NaN, +inf, only -inf).
+    """
+    if not temperature >= 0:
+        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
+    if temperature == 0:
+        if not logits_B_V.amax(-1).isfinite().all():
+            raise _no_distribution()
+        ids_B = logits_B_V.argmax(-1)
+        return ids_B, torch.zeros_like(ids_B, dtype=torch.float64)
+    logp_B_V = torch.log_softmax(logits_B_V.double() / temperature, -1)
+    cdf_B_V = logp_B_V.exp().cumsum(-1)
+    total_B = cdf_B_V[:, -1]
+    if not total_B.isfinite().all():
+        raise _no_distribution()
+    # The first token whose cumulative mass exceeds u: u < 1 keeps it below the total, and a token without
+    # mass does not raise the sum, so it is never the first.
+    u_B = u_B.to(logits_B_V.device) * total_B
+    ids_B = torch.searchsorted(cdf_B_V, u_B[:, None], right=True)[:, 0]
+    return ids_B, logp_B_V.gather(-1, ids_B[:, None])[:, 0]
+
+
+def _no_distribution() -> BadArgument:
+    return BadArgument(
+        "a row of logits is no distribution (NaN, +inf or only -inf); the model has diverged, "
+        "go back to a checkpoint."
+    )
