@@ -1,0 +1,1 @@
+"""Agents: who acts. An agent is anything that keeps `gem.record.Agent`."""
