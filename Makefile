@@ -1,0 +1,47 @@
+# Every target sets up .venv first (scripts/setup.sh); nothing needs activating.
+PY := .venv/bin/python
+
+# One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
+test test-all: export OMP_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup wheels demo test test-all check format docs bench clean
+
+help: ## show this
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+setup: ## make .venv and install into it; does nothing when it is ready
+	@scripts/setup.sh
+
+wheels: ## keep every wheel in wheels/, so that later set-ups need no network
+	@scripts/setup.sh wheels
+
+demo: setup ## train an agent on game:GuessTheNumber, start to finish
+	$(PY) -m gem train demo
+
+test: setup ## every test, the slow ones too
+	$(PY) -m pytest -q -m "" --numprocesses auto --maxprocesses 4 --dist worksteal
+
+test-all: setup ## the fast tests on every Python from 3.11 to 3.13 that is found
+	$(PY) scripts/test_all.py
+
+check: setup ## format, lint, types, floors, docs
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	$(PY) -m mkdocs build --strict --quiet
+
+format: setup ## format the code and mend what lint can mend
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+docs: setup ## build the documentation into site/
+	$(PY) -m mkdocs build --strict
+
+bench: setup ## every figure that the README quotes
+	@set -e; for script in bench/[a-z]*.py; do case "$$script" in bench/common.py) continue ;; esac; \
+		echo "$(PY) $$script"; $(PY) "$$script"; done
+
+clean: ## remove what was built; runs/ and wheels/ stay
+	rm -rf .venv .venv-* site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

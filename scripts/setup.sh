@@ -1,0 +1,111 @@
+#!/bin/sh
+# Set up .venv, on which every target of the Makefile runs. A second run finds it ready and says so.
+#
+#   scripts/setup.sh           install gem-gym with what tests, training and docs need
+#   scripts/setup.sh wheels    fill $WHEELS (default: wheels/) from which later set-ups need no network
+#
+#   PYTHON=/path/to/python3.12   takes that interpreter instead of the first one found
+set -eu
+cd "$(dirname "$0")/.."
+
+EXTRAS=rg,openai,train,docs,dev
+BUILD="hatchling editables" # in .venv itself, so that a changed pyproject.toml re-installs without network
+WHEELS=${WHEELS:-wheels}
+LOG=.venv/setup.log
+STAMP=.venv/ready
+
+say() { printf 'set-up: %s\n' "$*"; }
+fail() {
+    printf 'set-up: %s\n' "$@" >&2
+    exit 1
+}
+
+# A name on the path may be a shim of a version that is not there, and some systems ship python without venv.
+usable() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        usable "$PYTHON" || fail "PYTHON=$PYTHON is not a Python 3.11 or newer with the modules venv and ensurepip."
+        echo "$PYTHON"
+        return
+    fi
+    for name in python3.11 python3.12 python3.13 python3; do
+        if usable "$name"; then
+            echo "$name"
+            return
+        fi
+    done
+    for path in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[123]*/bin/python; do
+        if usable "$path"; then
+            echo "$path"
+            return
+        fi
+    done
+    fail "no Python 3.11, 3.12 or 3.13 with the modules venv and ensurepip is here." \
+        "Install one (Debian, Ubuntu: python3.11 and python3.11-venv; macOS: python@3.11)," \
+        "or name one: make setup PYTHON=/path/to/python3.11"
+}
+
+# Everything the environment depends on. The folder is in it because an editable install points there.
+fingerprint() {
+    { pwd && cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum
+}
+
+pip() {
+    if ! .venv/bin/python -m pip "$@" >>"$LOG" 2>&1; then
+        tail -n 15 "$LOG" >&2
+        fail "pip failed; all it said is in $LOG."
+    fi
+}
+
+make_venv() {
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then # absent, half made, or its Python is gone
+        python=$(find_python)
+        say "making .venv with $python ($("$python" -c 'import sys; print(sys.version.split()[0], sys.executable)'))"
+        "$python" -m venv --clear .venv || fail "$python -m venv failed; see above."
+    fi
+    : >"$LOG"
+}
+
+# reasoning-gym needs pycosat, which its authors publish as C source alone.
+check_compiler() {
+    include=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    if ! { command -v cc && [ -f "$include/Python.h" ]; } >/dev/null && ! ls "$WHEELS"/pycosat-* >/dev/null 2>&1; then
+        EXTRAS=${EXTRAS#rg,}
+        say "no C compiler (cc) or no $include/Python.h: going on without the rg: environments, whose tests skip"
+    fi
+}
+
+if [ "${1:-}" = wheels ]; then
+    make_venv
+    say "filling $WHEELS/ (log: $LOG)"
+    mkdir -p "$WHEELS"
+    # shellcheck disable=SC2086 # BUILD is a list
+    pip wheel --wheel-dir "$WHEELS" --constraint constraints.txt ".[$EXTRAS]" $BUILD
+    rm -f "$WHEELS"/gem_gym-*.whl
+    say "done: 'make setup' now installs from $WHEELS/ without network; in another clone add WHEELS=$(cd "$WHEELS" && pwd)"
+    exit
+fi
+
+ready=$(fingerprint)
+if [ "$(cat "$STAMP" 2>/dev/null)" = "$ready" ] && .venv/bin/python -c 'import gem' 2>/dev/null; then
+    say ".venv is ready"
+    exit
+fi
+make_venv
+check_compiler
+if [ -d "$WHEELS" ]; then
+    say "wheels come from $WHEELS/, without network"
+    PIP_NO_INDEX=1 PIP_FIND_LINKS="file://$(cd "$WHEELS" && pwd | sed 's/ /%20/g')"
+    export PIP_NO_INDEX PIP_FIND_LINKS
+fi
+say "installing the build backend (log: $LOG)"
+# shellcheck disable=SC2086 # BUILD is a list
+pip install --constraint constraints.txt $BUILD
+say "installing gem-gym[$EXTRAS], pinned by constraints.txt; takes a minute or two"
+# Byte-compiling all of torch and sympy takes longer than compiling, on first use, what is imported.
+pip install --no-compile --no-build-isolation --constraint constraints.txt --editable ".[$EXTRAS]"
+printf '%s\n' "$ready" >"$STAMP"
+say "done: $(.venv/bin/python -m gem --version)"
