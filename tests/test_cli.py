@@ -1,0 +1,137 @@
+"""The command line: what it prints, where, and its exit codes."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+import gem
+from gem import cli
+
+
+def gem_gym(*args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gem", *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+
+
+def test_without_arguments_the_commands_are_shown(capsys):
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    for name, command in cli.COMMANDS.items():
+        assert name in shown
+        assert command.summary in shown
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main([name, "--help"])
+    assert end.value.code == 0
+    assert f"usage: gem-gym {name}" in capsys.readouterr().out
+
+
+def test_version_is_the_package_s(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gem-gym {gem.__version__}\n"
+
+
+def test_unknown_command_names_the_nearest(capsys):
+    assert cli.main(["lst"]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith("BadArgument: no command 'lst'. Did you mean 'list'?")
+
+
+def test_list_prints_one_plain_line_per_id(capsys):
+    assert cli.main(["list"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "turns", "solver", "extra"]
+    assert [line.split()[0] for line in lines] == gem.ids()
+
+
+@pytest.mark.parametrize("family", ["game", "game:"])
+def test_list_takes_a_family(family, capsys):
+    assert cli.main(["list", family]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == gem.ids("game")
+
+
+def test_unknown_family_names_the_nearest(capsys):
+    assert cli.main(["list", "gmae"]) == 2
+    assert "no family 'gmae'. Did you mean 'game'?" in capsys.readouterr().err
+
+
+def test_a_pipe_gets_plain_unwrapped_text_however_narrow_the_terminal():
+    done = gem_gym("list", COLUMNS="20", FORCE_COLOR="1")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert "\x1b" not in done.stdout
+    assert len(done.stdout.splitlines()) == 1 + len(gem.ids())
+
+
+def test_a_terminal_gets_a_table():
+    leader, follower = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "gem", "list"], stdout=follower, stdin=follower) as process:
+        os.close(follower)
+        shown = b""
+        while chunk := read(leader):
+            shown += chunk
+    os.close(leader)
+    assert process.returncode == 0
+    assert "│" in shown.decode()
+
+
+def read(leader: int) -> bytes:
+    try:
+        return os.read(leader, 4096)
+    except OSError:  # how Linux reports that the other end is gone
+        return b""
+
+
+def test_an_error_of_ours_has_no_traceback():
+    done = gem_gym("list", "nothing-of-the-kind")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("UnknownEnv: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_unknown_flag_is_refused():
+    done = gem_gym("list", "--famly")
+    assert done.returncode == 2
+    assert "--famly" in done.stderr
+
+
+def test_ctrl_c_ends_with_130(monkeypatch, capsys):
+    def interrupted() -> None:
+        """Be stopped."""
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.COMMANDS, "wait", cli.Command("gem.cli:interrupted", "wait"))
+    monkeypatch.setattr(cli, "interrupted", interrupted, raising=False)
+    assert cli.main(["wait"]) == 130
+    assert capsys.readouterr().err == "\nstopped by Ctrl-C\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gem", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    with process:
+        _, errors = process.communicate(timeout=60)
+    assert errors == ""
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped():
+    done = gem_gym("list", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
+    assert done.returncode == 2
+    assert "\\u2603" in done.stderr
