@@ -1,0 +1,28 @@
+"""Estimators: returns, advantages and GAE, as pure functions over plain floats.
+
+Each cites its source. A batch is normalised over what was scored alone: an episode without verdict has no
+returns, never returns of 0.
+"""
+
+from gem.estimators.advantages import (
+    KINDS,
+    Kind,
+    grpo,
+    has_signal,
+    rebn,
+    reinforce,
+    turn_advantages,
+)
+from gem.estimators.returns import discounted_returns, gae
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "discounted_returns",
+    "gae",
+    "grpo",
+    "has_signal",
+    "rebn",
+    "reinforce",
+    "turn_advantages",
+]

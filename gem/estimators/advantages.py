@@ -1,0 +1,140 @@
+"""Advantages of a batch of episodes, per turn, without a critic.
+
+All normalise by the population's standard deviation and add no epsilon to it. Returns that differ by
+rounding alone count as equal and get advantage 0: dividing such differences by their own spread would turn
+noise into a gradient of full size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Literal, get_args
+
+from gem.errors import BadArgument
+from gem.estimators.returns import discounted_returns
+from gem.record import SEAT, Episode
+
+Kind = Literal["reinforce", "rebn", "grpo", "dr_grpo"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+ROUNDING = 1e-9
+"""Values whose spread is below this share of the largest of them count as equal."""
+
+
+def turn_advantages(
+    episodes: Sequence[Episode], kind: Kind, gamma: float, seat: str = SEAT
+) -> list[list[float] | None]:
+    """Return the advantages of a seat's turns, parallel to `episodes` and to their ``turns_of(seat)``.
+
+    An episode without verdict gives None and enters no mean and no deviation. Episodes that a limit from
+    outside truncated are not bootstrapped: without a critic, what was cut off counts as 0.
+
+    Args:
+        episodes: a batch; ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
+        kind: ``reinforce``, ``rebn``, ``grpo``, or ``dr_grpo`` (grpo without the deviation).
+        gamma: the discount per turn, in [0, 1]. The score of an episode in ``grpo`` and ``dr_grpo`` is its
+            discounted return; both papers have 1.
+        seat: whose turns.
+
+    Raises:
+        BadArgument: for another kind, or a reward that is not finite in an episode with verdict.
+    """
+    if kind not in KINDS:
+        raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(KINDS)}.")
+    scored = [episode for episode in episodes if episode.scored]
+    returns = [discounted_returns(_rewards(episode, seat), gamma) for episode in scored]
+    if kind == "reinforce":
+        advantages = reinforce(returns)
+    elif kind == "rebn":
+        advantages = rebn(returns)
+    else:
+        scores = [turns[0] if turns else 0.0 for turns in returns]
+        groups = [episode.group for episode in scored]
+        advantages = [
+            [score] * len(turns)
+            for score, turns in zip(grpo(scores, groups, scale=kind == "grpo"), returns, strict=True)
+        ]
+    following = iter(advantages)
+    return [next(following) if episode.scored else None for episode in episodes]
+
+
+def has_signal(advantages: Sequence[Sequence[float] | None]) -> bool:
+    """Return whether any advantage is not 0; without one the batch has no gradient.
+
+    So it is for ``rebn`` when all returns are equal and for ``grpo`` when they are equal within each
+    group, as when every episode fails: a policy at that point does not recover by itself.
+    """
+    return any(any(turns) for turns in advantages if turns)
+
+
+def reinforce(returns: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the returns themselves: the policy gradient without a baseline.
+
+    Source: Williams, Machine Learning 8 (1992); Sutton and Barto (2018), section 13.3.
+    """
+    return [list(turns) for turns in returns]
+
+
+def rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Normalise the returns of all turns of the batch by their mean and standard deviation.
+
+    Return Batch Normalisation: ``A_t = (G_t - mean(G)) / std(G)`` over every turn of every episode.
+    Source: Liu et al., GEM, arXiv 2510.01051, section 3.
+    """
+    flat = iter(_normalise([value for turns in returns for value in turns]))
+    return [[next(flat) for _ in turns] for turns in returns]
+
+
+def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = True) -> list[float]:
+    """Return each episode's score relative to the episodes of its group.
+
+    ``A = (R - mean(R)) / std(R)`` within the group. Source: Shao et al., DeepSeekMath, arXiv 2402.03300,
+    section 4.1. A group of one has advantage 0.
+
+    Args:
+        scores: one return per episode.
+        groups: which episodes belong together, parallel to `scores`.
+        scale: divide by the standard deviation. Without it: Dr. GRPO (Liu et al., arXiv 2503.20783), where
+            groups of nearly equal scores do not count more.
+
+    Raises:
+        BadArgument: for unequal lengths.
+    """
+    if len(scores) != len(groups):
+        raise BadArgument(f"grpo got {len(scores)} scores and {len(groups)} groups; one group per score.")
+    members: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    advantages = [0.0] * len(scores)
+    for indices in members.values():
+        relative = _normalise([scores[index] for index in indices], scale)
+        for index, advantage in zip(indices, relative, strict=True):
+            advantages[index] = advantage
+    return advantages
+
+
+def _normalise(values: Sequence[float], scale: bool = True) -> list[float]:
+    """Subtract the mean and divide by the deviation; zeros where the values are equal up to rounding."""
+    if not values or max(values) - min(values) <= ROUNDING * max(map(abs, values)):
+        return [0.0] * len(values)
+    # fsum rounds once, so that the order of the episodes does not matter.
+    mean = math.fsum(values) / len(values)
+    centred = [value - mean for value in values]
+    if not scale:
+        return centred
+    largest = max(map(abs, centred))  # scaled by it, the squares of tiny values do not vanish
+    shares = [value / largest for value in centred]
+    std = math.sqrt(math.fsum(share * share for share in shares) / len(shares))
+    return [share / std for share in shares]
+
+
+def _rewards(episode: Episode, seat: str) -> list[float]:
+    rewards = [turn.reward or 0.0 for turn in episode.turns_of(seat)]
+    for number, reward in enumerate(rewards):
+        if not math.isfinite(reward):
+            raise BadArgument(
+                f"episode {episode.id!r}, turn {number} of {seat!r}: the reward is {reward}, but the episode "
+                "has a verdict; a scored reward is finite, and what broke has Verdict.NONE."
+            )
+    return rewards
