@@ -1,0 +1,171 @@
+"""BaseAgent: an agent defines one of the two calls of `gem.record.Agent`, the other follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from threading import Lock, Thread
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+
+from gem.errors import NoVerdict
+from gem.record import Ask, Reply
+
+Answer: TypeAlias = Reply | BaseException
+T = TypeVar("T")
+_starting = Lock()  # two threads may need an agent's loop at once
+
+
+class BatchBroken(NoVerdict):
+    """Some asks of a batch failed. `answers` holds, in order, a Reply or the error that an ask met.
+
+    Drivers give each episode its own; the episodes of the asks that were answered go on.
+    """
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        """Keep what each ask came to."""
+        super().__init__(list(answers))
+        self.answers = list(answers)
+
+    def __str__(self) -> str:
+        """How many failed, and the first error."""
+        errors = [answer for answer in self.answers if isinstance(answer, BaseException)]
+        first = f": {type(errors[0]).__name__}: {errors[0]}" if errors else ""
+        return f"{len(errors)} of {len(self.answers)} asks failed{first}"
+
+
+class BaseAgent:
+    """An agent. Subclasses define ``__call__(asks)`` or ``async ask(ask)``.
+
+    The derived ``ask`` collects the asks that arrive in one turn of the event loop and answers them as one
+    batch. The derived ``__call__`` asks all at once, in an event loop of its own, so that it works inside a
+    running loop too. Agents that keep something per episode drop it in `forget`.
+    """
+
+    verb: ClassVar[str | None] = None
+    """For an agent that is the environment's own: the verb, such as ``solve``, that a driver calls on the
+    environment for every action, wherever it lives. Such an agent is never asked."""
+
+    _waiting: list[tuple[Ask, asyncio.Future[Reply]]] | None = None
+    _loop: LoopThread | None = None
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Answer a batch of asks, in order.
+
+        Raises:
+            BatchBroken: when some of them failed.
+        """
+        if type(self).ask is BaseAgent.ask:
+            raise NotImplementedError(f"{type(self).__name__} must define __call__(asks) or async ask(ask).")
+        answers = self.loop.run(self._ask_each(asks))
+        replies = [answer for answer in answers if isinstance(answer, Reply)]
+        if len(replies) < len(answers):
+            raise BatchBroken(answers)
+        return replies
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one ask, in a batch with the others of this moment."""
+        if type(self).__call__ is BaseAgent.__call__:
+            raise NotImplementedError(f"{type(self).__name__} must define __call__(asks) or async ask(ask).")
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            self._waiting = []
+            loop.call_soon(self._answer_waiting)
+        future: asyncio.Future[Reply] = loop.create_future()
+        self._waiting.append((ask, future))
+        return await future
+
+    def forget(self, episode: str) -> None:
+        """Drop what is kept for `episode`."""
+
+    def close(self) -> None:
+        """Release what the agent holds. Calling it twice is harmless."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+
+    def __enter__(self) -> Self:
+        """Return self; leaving the block closes."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+    @property
+    def loop(self) -> LoopThread:
+        """The agent's own event loop, started when it is first needed."""
+        with _starting:
+            if self._loop is None:
+                self._loop = LoopThread()
+            return self._loop
+
+    async def _ask_each(self, asks: Sequence[Ask]) -> list[Answer]:
+        return await asyncio.gather(*(self.ask(ask) for ask in asks), return_exceptions=True)
+
+    def _answer_waiting(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        waiting = [(ask, future) for ask, future in waiting if not future.done()]  # some were cancelled
+        if not waiting:
+            return
+        answers = batch_answers(self, [ask for ask, _ in waiting])
+        for (_, future), answer in zip(waiting, answers, strict=True):
+            if isinstance(answer, Reply):
+                future.set_result(answer)
+            else:
+                future.set_exception(answer)
+
+
+def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
+    """Ask once for a whole batch and return, for each ask, its reply or the error that it met."""
+    try:
+        replies = list(agent(asks))
+        if len(replies) != len(asks):
+            raise NoVerdict(f"the agent answered {len(asks)} asks with {len(replies)} replies.")
+    except BatchBroken as broken:
+        return broken.answers
+    except StopIteration as error:  # an exhausted script; neither a generator nor a future may carry one
+        return [RuntimeError(f"the agent raised StopIteration: {error}")] * len(asks)
+    except (Exception, asyncio.CancelledError) as error:
+        return [error] * len(asks)
+    return replies
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for callers that cannot await."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="gem-agent-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin `work` there."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` there and wait for it; when the wait is interrupted, so is the work."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what is still running and end the thread. Calling it twice is harmless."""
+        if self._loop.is_closed():
+            return
+        self.submit(_cancel_others()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+

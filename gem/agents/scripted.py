@@ -1,0 +1,39 @@
+"""ScriptedAgent: answers that are known beforehand, or that a function gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gem.agents.base import BaseAgent
+from gem.errors import BadArgument
+from gem.record import Ask, Reply
+
+
+class ScriptedAgent(BaseAgent):
+    """Answers turn `i` of every episode with ``script[i]``, or with ``script(ask)``.
+
+    An answer is text, or a Reply where tokens matter. A list that is too short for an episode breaks that episode.
+    """
+
+    def __init__(self, script: Sequence[str | Reply] | Callable[[Ask], str | Reply]) -> None:
+        """Keep the script."""
+        if isinstance(script, str):
+            raise BadArgument(f"script is the text {script!r:.80}; give a list of answers, or a function.")
+        self.script = script
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one ask."""
+        return self._answer(ask)
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Answer a batch of asks, in order."""
+        return [self._answer(ask) for ask in asks]
+
+    def _answer(self, ask: Ask) -> Reply:
+        if callable(self.script):
+            answer = self.script(ask)
+        elif ask.turn < len(self.script):
+            answer = self.script[ask.turn]
+        else:
+            raise BadArgument(f"the script has {len(self.script)} answers; turn {ask.turn} asks for another.")
+        return Reply(answer) if isinstance(answer, str) else answer
