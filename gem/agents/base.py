@@ -57,11 +57,7 @@ class BaseAgent:
         """
         if type(self).ask is BaseAgent.ask:
             raise NotImplementedError(f"{type(self).__name__} must define __call__(asks) or async ask(ask).")
-        answers = self.loop.run(self._ask_each(asks))
-        replies = [answer for answer in answers if isinstance(answer, Reply)]
-        if len(replies) < len(answers):
-            raise BatchBroken(answers)
-        return replies
+        return settle(self.loop.run(self._ask_each(asks)))
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one ask, in a batch with the others of this moment."""
@@ -110,10 +106,22 @@ class BaseAgent:
             return
         answers = batch_answers(self, [ask for ask, _ in waiting])
         for (_, future), answer in zip(waiting, answers, strict=True):
-            if isinstance(answer, Reply):
-                future.set_result(answer)
-            else:
+            if isinstance(answer, BaseException):
                 future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+
+def settle(answers: Sequence[Answer]) -> list[Reply]:
+    """Return the replies when every ask was answered.
+
+    Raises:
+        BatchBroken: with all the answers, when some ask was not.
+    """
+    replies = [answer for answer in answers if not isinstance(answer, BaseException)]
+    if len(replies) < len(answers):
+        raise BatchBroken(answers)
+    return replies
 
 
 def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
@@ -168,4 +176,3 @@ async def _cancel_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-

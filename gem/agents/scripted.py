@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gem.agents.base import BaseAgent
+from gem.agents.base import Answer, BaseAgent, settle
 from gem.errors import BadArgument
 from gem.record import Ask, Reply
 
@@ -12,7 +12,7 @@ from gem.record import Ask, Reply
 class ScriptedAgent(BaseAgent):
     """Answers turn `i` of every episode with ``script[i]``, or with ``script(ask)``.
 
-    An answer is text, or a Reply where tokens matter. A list that is too short for an episode breaks that episode.
+    An answer is text, or a Reply where tokens matter. Where the script has none, the episode gets no verdict.
     """
 
     def __init__(self, script: Sequence[str | Reply] | Callable[[Ask], str | Reply]) -> None:
@@ -21,13 +21,19 @@ class ScriptedAgent(BaseAgent):
             raise BadArgument(f"script is the text {script!r:.80}; give a list of answers, or a function.")
         self.script = script
 
-    async def ask(self, ask: Ask) -> Reply:
-        """Answer one ask."""
-        return self._answer(ask)
-
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Answer a batch of asks, in order."""
-        return [self._answer(ask) for ask in asks]
+        """Answer a batch of asks, in order.
+
+        Raises:
+            BatchBroken: when the script has no answer to some of them.
+        """
+        answers: list[Answer] = []
+        for ask in asks:
+            try:
+                answers.append(self._answer(ask))
+            except Exception as error:  # whatever the function raises is that ask's answer, not the batch's
+                answers.append(error)
+        return settle(answers)
 
     def _answer(self, ask: Ask) -> Reply:
         if callable(self.script):

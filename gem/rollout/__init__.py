@@ -1,6 +1,6 @@
 """Rollout: episodes from environments and agents, and the store they are kept in."""
 
-from gem.rollout.drivers import Job, rollout
+from gem.rollout.drivers import Job, rollout, rollout_async
 from gem.rollout.play import play
 
-__all__ = ["Job", "play", "rollout"]
+__all__ = ["Job", "play", "rollout", "rollout_async"]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
-from gem.core import Env
-from gem.errors import BadArgument, GemError, NoVerdict, WorkerDied
+from gem.agents.base import batch_answers
+from gem.errors import BadArgument, WorkerDied
 from gem.history import HistoryPolicy
-from gem.record import Agent, Ask, Call, Episode, Limits, Reply
-from gem.registry import EnvSpec, Maker, make, spec
-from gem.rollout.play import NO_LIMITS, Playing, play
+from gem.record import Agent, Ask, Call, Episode, Limits
+from gem.rollout.play import NO_LIMITS, OutOfTime, Playing, play
+from gem.rollout.stage import Place, Places, Recipe
 
 HostKind = Literal["serial", "thread", "process"]
 
@@ -26,7 +27,7 @@ class Job:
     samples share; `sample` numbers them.
     """
 
-    env: str | Maker | Callable[[], Env]
+    env: Recipe
     seed: int
     group: str = ""
     sample: int = 0
@@ -65,48 +66,22 @@ def rollout(
         return driver.run()
 
 
-class _Place:
-    """Where an episode's environment stands; it is made by the episode's first call."""
+async def rollout_async(
+    jobs: Iterable[Job],
+    agent: Agent,
+    *,
+    limits: Limits = NO_LIMITS,
+    history: HistoryPolicy | None = None,
+    concurrency: int = 128,
+    host: HostKind = "serial",
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """Play every job, each episode at its own pace; otherwise as `rollout`.
 
-    __slots__ = ("env", "recipe", "recipe_spec")
-
-    def __init__(self, recipe: str | Maker | Callable[[], Env]) -> None:
-        self.recipe = recipe
-        self.env: Env | None = None
-        name = recipe.env_id if isinstance(recipe, Maker) else recipe
-        self.recipe_spec = spec(name) if isinstance(name, str) else None
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """What the environment was, or would have been, made from."""
-        return self.env.spec if self.env is not None else self.recipe_spec
-
-    @property
-    def assembles_history(self) -> bool:
-        """Whether a wrapper already shows the past."""
-        return getattr(self.env, "assembles_history", False)
-
-    @property
-    def unwrapped(self) -> Any:
-        """The innermost environment, or the recipe while there is none."""
-        return self.env.unwrapped if self.env is not None else self.recipe
-
-    def make(self) -> Env:
-        """Make the environment."""
-        try:
-            return make(self.recipe) if isinstance(self.recipe, str) else self.recipe()
-        except NoVerdict:
-            raise
-        except GemError as error:
-            raise _CallersFault(error) from error
-
-
-class _CallersFault(BaseException):
-    """An environment cannot be made, and trying again would not help: ends the rollout, not an episode."""
-
-    def __init__(self, error: GemError) -> None:
-        super().__init__(error)
-        self.error = error
+    The agent is awaited for each ask by itself, and no longer than `limits.policy_s` allows.
+    """
+    driver = _Async(list(jobs), agent, limits, history, concurrency, on_episode)
+    return await driver.run()
 
 
 class _Flight:
@@ -114,12 +89,16 @@ class _Flight:
 
     __slots__ = ("asks", "id", "index", "place", "playing")
 
-    def __init__(self, index: int, id: str, place: _Place, playing: Playing) -> None:
+    def __init__(self, index: int, id: str, place: Place, playing: Playing) -> None:
         self.index, self.id, self.place, self.playing = index, id, place, playing
         self.asks: tuple[Ask, ...] = ()
 
 
-class _Batched:
+class _Driver:
+    """What both drivers share: the beginning, the calls and the end of an episode."""
+
+    policy_clock: Callable[[], float] = staticmethod(perf_counter)
+
     def __init__(
         self,
         jobs: Sequence[Job],
@@ -132,47 +111,18 @@ class _Batched:
         if concurrency < 1:
             raise BadArgument(f"concurrency is {concurrency}; accepted: 1 or more episodes in flight.")
         self.jobs, self.agent, self.limits, self.history = jobs, agent, limits, history
-        self.concurrency, self.on_episode = concurrency, on_episode
+        self.on_episode = on_episode
         self.actor: str | None = getattr(agent, "verb", None)
-        self.episodes: list[Episode | None] = [None] * len(jobs)
+        self.places = Places(min(concurrency, len(jobs)))
         self.flights: dict[int, _Flight] = {}
-        self.asking: list[_Flight] = []
-        self.idle: dict[Any, list[_Place]] = {}
-        self.asked_s = 0.0
+        self.episodes: dict[int, Episode] = {}
+        self.begun = 0
 
-    def __enter__(self) -> _Batched:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        with ExitStack() as stack:  # each of these is done even when another of them fails
-            for places in self.idle.values():
-                for place in places:
-                    stack.callback(_close, place)
-            for flight in self.flights.values():
-                stack.callback(_close, flight.place)
-                stack.callback(self.agent.forget, flight.id)
-                stack.callback(flight.playing.close)
-
-    def run(self) -> list[Episode]:
-        begun = 0
-        try:
-            while True:
-                while begun < len(self.jobs) and len(self.flights) < self.concurrency:
-                    self._begin(begun)
-                    begun += 1
-                if not self.asking:
-                    if begun == len(self.jobs):
-                        break
-                    continue
-                self._ask()
-        except _CallersFault as fault:
-            raise fault.error from None
-        return [episode for episode in self.episodes if episode is not None]
-
-    def _begin(self, index: int) -> None:
+    def begin(self) -> _Flight:
+        """Begin the next job's episode."""
+        index, self.begun = self.begun, self.begun + 1
         job = self.jobs[index]
-        idle = self.idle.get(_key(job.env))
-        place = idle.pop() if idle else _Place(job.env)
+        place = self.places.take(job.env)
         id = f"{index}-{job.seed:x}-{job.sample}"
         playing = play(
             place,
@@ -183,14 +133,69 @@ class _Batched:
             group=job.group,
             sample=job.sample,
             actor=self.actor,
-            policy_clock=lambda: self.asked_s,
+            policy_clock=self.policy_clock,
         )
         flight = self.flights[index] = _Flight(index, id, place, playing)
-        self._go_on(flight, playing.send, None)
+        return flight
 
-    def _go_on(self, flight: _Flight, resume: Callable[[Any], Any], value: Any) -> None:
+    def call(self, place: Place, call: Call) -> Any:
+        """Carry out a call here and now."""
+        limit = self.limits.call_s
+        verb, args = place.request(call)
+        began = perf_counter()
+        result = getattr(place.stage, verb)(*args)
+        if limit is not None and (took := perf_counter() - began) > limit:
+            place.stage.close()
+            raise WorkerDied(f"{call.verb} took {took:.3g} s; call_s allows {limit:g} s.")
+        return result
+
+    def end(self, flight: _Flight, episode: Episode) -> None:
+        """Take note of a finished episode."""
+        del self.flights[flight.index]
+        self.episodes[flight.index] = episode
+        self.places.give_back(flight.place)
+        self.agent.forget(flight.id)
+        if self.on_episode is not None:
+            self.on_episode(episode)
+
+    def result(self) -> list[Episode]:
+        """Return the episodes in the order of the jobs."""
+        return [self.episodes[index] for index in range(len(self.jobs))]
+
+    def close(self) -> None:
+        """Close every environment and forget what was cut off; all of it, even where some of it fails."""
+        with ExitStack() as last:
+            for place in self.places.all:
+                last.callback(place.stage.close)
+            for flight in self.flights.values():
+                last.callback(self.agent.forget, flight.id)
+                last.callback(flight.playing.close)
+
+
+class _Batched(_Driver):
+    """Rounds: what environments have to do, then one question to the agent."""
+
+    def __enter__(self) -> _Batched:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def run(self) -> list[Episode]:
+        self.asked_s = 0.0
+        self.policy_clock = lambda: self.asked_s
+        self.asking: list[_Flight] = []
+        while self.asking or self.begun < len(self.jobs):
+            while self.begun < len(self.jobs) and len(self.flights) < self.places.size:
+                flight = self.begin()
+                self.go_on(flight, flight.playing.send, None)
+            if self.asking:
+                self.ask()
+        return self.result()
+
+    def go_on(self, flight: _Flight, resume: Callable[[Any], Any], value: Any) -> None:
         """Resume an episode and carry out its calls, until it asks the agent or ends."""
-        playing, place = flight.playing, flight.place
+        place = flight.place
         try:
             while True:
                 wanted = resume(value)
@@ -199,64 +204,93 @@ class _Batched:
                     self.asking.append(flight)
                     return
                 try:
-                    value, resume = self._call(place, wanted), playing.send
+                    value, resume = self.call(place, wanted), flight.playing.send
                 except Exception as error:
-                    value, resume = error, playing.throw
-                    self._discard(place)
+                    place.empty()
+                    value, resume = error, flight.playing.throw
+                else:
+                    value = place.receive(wanted, value)
         except StopIteration as end:
-            self._end(flight, end.value)
+            self.end(flight, end.value)
 
-    def _call(self, place: _Place, call: Call) -> Any:
-        limit = self.limits.call_s
-        began = perf_counter() if limit is not None else 0.0
-        if place.env is None:
-            place.env = place.make()
-        result = getattr(place.env, call.verb)(*call.args, **call.kwargs)
-        if limit is not None and (took := perf_counter() - began) > limit:
-            raise WorkerDied(f"{call.verb} of {place.env} took {took:.3g} s; call_s allows {limit:g} s.")
-        return result
-
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask the agent for the actions of every episode that waits for one."""
         flights, self.asking = self.asking, []
-        asks = [ask for flight in flights for ask in flight.asks]
         began = perf_counter()
-        try:
-            replies = self.agent(asks)
-            if len(replies) != len(asks):
-                raise BadArgument(f"the agent answered {len(asks)} asks with {len(replies)} replies.")
-        except Exception as error:
-            self.asked_s += perf_counter() - began
-            for flight in flights:
-                self._go_on(flight, flight.playing.throw, error)
-            return
+        answers = batch_answers(self.agent, [ask for flight in flights for ask in flight.asks])
         self.asked_s += perf_counter() - began
         at = 0
         for flight in flights:
-            mine: tuple[Reply, ...] = tuple(replies[at : at + len(flight.asks)])
+            mine = answers[at : at + len(flight.asks)]
             at += len(mine)
-            self._go_on(flight, flight.playing.send, mine)
-
-    def _end(self, flight: _Flight, episode: Episode) -> None:
-        del self.flights[flight.index]
-        self.episodes[flight.index] = episode
-        if flight.place.env is not None:
-            self.idle.setdefault(_key(flight.place.recipe), []).append(flight.place)
-        self.agent.forget(flight.id)
-        if self.on_episode is not None:
-            self.on_episode(episode)
-
-    def _discard(self, place: _Place) -> None:
-        env, place.env = place.env, None
-        if env is not None:
-            with suppress(Exception):  # it is broken: closing it may fail as well
-                env.close()
+            broken = next((answer for answer in mine if isinstance(answer, BaseException)), None)
+            if broken is None:
+                self.go_on(flight, flight.playing.send, tuple(mine))
+            else:
+                self.go_on(flight, flight.playing.throw, broken)
 
 
-def _close(place: _Place) -> None:
-    if place.env is not None:
-        place.env.close()
+class _Async(_Driver):
+    """One coroutine per place, each playing one episode after another."""
 
+    async def run(self) -> list[Episode]:
+        tasks = [asyncio.create_task(self.play_on()) for _ in range(self.places.size)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.close()
+        return self.result()
 
-def _key(recipe: str | Maker | Callable[[], Env]) -> Any:
-    """Environments are interchangeable when one recipe made them; a Maker may not be hashable."""
-    return recipe if isinstance(recipe, str) else id(recipe)
+    async def play_on(self) -> None:
+        """Play jobs until none is left to begin."""
+        while self.begun < len(self.jobs):
+            flight = self.begin()
+            self.end(flight, await self.play(flight))
+
+    async def play(self, flight: _Flight) -> Episode:
+        """Play one episode to its end."""
+        playing, place, left_s = flight.playing, flight.place, self.limits.policy_s
+        resume: Callable[[Any], Any] = playing.send
+        value: Any = None
+        while True:
+            try:
+                wanted = resume(value)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            resume = playing.send
+            if type(wanted) is tuple:
+                began = perf_counter()
+                try:
+                    value = await self.answers(wanted, left_s)
+                except Exception as error:
+                    value, resume = error, playing.throw
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
+                    value, resume = error, playing.throw  # the agent gave up by itself
+                if left_s is not None:
+                    left_s -= perf_counter() - began
+            else:
+                try:
+                    value = self.call(place, wanted)
+                except Exception as error:
+                    place.empty()
+                    value, resume = error, playing.throw
+                else:
+                    value = place.receive(wanted, value)
+
+    async def answers(self, asks: tuple[Ask, ...], left_s: float | None) -> tuple[Any, ...]:
+        """Return the agent's replies, or raise OutOfTime when they are not there in time."""
+        try:
+            async with asyncio.timeout(left_s) as deadline:
+                if len(asks) == 1:
+                    return (await self.agent.ask(asks[0]),)
+                return tuple(await asyncio.gather(*(self.agent.ask(ask) for ask in asks)))
+        except TimeoutError:
+            if deadline.expired():
+                raise OutOfTime from None
+            raise

@@ -20,7 +20,7 @@ import math
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Mapping, Sequence
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gem import seeding
 from gem.content import Message, check_obs
@@ -180,7 +180,8 @@ def play(
     if record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE:
         record.verdict = Verdict.SCORED
     record.truncated = not record.terminated
-    record.spec, record.kwargs = _identity(env)
+    record.spec, kwargs = identity(env)
+    record.kwargs = dict(kwargs)
     record.timing = {
         "reset_s": reset_s,
         "policy_s": policy_s,
@@ -240,10 +241,17 @@ def _least(*numbers: int | None) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-def _identity(env: Any) -> tuple[str, dict[str, Any]]:
-    """Return the id and keywords that make `env` again; an unregistered class is named ``module:Class``."""
+class Identity(NamedTuple):
+    """The id and keywords that make an environment again."""
+
+    id: str
+    kwargs: Mapping[str, Any]
+
+
+def identity(env: Any) -> Identity:
+    """Return what makes `env` again; an environment that is not registered is named ``module:Class``."""
     spec = getattr(env, "spec", None)
     if spec is not None:
-        return spec.id, dict(spec.kwargs)
+        return Identity(spec.id, spec.kwargs)
     made = type(getattr(env, "unwrapped", env))
-    return f"{made.__module__}:{made.__qualname__}", {}
+    return Identity(f"{made.__module__}:{made.__qualname__}", {})
