@@ -4,6 +4,9 @@ PY := .venv/bin/python
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
 test test-all: export OMP_NUM_THREADS := 1
 
+# mkdocs-material advertises in the terminal otherwise.
+check docs: export NO_MKDOCS_2_WARNING := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help setup wheels demo test test-all check format docs bench clean
 
