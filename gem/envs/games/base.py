@@ -6,6 +6,7 @@ Answers come in ``\boxed{}``; turns, rewards, unreadable answers and the end are
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gem.core import Env, Start, Step
@@ -66,6 +67,11 @@ class TextGame(Env):
         self.reward: Reward = reward
         self.turn = 0
         self._paid = 0.0
+
+    def draw(self, bounds: tuple[int, int]) -> int:
+        """Return a number of an inclusive range; of a range that holds one, without drawing."""
+        low, high = bounds
+        return low if low == high else self.rng.randint(low, high)
 
     # -- a game defines
 
@@ -167,3 +173,38 @@ def integer(text: str) -> int:
     if not text.isascii() or "_" in text:
         raise ValueError
     return int(text)
+
+
+def numbers(text: str) -> list[int]:
+    """Return the numbers in `text`: set apart by spaces or commas, or else one to a digit.
+
+    >>> numbers("1 2 3") == numbers("1, 2, 3") == numbers("123")
+    True
+
+    Raises:
+        ValueError: for anything else.
+    """
+    tokens = text.replace(",", " ").split()
+    if len(tokens) == 1:
+        tokens = list(tokens[0])
+    if not text.isascii() or not "".join(tokens).isdigit():
+        raise ValueError
+    return [int(token) for token in tokens]
+
+
+def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, int]:
+    """Return a Range as (low, high).
+
+    Raises:
+        BadArgument: when it is no range within `lowest` and `highest`; `name` is the argument's.
+    """
+    try:
+        low, high = map(index, (value, value) if isinstance(value, int) else value)
+    except (TypeError, ValueError):
+        low, high = highest, lowest
+    if not lowest <= low <= high <= highest:
+        raise BadArgument(
+            f"{name} is {value!r}; accepted: a whole number from {lowest} to {highest}, "
+            "or a range (low, high) from which each episode draws."
+        )
+    return low, high

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from math import log
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, integer
-from gem.errors import BadArgument
+from gem.envs.games.base import Play, Range, Reward, TextGame, integer, interval
+from gem.errors import IllegalMove
+
+MAX = 10**9
+"""Numbers have at most this size."""
 
 
 class GuessTheNumber(TextGame):
@@ -37,20 +40,15 @@ class GuessTheNumber(TextGame):
         reward: Reward = "dense",
     ) -> None:
         """Set the range and the budget."""
-        self.min_number = min_number
-        self.max_numbers = (max_number, max_number) if isinstance(max_number, int) else tuple(max_number)
-        low, high = self.max_numbers
-        if not min_number < low <= high:
-            raise BadArgument(
-                f"GuessTheNumber got {min_number=}, {max_number=}; a range holds at least two numbers."
-            )
+        self.min_number, _ = interval("min_number", min_number, -MAX, MAX - 1)
+        self.max_numbers = interval("max_number", max_number, self.min_number + 1, MAX)
         self._budget = max_turns
-        super().__init__((high - min_number + 1).bit_length() if max_turns is None else max_turns, reward)
+        size = self.max_numbers[1] - self.min_number + 1
+        super().__init__(size.bit_length() if max_turns is None else max_turns, reward)
 
     def deal(self) -> str:
         """Draw the range where it is not fixed, and the secret."""
-        low, high = self.max_numbers
-        self.max_number = low if low == high else self.rng.randint(low, high)
+        self.max_number = self.draw(self.max_numbers)
         size = self.max_number - self.min_number + 1
         if self._budget is None:
             self.max_turns = size.bit_length()
@@ -59,8 +57,8 @@ class GuessTheNumber(TextGame):
         self._log_size = log(size)
         return (
             f"I have a secret whole number between {self.min_number} and {self.max_number}. Find it in "
-            f"at most {self.max_turns} guesses. After each guess I tell you whether the secret is higher or lower. "
-            "Give your guess inside \\boxed{}."
+            f"at most {self.max_turns} guesses. After each guess I tell you whether the secret is higher or "
+            "lower. Give your guess inside \\boxed{}."
         )
 
     def parse(self, move: str) -> int:
@@ -72,8 +70,7 @@ class GuessTheNumber(TextGame):
         if move == self.secret:
             return Play.win(f"{move} is right.")
         if not self.min_number <= move <= self.max_number:
-            shown = move if abs(move) < 10**9 else "That"
-            return Play(f"{shown} is not between {self.min_number} and {self.max_number}.")
+            raise IllegalMove(f"The secret is between {self.min_number} and {self.max_number}.")
         if move < self.secret:
             if move >= self.low:
                 self.low = move + 1

@@ -1,0 +1,184 @@
+"""Mastermind: find a secret code from the marks that guesses get."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from itertools import permutations, product
+from typing import TypeAlias
+
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numbers
+from gem.errors import BadArgument, IllegalMove
+
+MAX_CODES = 100_000
+"""The largest code space: dealing, random play and the expert enumerate it."""
+
+WORK = 250_000
+"""Comparisons the expert spends on one guess before it looks at fewer guesses."""
+
+Marked: TypeAlias = tuple[str, int, int]
+"""A guess and its marks: how many numbers are in place, how many right but elsewhere."""
+
+
+class Mastermind(TextGame):
+    r"""Find a secret code from the marks that guesses get.
+
+    Task:
+        The code is `code_length` numbers from 1 to `num_numbers` in order, all codes equally likely. Only
+        with `duplicate_numbers` may a number occur twice in it. Length and numbers may be ranges
+        (low, high) from which each episode draws.
+    Action:
+        The numbers in a box: ``1 2 3 4``, ``1, 2, 3, 4`` and ``1234`` are the same guess. A guess that
+        cannot be the code (a number too many, out of range, or twice where that is forbidden) gets no
+        marks and costs the turn.
+    Observation:
+        The rules; then, for each guess, how many numbers are right and in place, and how many are right
+        but elsewhere.
+    Reward:
+        Progress is the best guess so far, a number in place counting twice as much as one elsewhere, so
+        repeating a guess earns nothing. A won game returns 1.
+    End:
+        The code is guessed, the turns are used up, or an answer is unreadable.
+    Source:
+        M. Meirowitz, 1970; the expert is Knuth's minimax ("The computer as Master Mind", 1977); ids and
+        parameters follow GEM (arXiv 2510.01051).
+    """
+
+    def __init__(
+        self,
+        code_length: Range = 4,
+        num_numbers: Range = 6,
+        duplicate_numbers: bool = False,
+        max_turns: int = 20,
+        reward: Reward = "dense",
+    ) -> None:
+        """Set the codes and the budget."""
+        self.code_lengths = interval("code_length", code_length, 1, 9)
+        self.num_numbers = interval("num_numbers", num_numbers, 2, 9)
+        self.duplicate_numbers = duplicate_numbers
+        longest, most = self.code_lengths[1], self.num_numbers[1]
+        if not duplicate_numbers and longest > self.num_numbers[0]:
+            raise BadArgument(
+                f"Mastermind got {code_length=}, {num_numbers=}; without duplicate numbers a code is at most "
+                "as long as there are numbers."
+            )
+        if most**longest > MAX_CODES:
+            raise BadArgument(
+                f"Mastermind got {code_length=}, {num_numbers=}: {most**longest:,} codes; "
+                f"accepted: at most {MAX_CODES:,}."
+            )
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the parameters where they are not fixed, and the code."""
+        self.length, self.highest = self.draw(self.code_lengths), self.draw(self.num_numbers)
+        codes = _codes(self.length, self.highest, self.duplicate_numbers)
+        self.secret = codes[int(self.rng.random() * len(codes))]
+        self.marked: tuple[Marked, ...] = ()
+        self._best = 0
+        repeats = "A number may occur more than once" if self.duplicate_numbers else "No number occurs twice"
+        return (
+            f"I have a secret code: {self.length} numbers in order, each from 1 to {self.highest}. "
+            f"{repeats}. Find it in at most {self.max_turns} guesses. After each guess I tell you how "
+            "many of its numbers are right and in place, and how many are right but belong elsewhere. "
+            f"Give your guess as {self.length} numbers separated by spaces, inside \\boxed{{}}."
+        )
+
+    def parse(self, move: str) -> list[int]:
+        """Read numbers."""
+        return numbers(move)
+
+    def play(self, move: list[int]) -> Play:
+        """Mark a guess."""
+        if len(move) != self.length:
+            raise IllegalMove(f"The code has {self.length} numbers; your guess has {len(move)}.")
+        if min(move) < 1 or max(move) > self.highest:
+            raise IllegalMove(f"The numbers go from 1 to {self.highest}.")
+        if not self.duplicate_numbers and len(set(move)) < len(move):
+            raise IllegalMove("No number occurs twice in the code, so none may in a guess.")
+        guess = "".join(map(str, move))
+        in_place, elsewhere = marks(guess, self.secret)
+        self.marked = (*self.marked, (guess, in_place, elsewhere))
+        self._best = max(self._best, 2 * in_place + elsewhere)
+        shown = " ".join(guess)
+        if in_place == self.length:
+            return Play.win(f"{shown} is the code.")
+        return Play(f"{shown}: {in_place} in place, {elsewhere} right but elsewhere.")
+
+    def progress(self) -> float:
+        """Return the share of the code that the best guess has right; half of it for numbers elsewhere."""
+        return self._best / (2 * self.length)
+
+    def epilogue(self) -> str:
+        """Tell the code."""
+        return f"No guesses are left. The code was {' '.join(self.secret)}."
+
+    def answer_form(self) -> str:
+        """Say what a guess looks like."""
+        return f"A guess is {self.length} numbers separated by spaces, inside \\boxed{{}}."
+
+    def random_move(self) -> str:
+        """Guess any code."""
+        codes = _codes(self.length, self.highest, self.duplicate_numbers)
+        return " ".join(codes[int(self.actor_rng.random() * len(codes))])
+
+    def expert_move(self) -> str:
+        """Guess so that the worst answer leaves the fewest codes."""
+        return " ".join(_minimax(self.length, self.highest, self.duplicate_numbers, self.marked))
+
+
+def marks(guess: str, code: str) -> tuple[int, int]:
+    """Return how many numbers of `guess` are in place, and how many are right but elsewhere."""
+    in_place = right = 0
+    unmatched = code
+    for number, truth in zip(guess, code, strict=True):
+        if number == truth:
+            in_place += 1
+        if number in unmatched:
+            right += 1
+            unmatched = unmatched.replace(number, "", 1)
+    return in_place, right - in_place
+
+
+@lru_cache(maxsize=64)
+def _codes(length: int, highest: int, repeats: bool) -> tuple[str, ...]:
+    digits = "123456789"[:highest]
+    drawn = product(digits, repeat=length) if repeats else permutations(digits, length)
+    return tuple(map("".join, drawn))
+
+
+@lru_cache(maxsize=1024)
+def _consistent(length: int, highest: int, repeats: bool, marked: tuple[Marked, ...]) -> tuple[str, ...]:
+    """Return the codes that would have given every mark."""
+    if not marked:
+        return _codes(length, highest, repeats)
+    *earlier, (guess, *given) = marked
+    before = _consistent(length, highest, repeats, tuple(earlier))
+    answer = tuple(given)
+    return tuple(code for code in before if marks(guess, code) == answer)
+
+
+@lru_cache(maxsize=1024)
+def _minimax(length: int, highest: int, repeats: bool, marked: tuple[Marked, ...]) -> str:
+    """Return the guess whose worst answer leaves the fewest codes; of equals, one that may be the code."""
+    left = _consistent(length, highest, repeats, marked)
+    if len(left) <= 2:
+        return left[0]
+    tried = {number for guess, *_ in marked for number in guess}
+    untried = [number for number in "123456789"[:highest] if number not in tried]
+    guesses = [code for code in _codes(length, highest, repeats) if _in_order(code, untried)]
+    if len(guesses) * len(left) > WORK:
+        guesses = list(left[:: -(-(len(left) ** 2) // WORK)])
+    possible = frozenset(left)
+
+    def cost(guess: str) -> tuple[int, bool]:
+        answers = Counter(marks(guess, code) for code in left)
+        return max(answers.values()), guess not in possible
+
+    return min(guesses, key=cost)
+
+
+def _in_order(code: str, untried: list[str]) -> bool:
+    """Whether `code` takes untried numbers in order: they are alike, so any other order is the same guess."""
+    fresh = list(dict.fromkeys(number for number in code if number in untried))
+    return fresh == untried[: len(fresh)]

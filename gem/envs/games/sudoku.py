@@ -1,0 +1,310 @@
+"""Sudoku: fill a grid so that no row, column or box holds a digit twice."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from operator import itemgetter
+from random import Random
+
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numbers
+from gem.errors import BadArgument, IllegalMove
+
+FEWEST_CLUES = {4: 4, 9: 24}
+"""The fewest givens per grid size: digging at random reaches them within a few grids."""
+
+EMPTY = "."
+
+
+class Sudoku(TextGame):
+    r"""Fill a grid so that no row, column or box holds a digit twice.
+
+    Task:
+        A grid of `scale` by `scale` cells (9 or 4) in which exactly `clues` cells are given; the solution is
+        unique. `clues` may be a range (low, high) from which each episode draws.
+    Action:
+        Row, column and digit in a box, counted from 1: ``1 2 3``, ``1, 2, 3`` and ``123`` are the same
+        move. A digit that the row, column and box do not hold yet is placed, also where it is not the
+        solution's; a digit of one's own may be overwritten, and 0 empties its cell. A move against
+        these rules changes nothing and costs the turn.
+    Observation:
+        The rules and the grid; then the grid after each move, or why it is against the rules.
+    Reward:
+        Progress is the share of the empty cells that hold a digit, so placing and erasing earns nothing.
+        A won game returns 1.
+    End:
+        The grid is full, the turns are used up, or an answer is unreadable.
+    Source:
+        H. Garns, 1979; ids and parameters follow GEM (arXiv 2510.01051).
+    """
+
+    def __init__(
+        self,
+        clues: Range = 30,
+        max_turns: int = 100,
+        scale: int = 9,
+        reward: Reward = "dense",
+    ) -> None:
+        """Set the grid and the budget."""
+        if scale not in FEWEST_CLUES:
+            raise BadArgument(f"scale is {scale!r}; accepted: 4, 9.")
+        self.clues = interval("clues", clues, FEWEST_CLUES[scale], scale**2 - 1)
+        if max_turns < scale**2 - self.clues[0]:
+            raise BadArgument(
+                f"Sudoku got {max_turns=}, {clues=}; "
+                f"{scale**2 - self.clues[0]} empty cells need as many turns."
+            )
+        self.scale = scale
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw a puzzle."""
+        self.puzzle = make_puzzle(self.scale, self.draw(self.clues), self.rng)
+        self.cells = list(self.puzzle)
+        self.empty = self._to_fill = self.puzzle.count(EMPTY)
+        side, box = self.scale, _shape(self.scale).box
+        return (
+            f"Sudoku: fill the {side}x{side} grid so that each row, each column and each {box}x{box} box "
+            f"holds every digit from 1 to {side} once. You have {self.max_turns} turns. Give your move as "
+            "row, column and digit, separated by spaces, inside \\boxed{}; rows count from the top and "
+            "columns from the left, from 1. The cells given at the start stay; your own digits you may "
+            "overwrite, and digit 0 empties a cell. A digit that its row, column or box already holds is "
+            "refused and costs the turn.\n"
+            f"{self.board()}"
+        )
+
+    def board(self) -> str:
+        """Return the grid, boxes set apart; a dot is an empty cell."""
+        return _shape(self.scale).template % tuple(self.cells)
+
+    def parse(self, move: str) -> tuple[int, int, int]:
+        """Read row, column and digit."""
+        row, column, digit = numbers(move)
+        return row, column, digit
+
+    def play(self, move: tuple[int, int, int]) -> Play:
+        """Write or erase a digit."""
+        row, column, digit = move
+        why = self.forbids(row, column, digit)
+        if why:
+            raise IllegalMove(f"{why} The grid is as before:\n{self.board()}")
+        cell = (row - 1) * self.scale + column - 1
+        was, now = self.cells[cell], str(digit) if digit else EMPTY
+        self.cells[cell] = now
+        self.empty += (now == EMPTY) - (was == EMPTY)
+        if not self.empty:
+            return Play.win(f"The grid is complete:\n{self.board()}")
+        done = f"holds {digit}" if digit else "is empty"
+        return Play(f"Row {row}, column {column} {done} now:\n{self.board()}")
+
+    def forbids(self, row: int, column: int, digit: int) -> str:
+        """Return why the rules forbid a move, or the empty string."""
+        side = self.scale
+        if not (0 < row <= side and 0 < column <= side):
+            return f"Rows and columns go from 1 to {side}."
+        if not 0 <= digit <= side:
+            return f"Digits go from 1 to {side}; 0 empties a cell."
+        cell = (row - 1) * side + column - 1
+        if self.puzzle[cell] != EMPTY:
+            return f"Row {row}, column {column} is given and stays {self.puzzle[cell]}."
+        held, wanted = self.cells[cell], str(digit) if digit else EMPTY
+        if held == wanted:
+            return f"Row {row}, column {column} {f'holds {digit}' if digit else 'is empty'} already."
+        if digit:
+            for unit, read in zip(("row", "column", "box"), _shape(side).readers[cell], strict=True):
+                if wanted in read(self.cells):
+                    return f"The {unit} of row {row}, column {column} holds a {digit} already."
+        return ""
+
+    def progress(self) -> float:
+        """Return the share of the empty cells that hold a digit."""
+        return 1.0 - self.empty / self._to_fill
+
+    def answer_form(self) -> str:
+        """Say what a move looks like."""
+        return "A move is row, column and digit, separated by spaces, inside \\boxed{}."
+
+    def random_move(self) -> str:
+        """Write a lawful digit into an empty cell; where none takes one, erase a digit of one's own."""
+        start = int(self.actor_rng.random() * len(self.cells))
+        order = [*range(start, len(self.cells)), *range(start)]
+        for cell in order:
+            if self.cells[cell] == EMPTY and (lawful := self._lawful(cell)):
+                return self._move(cell, lawful[int(self.actor_rng.random() * len(lawful))])
+        own = next(c for c in order if self.cells[c] != self.puzzle[c])
+        return self._move(own, "0")
+
+    def expert_move(self) -> str:
+        """Write a digit of the solution where the rules take it now, else erase a wrong one."""
+        solution = solve(self.scale, self.puzzle)
+        wrong = [c for c, digit in enumerate(solution) if self.cells[c] != digit]
+        for cell in wrong:
+            if solution[cell] in self._lawful(cell):
+                return self._move(cell, solution[cell])
+        return self._move(next(c for c in wrong if self.cells[c] != EMPTY), "0")
+
+    def _lawful(self, cell: int) -> str:
+        row, column, box = _shape(self.scale).readers[cell]
+        held = {*row(self.cells), *column(self.cells), *box(self.cells)}
+        return "".join(digit for digit in "123456789"[: self.scale] if digit not in held)
+
+    def _move(self, cell: int, digit: str) -> str:
+        row, column = divmod(cell, self.scale)
+        return f"{row + 1} {column + 1} {digit}"
+
+
+def make_puzzle(side: int, clues: int, rng: Random) -> str:
+    """Return a puzzle with exactly `clues` givens and one solution, row by row; a dot is an empty cell."""
+    while True:
+        grid = Grid(side)
+        if not grid.fill(rng):
+            continue
+        surplus = side * side - clues
+        order = list(range(side * side))
+        rng.shuffle(order)
+        for cell in order:
+            surplus -= grid.dig(cell)
+            if not surplus:
+                return str(grid)
+
+
+@lru_cache(maxsize=256)
+def solve(side: int, puzzle: str) -> str:
+    """Return the solution of a puzzle.
+
+    Raises:
+        ValueError: when it has none.
+    """
+    grid = Grid(side)
+    for cell, digit in enumerate(puzzle):
+        if digit != EMPTY:
+            grid.put(cell, 1 << int(digit) - 1)
+    if not grid.complete():
+        raise ValueError(f"Sudoku {puzzle} has no solution.")
+    return str(grid)
+
+
+class _Shape:
+    """What every grid of one size shares: which cells belong together, and how it is drawn."""
+
+    def __init__(self, side: int) -> None:
+        self.box = box = {4: 2, 9: 3}[side]
+        cells = range(side * side)
+        self.row = [cell // side for cell in cells]
+        self.column = [cell % side for cell in cells]
+        self.block = [cell // side // box * box + cell % side // box for cell in cells]
+        self.peers = [  # per cell: the other cells of its row, of its column and of its box
+            [
+                [c for c in cells if unit[c] == unit[cell] and c != cell]
+                for unit in (self.row, self.column, self.block)
+            ]
+            for cell in cells
+        ]
+        self.readers = [[itemgetter(*unit) for unit in units] for units in self.peers]
+        line = " | ".join([" ".join(["%s"] * box)] * box)
+        rule = "-+-".join(["-" * (2 * box - 1)] * box)
+        self.template = f"\n{rule}\n".join(["\n".join([line] * box)] * box)
+
+
+@cache
+def _shape(side: int) -> _Shape:
+    return _Shape(side)
+
+
+@cache
+def _bits(mask: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(mask.bit_length()) if mask >> k & 1)
+
+
+class Grid:
+    """A grid under search: a digit is a bit, and each row, column and box knows which are free."""
+
+    def __init__(self, side: int) -> None:
+        """Begin with an empty grid."""
+        self.side, self.shape = side, _shape(side)
+        self.cells = [0] * side**2
+        self.rows, self.columns, self.blocks = ([(1 << side) - 1] * side for _ in range(3))
+
+    def put(self, cell: int, bit: int) -> None:
+        """Write a digit into an empty cell, or take the same digit back."""
+        self.cells[cell] ^= bit
+        self.rows[self.shape.row[cell]] ^= bit
+        self.columns[self.shape.column[cell]] ^= bit
+        self.blocks[self.shape.block[cell]] ^= bit
+
+    def free(self, cell: int) -> int:
+        """Return the digits that a cell's row, column and box do not hold."""
+        shape = self.shape
+        return self.rows[shape.row[cell]] & self.columns[shape.column[cell]] & self.blocks[shape.block[cell]]
+
+    def fill(self, rng: Random) -> bool:
+        """Fill an empty grid at random; False when the first boxes drawn do not allow it."""
+        digits = [1 << k for k in range(self.side)]
+        for k in range(self.shape.box):  # the boxes on the diagonal share no row or column
+            rng.shuffle(digits)
+            box = [c for c, block in enumerate(self.shape.block) if block == k * (self.shape.box + 1)]
+            for cell, bit in zip(box, digits, strict=True):
+                self.put(cell, bit)
+        return self.complete(rng)
+
+    def complete(self, rng: Random | None = None) -> bool:
+        """Fill the empty cells, with `rng` in random order; when that cannot be done, change nothing."""
+        return self._search([c for c, bit in enumerate(self.cells) if not bit], rng)
+
+    def _search(self, empty: list[int], rng: Random | None) -> bool:
+        """Fill the cell with the fewest digits left first."""
+        shape, rows, columns, blocks = self.shape, self.rows, self.columns, self.blocks
+        row, column, block = shape.row, shape.column, shape.block
+        fewest, at, digits = 99, -1, 0
+        for k, cell in enumerate(empty):
+            mask = rows[row[cell]] & columns[column[cell]] & blocks[block[cell]]
+            if not mask & (mask - 1):  # one digit left, or none
+                if not mask:
+                    return False
+                at, digits = k, mask
+                break
+            if mask.bit_count() < fewest:
+                fewest, at, digits = mask.bit_count(), k, mask
+        if at < 0:
+            return True
+        cell = empty[at]
+        rest = empty[:at] + empty[at + 1 :]
+        options = list(_bits(digits))
+        if rng is not None and len(options) > 1:
+            rng.shuffle(options)
+        for bit in options:
+            self.put(cell, bit)
+            if self._search(rest, rng):
+                return True
+            self.put(cell, bit)
+        return False
+
+    def dig(self, cell: int) -> bool:
+        """Empty a cell of a grid with one solution, if one solution remains; return whether it is empty."""
+        bit = self.cells[cell]
+        self.put(cell, bit)
+        if self._only_place(cell, bit):
+            return True
+        for other in _bits(self.free(cell) & ~bit):
+            twin = self._copy()
+            twin.put(cell, other)
+            if twin.complete():
+                self.put(cell, bit)
+                return False
+        return True
+
+    def _only_place(self, cell: int, bit: int) -> bool:
+        """Whether a unit of an empty cell has no other place for a digit: it is forced, without a search."""
+        return any(
+            not any(not self.cells[peer] and self.free(peer) & bit for peer in peers)
+            for peers in self.shape.peers[cell]
+        )
+
+    def _copy(self) -> Grid:
+        twin = Grid(self.side)
+        twin.cells, twin.rows = self.cells.copy(), self.rows.copy()
+        twin.columns, twin.blocks = self.columns.copy(), self.blocks.copy()
+        return twin
+
+    def __str__(self) -> str:
+        """The digits row by row; a dot is an empty cell."""
+        return "".join(str(bit.bit_length()) if bit else EMPTY for bit in self.cells)

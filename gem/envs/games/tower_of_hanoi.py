@@ -1,0 +1,153 @@
+"""Tower of Hanoi: bring a tower to another peg, disk by disk."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+from typing import Literal
+
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.errors import BadArgument, IllegalMove
+
+PEGS = "ABC"
+ROUTES = tuple(permutations(range(3), 2))
+_MOVE = re.compile(r"\s*([ABC])(?:\s*,\s*|\s*->\s*|\s+TO\s+|\s*)([ABC])\s*")
+
+
+class TowerOfHanoi(TextGame):
+    r"""Bring a tower to another peg, disk by disk, never a disk onto a smaller one.
+
+    Task:
+        `num_disks` disks stand on pegs A, B and C; all must come to the target peg. ``start="tower"`` is the
+        classic puzzle, with the tower's peg and the target drawn; ``start="scattered"`` draws the peg of
+        each disk. The number of disks may be a range (low, high) from which each episode draws. The budget
+        always holds the shortest solution, which is ``2**num_disks - 1`` moves at worst.
+    Action:
+        Two pegs in a box, from and to: ``A C``, ``AC``, ``A, C``, ``A -> C`` and ``A to C`` are the same
+        move. A move that breaks a rule (a disk onto a smaller one, from an empty peg, to the same peg)
+        changes nothing and costs the turn.
+    Observation:
+        The rules and the pegs; then the pegs after each move, or why it is against the rules.
+    Reward:
+        Progress is the share of the shortest solution that has been done, by the number of moves still
+        needed, so moving back and forth earns nothing. A won game returns 1.
+    End:
+        All disks are on the target, the turns are used up, or an answer is unreadable.
+    Source:
+        E. Lucas, 1883; ids and parameters follow GEM (arXiv 2510.01051).
+    """
+
+    def __init__(
+        self,
+        num_disks: Range = 3,
+        max_turns: int = 100,
+        start: Literal["tower", "scattered"] = "tower",
+        reward: Reward = "dense",
+    ) -> None:
+        """Set the disks and the budget."""
+        self.num_disks = interval("num_disks", num_disks, 1, 9)
+        if start not in ("tower", "scattered"):
+            raise BadArgument(f"start is {start!r}; accepted: 'tower', 'scattered'.")
+        needed = 2 ** self.num_disks[1] - 1
+        if max_turns < needed:
+            raise BadArgument(
+                f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves."
+            )
+        self.start = start
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the disks where they are not fixed, where they stand, and the target."""
+        disks = self.draw(self.num_disks)
+        source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
+        self.pegs = [source] * disks  # the peg of each disk, smallest disk first
+        if self.start == "scattered":
+            self.pegs = self.rng.choices(range(3), k=disks)
+            while self.pegs.count(self.target) == disks:
+                self.pegs = self.rng.choices(range(3), k=disks)
+        self._distance = self.plan()[0]
+        return (
+            f"Tower of Hanoi with {disks} disks, numbered by size: disk 1 is the smallest. Bring all disks "
+            f"to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk of one "
+            "peg to another peg, never onto a smaller disk. A move against the rules changes nothing and "
+            "costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
+            f"The pegs, each from bottom to top:\n{self.board()}"
+        )
+
+    def board(self) -> str:
+        """Return the pegs, a line each, from bottom to top."""
+        lines = ["A:", "B:", "C:"]
+        for disk in range(len(self.pegs), 0, -1):
+            lines[self.pegs[disk - 1]] += f" {disk}"
+        return "\n".join(lines)
+
+    def parse(self, move: str) -> tuple[int, int]:
+        """Read two pegs."""
+        found = _MOVE.fullmatch(move.upper())
+        if found is None:
+            raise ValueError
+        return PEGS.index(found[1]), PEGS.index(found[2])
+
+    def play(self, move: tuple[int, int]) -> Play:
+        """Move a disk."""
+        source, goal = move
+        why = self.forbids(source, goal)
+        if why:
+            raise IllegalMove(f"{why} Nothing has moved:\n{self.board()}")
+        disk = self.pegs.index(source)
+        self.pegs[disk] = goal
+        text = f"Disk {disk + 1} is on peg {PEGS[goal]} now:\n{self.board()}"
+        if self.pegs.count(self.target) == len(self.pegs):
+            return Play.win(f"{text}\nAll disks are on peg {PEGS[self.target]}.")
+        return Play(text)
+
+    def forbids(self, source: int, goal: int) -> str:
+        """Return why the rules forbid a move, or the empty string."""
+        if source == goal:
+            return f"From peg {PEGS[source]} to itself is no move."
+        if source not in self.pegs:
+            return f"Peg {PEGS[source]} is empty."
+        disk = self.pegs.index(source)
+        if goal in self.pegs[:disk]:
+            top = self.pegs.index(goal)
+            return f"Disk {disk + 1} cannot stand on disk {top + 1}, the top of peg {PEGS[goal]}."
+        return ""
+
+    def plan(self) -> tuple[int, tuple[int, int]]:
+        """Return how many moves the target is away, and the first of them.
+
+        From the largest disk down: a disk that is not where it must be needs every smaller one on the
+        third peg. For a tower as the goal this is the one shortest way (Hinz, "The Tower of Hanoi", 1989).
+        """
+        moves, first = 0, (self.target, self.target)
+        goal = self.target
+        for disk in range(len(self.pegs) - 1, -1, -1):
+            peg = self.pegs[disk]
+            if peg != goal:
+                moves += 1 << disk
+                first = (peg, goal)
+                goal = 3 - peg - goal
+        return moves, first
+
+    def progress(self) -> float:
+        """Return the share of the shortest solution that is done; 0 when further away than at the deal."""
+        return max(0.0, 1.0 - self.plan()[0] / self._distance)
+
+    def epilogue(self) -> str:
+        """Say how far it was."""
+        return f"\nNo moves are left; {self.plan()[0]} more were needed."
+
+    def answer_form(self) -> str:
+        """Say what a move looks like."""
+        return "A move is two of the pegs A, B and C, from and to, inside \\boxed{}."
+
+    def random_move(self) -> str:
+        """Move any disk that can move."""
+        legal = [route for route in ROUTES if not self.forbids(*route)]
+        source, goal = legal[int(self.actor_rng.random() * len(legal))]
+        return f"{PEGS[source]} {PEGS[goal]}"
+
+    def expert_move(self) -> str:
+        """Make the next move of the shortest solution."""
+        source, goal = self.plan()[1]
+        return f"{PEGS[source]} {PEGS[goal]}"
