@@ -1,0 +1,96 @@
+"""What the repository says about itself is so: commands, pages, versions, extras, pins."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gem
+from gem import cli
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FAMILY_EXTRAS = {
+    *("games", "rg", "data", "math", "vision", "search", "mcp", "ray"),
+    *("openai", "train", "serve", "view", "docs", "dev"),
+}
+
+
+def commands(page: Path) -> list[str]:
+    """Every command that a page shows, in a shell block or as inline code."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line] + re.findall(r"`([^`\n]+)`", re.sub(r"(?s)```.*?```", "", text))
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_on_pages_exist(page):
+    wanted = {line for line in commands(page) if re.match(r"make\b|gem-gym |\.venv/bin/python -m gem ", line)}
+    for line in wanted:
+        words = [word for word in line.split() if "=" not in word]
+        if words[0] == "make":
+            assert set(words[1:]) <= targets(), line
+        else:
+            name = words[1] if words[0] == "gem-gym" else words[3]
+            assert name in cli.COMMANDS or name in ("--help", "--version", "COMMAND"), line
+
+
+def test_readme_shows_the_two_commands():
+    assert {"make demo", "make test"} <= set(commands(ROOT / "README.md"))
+
+
+def test_links_between_pages_lead_somewhere():
+    dead = []
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            generated = "envs/" in link
+            if "://" not in link and not generated and not (page.parent / link).exists():
+                dead.append(f"{page.relative_to(ROOT)}: {link}")
+    assert dead == []
+
+
+def test_every_page_of_the_navigation_exists():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
+    pages = re.findall(r"[\w/-]+\.md", navigation)
+    assert len(pages) > 5
+    for page in pages:
+        assert page == "envs/index.md" or (ROOT / "docs" / page).is_file(), page
+
+
+def test_changelog_has_this_version():
+    versions = re.findall(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert versions[0] == gem.__version__
+
+
+def test_extras_are_one_per_family_and_all():
+    assert set(EXTRAS) == FAMILY_EXTRAS | {"all"}
+
+
+def test_all_is_the_sum_of_the_extras():
+    (everything,) = EXTRAS["all"]
+    named = re.fullmatch(r"gem-gym\[(.+)\]", everything)
+    assert named is not None
+    assert sorted(named[1].split(",")) == sorted(FAMILY_EXTRAS)
+
+
+def test_constraints_pin_what_set_up_installs():
+    setup = (ROOT / "scripts/setup.sh").read_text(encoding="utf-8")
+    extras = re.search(r"^EXTRAS=(\S+)$", setup, re.MULTILINE)
+    assert extras is not None
+    requirements = PROJECT["dependencies"] + [r for extra in extras[1].split(",") for r in EXTRAS[extra]]
+    pins = re.findall(r"^([\w.-]+)==[\w.]+$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    pinned = {normal(name) for name in pins}
+    assert {normal(re.split(r"[\[<>=!~ ]", r)[0]) for r in requirements} <= pinned
+    assert "torch" in pinned
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,116 @@
+"""scripts/setup.sh: what it installs, when it does nothing, and what it says when something is wrong.
+
+A stand-in for .venv/bin/python writes down what it is asked to do, so that nothing is installed here; that
+the real one works is what every run of `make test` shows.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = """#!/bin/sh
+printf '%s\\n' "$*" "no_index=${PIP_NO_INDEX:-}" >>calls
+case "$*" in *"pip install"*) if [ -e broken ]; then echo "the network is down"; exit 1; fi ;; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout in a folder with a space, whose .venv is there but empty."""
+    place = tmp_path / "a folder"
+    for name in ("scripts/setup.sh", "pyproject.toml", "constraints.txt"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes((ROOT / name).read_bytes())
+    executable(place / ".venv/bin/python", PYTHON)
+    return place
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def set_up(checkout: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    (checkout / "calls").write_text("")
+    return subprocess.run(
+        ["sh", "scripts/setup.sh", *args],
+        cwd=checkout,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(checkout), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def installs(checkout: Path) -> list[str]:
+    return [line for line in (checkout / "calls").read_text().splitlines() if "pip install" in line]
+
+
+def test_set_up_installs_the_pinned_packages(checkout):
+    done = set_up(checkout)
+    assert done.returncode == 0, done.stderr
+    assert len(installs(checkout)) == 2
+    assert all("--constraint constraints.txt" in line for line in installs(checkout))
+    assert "--editable .[" in installs(checkout)[-1]
+
+
+def test_a_second_run_does_nothing_and_says_so(checkout):
+    set_up(checkout)
+    done = set_up(checkout)
+    assert done.stdout == "set-up: .venv is ready\n"
+    assert installs(checkout) == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_file_installs_again(name, checkout):
+    set_up(checkout)
+    with (checkout / name).open("a") as file:
+        file.write("# changed\n")
+    set_up(checkout)
+    assert len(installs(checkout)) == 2
+
+
+def test_a_moved_checkout_installs_again(checkout):
+    set_up(checkout)
+    moved = checkout.rename(checkout.with_name("another folder"))
+    set_up(moved)
+    assert len(installs(moved)) == 2
+
+
+def test_a_failure_shows_its_end_and_the_log_and_is_not_forgotten(checkout):
+    (checkout / "broken").touch()
+    done = set_up(checkout)
+    assert done.returncode == 1
+    assert "the network is down" in done.stderr
+    assert done.stderr.endswith("set-up: pip failed; all it said is in .venv/setup.log.\n")
+    (checkout / "broken").unlink()
+    set_up(checkout)
+    assert len(installs(checkout)) == 2
+
+
+def test_a_folder_of_wheels_is_used_without_network(checkout):
+    (checkout / "wheels").mkdir()
+    done = set_up(checkout)
+    assert "wheels come from wheels/, without network" in done.stdout
+    assert "no_index=1" in (checkout / "calls").read_text()
+
+
+def test_an_interpreter_that_will_not_do_is_refused(checkout):
+    executable(checkout / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
+    done = set_up(checkout, PYTHON=str(executable(checkout / "python", "#!/bin/sh\nexit 1\n")))
+    assert done.returncode == 1
+    assert "is not a Python 3.11 or newer with the modules venv and ensurepip" in done.stderr
+
+
+def test_without_any_interpreter_it_says_what_to_install(checkout):
+    executable(checkout / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
+    for name in ("python3.11", "python3.12", "python3.13", "python3"):  # as pyenv's shims of nothing
+        executable(checkout / "shims" / name, "#!/bin/sh\nexit 127\n")
+    done = set_up(checkout, PATH=f"{checkout}/shims:/usr/bin:/bin")
+    assert done.returncode == 1
+    assert "python3.11-venv" in done.stderr
+    assert "make setup PYTHON=" in done.stderr
