@@ -10,17 +10,23 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import tyro
 from tyro.conf import Positional, arg
 
 import gem
+from gem import seeding
+from gem.content import Obs, text_of
 from gem.errors import BadArgument, GemError, UnknownEnv, did_you_mean
+from gem.record import Episode
 from gem.registry import load
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
+
+
+MaybeInt: TypeAlias = Annotated[int | None, arg(metavar="INT")]
 
 
 class Command(NamedTuple):
@@ -32,6 +38,7 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "list": Command("gem.cli:list_ids", "list the environments"),
+    "play": Command("gem.cli:play", "watch an agent play an episode"),
 }
 
 
@@ -100,6 +107,51 @@ def list_ids(family: Annotated[Positional[str | None], arg(metavar="[FAMILY]")] 
     specs = [gem.spec(env_id) for env_id in found]
     rows = [(s.id, s.max_turns or "-", s.solver, s.extra or "-") for s in specs]
     table("id", "turns", "solver", "extra", rows=rows)
+
+
+def play(
+    env_id: Annotated[Positional[str], arg(metavar="ID")],
+    agent: Literal["random", "solver"] = "solver",
+    seed: MaybeInt = None,
+    turns: MaybeInt = None,
+) -> int:
+    """Watch an agent play an episode.
+
+    Args:
+        env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
+        agent: random plays legal actions; solver is the environment's own expert.
+        seed: which episode; drawn, and shown, when left out.
+        turns: stop after so many turns.
+    """
+    from gem.agents.random import RandomAgent
+    from gem.agents.solver import SolverAgent
+    from gem.rollout import Job, rollout
+
+    seed = seeding.fresh() if seed is None else seeding.check(seed)
+    print(f"{gem.spec(env_id).id}, seed {seed}")
+    actor = RandomAgent() if agent == "random" else SolverAgent()
+    (episode,) = rollout([Job(env_id, seed)], actor, limits=gem.Limits(turns=turns))
+    show(episode)
+    return 0 if episode.scored else FAILED
+
+
+def show(episode: Episode) -> None:
+    """Print what was said in an episode, and how it ended."""
+    for turn in episode.turns:
+        print(f"\n{plain(turn.observation)}\n\n{turn.agent}> {plain(turn.action or '')}")
+    print(f"\n{plain(episode.final_observation)}\n")
+    if episode.error:
+        print(f"no verdict: {episode.error.type} in {episode.error.boundary}: {plain(episode.error.message)}")
+    else:
+        count = len(episode.turns)
+        print(f"{episode.stop} after {count} turn{'s' * (count != 1)}, return {episode.reward():g}")
+
+
+def plain(obs: Obs) -> str:
+    """Return what was said as text that cannot steer the terminal: control characters are shown escaped."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text_of(obs)
+    )
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]]) -> None:

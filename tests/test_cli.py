@@ -96,6 +96,72 @@ def read(leader: int) -> bytes:
         return b""
 
 
+def test_play_shows_the_whole_episode(capsys):
+    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--seed", "0"]) == 0
+    shown = capsys.readouterr().out
+    env = gem.make("game:GuessTheNumber-v0-easy")
+    said = [env.reset(seed=0).obs]
+    step = None
+    while step is None or not step.done:
+        action = env.solve()
+        step = env.step(action)
+        said += [f"agent> {action}", step.obs]
+    assert [line for line in shown.splitlines() if line][1:-1] == said
+    assert shown.endswith("solved after 3 turns, return 1\n")
+
+
+def test_play_names_the_seed_that_shows_the_episode_again(capsys):
+    game = ["play", "game:GuessTheNumber-v0-hard", "--agent", "random"]
+    assert cli.main(game) == 0
+    first = capsys.readouterr().out
+    seed = first.splitlines()[0].rpartition(" ")[2]
+    assert cli.main([*game, "--seed", seed]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_play_stops_where_it_is_told(capsys):
+    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--seed", "0", "--turns", "1"]) == 0
+    assert "turn_limit after 1 turn, return" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", ["-1", "half", "1.5"])
+def test_play_refuses_what_is_no_seed(seed):
+    done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", seed)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert seed in done.stderr
+
+
+def test_play_escapes_what_would_steer_the_terminal(monkeypatch, capsys):
+    class Bell(gem.Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return gem.Start("\x1b[2J\aboom", {})
+
+        def step(self, action):
+            return gem.Step("", 0.0, True, False, {})
+
+        def solve(self):
+            return "x"
+
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", {})
+    gem.register("my:Bell-v0", Bell)
+    assert cli.main(["play", "my:Bell-v0"]) == 0
+    assert "\\x1b[2J\\x07boom" in capsys.readouterr().out
+
+
+def test_an_episode_without_verdict_says_why_and_fails(capsys):
+    class Broken(gem.Env):
+        def reset(self, seed=None):
+            raise OSError("the disk is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gem.registry.ENV_REGISTRY", {})
+        gem.register("my:Broken-v0", Broken)
+        assert cli.main(["play", "my:Broken-v0"]) == 1
+    assert "no verdict: OSError in env: the disk is gone" in capsys.readouterr().out
+
+
 def test_an_error_of_ours_has_no_traceback():
     done = gem_gym("list", "nothing-of-the-kind")
     assert done.returncode == 2
