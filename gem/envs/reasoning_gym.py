@@ -1,0 +1,282 @@
+r"""The bridge to reasoning-gym: more than a hundred procedural data sets, as the family ``rg:``.
+
+The package is good at making questions and was not written for hostile answers or for many seeds; what
+its data sets get wrong is put right here, in tables, and `tests/envs/test_reasoning_gym.py` measures
+every row of them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from reasoning_gym.dataset import ProceduralDataset
+from reasoning_gym.factory import DATASETS
+
+from gem import seeding
+from gem.core import Env, Start, Step
+from gem.envs.reasoning_gym_screens import refused
+from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
+from gem.parsing import boxed, tagged
+from gem.record import StopReason
+
+ANSWER_FORM = "Give your final answer inside \\boxed{}."
+
+RESEEDABLE = frozenset(
+    {
+        *(
+            "arc_agi",
+            "base_conversion",
+            "codeio",
+            "figlet_font",
+            "group_anagrams",
+            "letter_counting",
+            "n_queens",
+        ),
+        *("rearc", "rush_hour", "sentence_reordering", "spell_backward", "word_ladder", "word_sorting"),
+    }
+)
+"""Data sets whose constructor reads files (10 to 600 ms) and that draw nothing there: one instance is
+given another seed for each item. All others are built anew, for some draw in their constructor."""
+
+BLANK = {"base_conversion": "", "codeio": "{}"}
+"""The reference answer by which a data set shows that it failed to make an item; another is made then."""
+
+_ITEM_SEEDS = 2**31  # numpy's legacy generator, which one data set seeds, takes 32 bits
+_LOCK = threading.RLock()
+_GENERATORS: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+
+
+def names() -> list[str]:
+    """Return the data sets of the installed package."""
+    return sorted(DATASETS)
+
+
+class ReasoningGymEnv(Env):
+    r"""Answer one question of a reasoning-gym data set.
+
+    Task:
+        One question per episode, drawn from the `size` questions that the data set `name` makes under
+        `seed`. Questions of different seeds have nothing in common. Further keywords configure the data
+        set, as ``max_terms=4``.
+    Action:
+        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
+        ``<answer></answer>``.
+    Observation:
+        The question, and how to answer.
+    Reward:
+        The data set's own score, between 0 and 1; many give part of it for an answer that is nearly
+        right. Only the full score is a success. What the scorer cannot read earns 0.
+    End:
+        After one action.
+    Source:
+        reasoning-gym (arXiv 2505.24760), Apache-2.0; generators, references and scorers are the package's.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("_generator",)
+
+    def __init__(self, name: str, size: int = 500, seed: int = 42, **config: Any) -> None:
+        """Choose the data set, how many questions it has, and which.
+
+        Raises:
+            UnknownEnv: when the package has no such data set. UnknownArgument, BadArgument: for a keyword
+                or value that its configuration does not take.
+        """
+        if name not in DATASETS:
+            raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
+        if not isinstance(size, int) or size < 1:
+            raise BadArgument(f"size is {size!r}; accepted: 1 or more questions.")
+        accepted = [f.name for f in dataclasses.fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
+        for keyword in config:
+            if keyword not in accepted:
+                raise UnknownArgument(
+                    f"rg:{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: "
+                    f"{', '.join(['size', 'seed', *accepted])}."
+                )
+        self.name = name
+        self.size = size
+        self.set_seed = seeding.check(seed)
+        self.config = config
+        self._generator = _generator(name, config)
+        self._entry: dict[str, Any] = {}
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a question; see Env.reset."""
+        super().reset(seed)
+        self._entry = self._item(self.rng.randrange(self.size))
+        return Start(f"{self._entry['question'].strip()}\n\n{ANSWER_FORM}", {})
+
+    def step(self, action: str) -> Step:
+        """Score the answer; see Env.step."""
+        answer = boxed(action)
+        if answer is None:
+            answer = tagged(action, "answer")
+        if answer is None:
+            info = {"success": False, "correct": False, "stop": StopReason.UNREADABLE.value}
+            return Step(f"Your answer could not be read. {ANSWER_FORM}", 0.0, True, False, info)
+        score, why = self._score(answer)
+        correct = score >= 1.0
+        info = {
+            "success": correct,
+            "correct": correct,
+            "parsed_action": answer,
+            "stop": (StopReason.SOLVED if correct else StopReason.FAILED).value,
+        }
+        if why:
+            info["why"] = why
+        return Step(f"Your answer scores {score:.4g} of 1.", score, True, False, info)
+
+    def sample_random_action(self) -> str:
+        """Return another question's reference answer, or a digit where the data set has none."""
+        other = self._item(self.actor_rng.randrange(self.size))["answer"]
+        return _answer(str(self.actor_rng.randrange(10)) if other is None else str(other))
+
+    def solve(self) -> str:
+        """Return the reference answer: an oracle, it reads what the agent is not shown."""
+        reference = self._entry.get("answer")
+        if reference is None:
+            raise NoSolver(f"{self} has no solver: the data set gives no reference answer.")
+        return _answer(str(reference))
+
+    def _item(self, index: int) -> dict[str, Any]:
+        """Make question `index`, from a data set of its own under a hashed seed.
+
+        Inside one data set, item i + 1 of seed s is item i of seed s + 1: neighbouring seeds would share
+        all their questions but one.
+        """
+        attempt = 0
+        while True:
+            seed = seeding.derive(self.set_seed, "item", index, attempt) % _ITEM_SEEDS
+            with _foreign(seed):
+                if self.name in RESEEDABLE:
+                    self._generator.seed = seed
+                    entry = self._generator[0]
+                else:
+                    entry = _build(self.name, {**self.config, "seed": seed})[0]
+            if entry["answer"] is None or entry["answer"] != BLANK.get(self.name):
+                return entry  # type: ignore[no-any-return]
+            attempt += 1
+
+    def _score(self, answer: str) -> tuple[float, str]:
+        """Return the data set's score of `answer`, and why where it is 0 for a reason of ours."""
+        reference = self._entry["answer"]
+        if reference is None or answer != reference:
+            why = refused(self.name, answer, "" if reference is None else str(reference))
+            if why:
+                return 0.0, why
+        try:
+            with _foreign(self._need_seed() % _ITEM_SEEDS):
+                score = float(self._generator.score_answer(answer, self._entry))
+        except Exception as error:  # somebody else's scorer: it may raise anything
+            self._check_scorer(reference, error)
+            return 0.0, f"the scorer could not read the answer: {type(error).__name__}"
+        return (score, "") if math.isfinite(score) else (0.0, f"the scorer returned {score}")
+
+    def _check_scorer(self, reference: Any, error: Exception) -> None:
+        """Raise NoVerdict when the scorer fails on the reference answer too: not the agent's doing."""
+        if reference is None:
+            return
+        try:
+            with _foreign(0):
+                self._generator.score_answer(reference, self._entry)
+        except Exception:
+            raise NoVerdict(f"the scorer of {self} fails on its own reference answer: {error!r}") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the generator behind: the receiving process builds or shares its own."""
+        return {key: value for key, value in vars(self).items() if key != "_generator"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state and find the generator."""
+        vars(self).update(state)
+        self._generator = _generator(self.name, self.config)
+
+
+# -- calls into the package
+
+
+@contextlib.contextmanager
+def _foreign(seed: int) -> Iterator[None]:
+    """Guard a call into the package: one at a time, and the caller's global generators are left as they were.
+
+    Some data sets seed the global generators (`pool_matrix`) and some draw from them unseeded (`codeio`,
+    `list_functions`), so they are seeded for the call, and put back.
+    """
+    with _LOCK:
+        kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
+        random.seed(seed)  # noqa: TID251  the guard itself
+        np.random.seed(seed)  # noqa: NPY002, TID251  the guard itself
+        try:
+            yield
+        finally:
+            random.setstate(kept)
+            np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
+
+
+def _generator(name: str, config: dict[str, Any]) -> Any:
+    """Return the data set that scores, shared by all environments of one configuration."""
+    key = (name, repr(sorted(config.items())))
+    with _foreign(0):
+        found = _GENERATORS.get(key)
+        if found is None:
+            found = _GENERATORS[key] = _build(name, {**config, "seed": 0})
+        return found
+
+
+def _build(name: str, config: dict[str, Any]) -> ProceduralDataset:
+    """Build a data set of one item, and repair it."""
+    dataset_class, config_class = DATASETS[name]
+    try:
+        dataset = dataset_class(config=config_class(size=1, **config))
+    except (AssertionError, TypeError, ValueError, AttributeError) as error:
+        raise BadArgument(f"rg:{name} got {config}; its configuration refuses that: {error}") from error
+    if name in REPAIRS:
+        REPAIRS[name](dataset)
+    return dataset
+
+
+class _OrderedSet(set[str]):
+    """A set that is iterated in order, as are its differences."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(set.__iter__(self)))
+
+    def __sub__(self, other: Any) -> _OrderedSet:
+        return _OrderedSet(set.__sub__(self, other))
+
+
+def _order_letters(dataset: Any) -> None:
+    dataset.letters = _OrderedSet(dataset.letters)
+
+
+def _order_monomials(dataset: Any) -> None:
+    unordered = dataset._get_monomials
+    dataset._get_monomials = lambda rng: sorted(unordered(rng), key=str)
+
+
+def _silence(dataset: Any) -> None:
+    vars(sys.modules[type(dataset).__module__])["print"] = lambda *args: None
+
+
+REPAIRS: dict[str, Callable[[Any], None]] = {
+    "isomorphic_strings": _order_letters,
+    "ransom_note": _order_letters,
+    "polynomial_multiplication": _order_monomials,
+    "codeio": _silence,
+}
+"""Data sets that draw from sets of strings or symbols, whose order changes with the interpreter's hash
+seed, and what gives them an order; and one that prints, into whatever protocol runs over stdout."""
+
+
+def _answer(text: str) -> str:
+    """Return `text` as an answer, in a box, or in tags where its braces would not survive the box."""
+    boxed_text = f"\\boxed{{{text}}}"
+    return boxed_text if boxed(boxed_text) == text.strip() else f"<answer>{text}</answer>"
