@@ -2,5 +2,6 @@
 
 from gem.rollout.drivers import Job, rollout, rollout_async
 from gem.rollout.play import play
+from gem.rollout.store import EpisodeStore
 
-__all__ = ["Job", "play", "rollout", "rollout_async"]
+__all__ = ["EpisodeStore", "Job", "play", "rollout", "rollout_async"]
