@@ -123,11 +123,11 @@ class Env:
             EnvClosed: after close().
             BadArgument: for another kind of seed. UnknownArgument: for an undeclared option.
         """
-        if self._phase is _CLOSED:
+        if self._phase == _CLOSED:
             raise EnvClosed(f"{self} is closed; make a new one.")
         if seed is not None:
             self._seed = seeding.check(seed)
-        elif self._phase is not _NEW and self._seed is not None:
+        elif self._phase != _NEW and self._seed is not None:
             self._seed = seeding.derive(self._seed, "next")
         elif self._seed is None:
             self._seed = seeding.fresh()
@@ -306,7 +306,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
 
     @functools.wraps(reset)
     def guarded(self: Env, seed: int | None = None, **options: Any) -> Start:
-        if self._phase is _CLOSED:
+        if self._phase == _CLOSED:
             raise EnvClosed(f"{self} is closed; make a new one.")
         if options and not open_ended and not accepted.issuperset(options):
             raise UnknownArgument(
@@ -323,7 +323,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
 def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
     @functools.wraps(step)
     def guarded(self: Env, action: str) -> Step:
-        if self._phase is not _RUNNING:
+        if self._phase != _RUNNING:
             raise _not_running(self)
         if not isinstance(action, str):
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
@@ -339,7 +339,7 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
 def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(close)
     def guarded(self: Env) -> None:
-        if self._phase is not _CLOSED:
+        if self._phase != _CLOSED:
             close(self)
             self._phase = _CLOSED
 
@@ -347,9 +347,9 @@ def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
 
 
 def _not_running(env: Env) -> Exception:
-    if env._phase is _CLOSED:
+    if env._phase == _CLOSED:
         return EnvClosed(f"{env} is closed; make a new one.")
-    if env._phase is _OVER:
+    if env._phase == _OVER:
         return EpisodeOver(f"the episode of {env} is over; call reset() before step().")
     return ResetNeeded(f"{env} has not begun; call reset() before step().")
 
