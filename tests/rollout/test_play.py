@@ -1,0 +1,330 @@
+import asyncio
+
+import pytest
+
+import gem
+from gem.core import Env, EnvWrapper, Start, Step
+from gem.errors import NoVerdict, WorkerDied
+from gem.history import CHAT, LAST, HistoryPolicy, messages
+from gem.record import Call, Limits, Reply, StopReason, Verdict
+from gem.rollout.play import NO_LIMITS, OutOfTime, play
+from gem.seeding import derive
+
+
+class Script(Env):
+    """Says what it is told to: one Step, or one exception, per turn."""
+
+    def __init__(self, *steps, start=("start", {})):
+        self.steps = steps
+        self.start = start
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.at = 0
+        if isinstance(self.start, BaseException):
+            raise self.start
+        return Start(*self.start)
+
+    def step(self, action):
+        self.at += 1
+        step = self.steps[self.at - 1]
+        if isinstance(step, BaseException):
+            raise step
+        return step
+
+
+def go(reward=0.0, obs="go on", **info):
+    return Step(obs, reward, False, False, info)
+
+
+def over(reward=1.0, terminated=True, truncated=False, **info):
+    return Step("the end", reward, terminated, truncated, info)
+
+
+def drive(env, agent=lambda ask: Reply("a"), limits=NO_LIMITS, **kwargs):
+    """Play to the end with an agent that is a function, or an exception, per ask; return the episode."""
+    playing = play(env, 7, limits, **kwargs)
+    resume, value = playing.send, None
+    while True:
+        try:
+            wanted = resume(value)
+        except StopIteration as end:
+            return end.value
+        resume = playing.send
+        try:
+            if isinstance(wanted, Call):
+                value = getattr(wanted.env, wanted.verb)(*wanted.args, **wanted.kwargs)
+            else:
+                value = tuple(agent(ask) for ask in wanted)
+        except BaseException as error:
+            resume, value = playing.throw, error
+
+
+def raising(error):
+    def agent(ask):
+        raise error
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("info", "stop"),
+    [
+        ({"stop": "solved"}, StopReason.SOLVED),
+        ({"stop": "failed", "success": True}, StopReason.FAILED),
+        ({"stop": "unreadable"}, StopReason.UNREADABLE),
+        ({"stop": "turn_budget"}, StopReason.TURN_BUDGET),
+        ({"stop": "error", "success": True}, StopReason.SOLVED),
+        ({"stop": ["?"], "success": False}, StopReason.FAILED),
+        ({"success": True}, StopReason.SOLVED),
+        ({"correct": False}, StopReason.FAILED),
+        ({"correct": None}, StopReason.ENDED),
+        ({}, StopReason.ENDED),
+    ],
+)
+def test_the_task_says_in_info_how_it_ended(info, stop):
+    episode = drive(Script(go(0.25), over(0.5, **info)))
+    assert episode.stop is stop
+    assert (episode.terminated, episode.truncated, episode.verdict) == (True, False, Verdict.SCORED)
+    assert not episode.bootstrap
+    assert episode.reward() == 0.75
+    assert [turn.reward for turn in episode.turns] == [0.25, 0.5]
+    assert (episode.final_observation, episode.final_info) == ("the end", info)
+
+
+@pytest.mark.parametrize(
+    ("step", "stop"),
+    [
+        (over(truncated=True, terminated=False), StopReason.TURN_LIMIT),
+        (over(truncated=True, terminated=False, stop="time_limit"), StopReason.TIME_LIMIT),
+        (over(truncated=True, terminated=False, stop="solved"), StopReason.TURN_LIMIT),
+    ],
+)
+def test_a_truncation_by_the_environment_is_a_limit_from_outside(step, stop):
+    episode = drive(Script(step))
+    assert (episode.stop, episode.terminated, episode.truncated) == (stop, False, True)
+    assert (episode.scored, episode.bootstrap, episode.reward()) == (True, True, 1.0)
+
+
+def test_an_end_that_is_called_both_is_the_tasks_own():
+    episode = drive(Script(over(truncated=True, success=True)))
+    assert (episode.terminated, episode.truncated, episode.stop) == (True, False, StopReason.SOLVED)
+
+
+def tokens(count, finish="stop"):
+    return lambda ask: Reply("a", (0,) * 9, (1,) * min(count, ask.max_tokens or count), finish=finish)
+
+
+@pytest.mark.parametrize(
+    ("limits", "agent", "turns", "stop"),
+    [
+        (Limits(turns=2), tokens(1), 2, StopReason.TURN_LIMIT),
+        (Limits(turns=0), tokens(1), 0, StopReason.TURN_LIMIT),
+        (Limits(tokens=5), tokens(2), 3, StopReason.TOKEN_LIMIT),
+        (Limits(tokens=4), tokens(2), 2, StopReason.TOKEN_LIMIT),
+        (Limits(tokens=4), lambda ask: Reply("a", info={"completion_tokens": 2}), 2, StopReason.TOKEN_LIMIT),
+        (Limits(context=9), lambda ask: Reply("", finish="context"), 0, StopReason.CONTEXT_LIMIT),
+        (Limits(), raising(OutOfTime()), 0, StopReason.TIME_LIMIT),
+    ],
+)
+def test_a_limit_from_outside_truncates_and_keeps_what_was_earned(limits, agent, turns, stop):
+    episode = drive(Script(*[go(0.5)] * 9), agent, limits)
+    assert (episode.stop, len(episode.turns)) == (stop, turns)
+    assert (episode.terminated, episode.truncated, episode.scored, episode.bootstrap) == (
+        False,
+        True,
+        True,
+        True,
+    )
+    assert episode.reward() == 0.5 * turns
+    assert episode.final_observation == ("go on" if turns else "start")
+
+
+def test_the_time_of_the_policy_alone_is_limited_and_its_late_answer_dropped():
+    now = [0.0]
+
+    def slow_agent(ask):
+        now[0] += 1.0
+        return Reply("a")
+
+    episode = drive(Script(*[go(0.5)] * 9), slow_agent, Limits(policy_s=2.5), policy_clock=lambda: now[0])
+    assert (episode.stop, len(episode.turns)) == (StopReason.TIME_LIMIT, 2)
+    assert episode.timing["policy_s"] == 3.0
+    assert [turn.timing["policy_s"] for turn in episode.turns] == [1.0, 1.0]
+
+
+def test_an_ask_passes_on_what_the_agent_must_keep():
+    asks = []
+
+    def agent(ask):
+        asks.append(ask)
+        return Reply("a", (), (1, 2))
+
+    drive(
+        Script(go(), go(), over()),
+        agent,
+        Limits(tokens=5, turn_tokens=4, context=50),
+        episode="me",
+        sample=3,
+    )
+    assert [ask.max_tokens for ask in asks] == [4, 3, 1]
+    assert {ask.context for ask in asks} == {50}
+    assert [(ask.episode, ask.agent, ask.turn) for ask in asks] == [("me", "agent", i) for i in range(3)]
+    assert [ask.seed for ask in asks] == [derive(7, "sample", 3, "agent", i) for i in range(3)]
+
+
+def no_verdict(episode, boundary, kind, message):
+    assert (episode.stop, episode.verdict) == (StopReason.ERROR, Verdict.NONE)
+    assert (episode.terminated, episode.truncated, episode.bootstrap) == (False, True, False)
+    assert episode.reward() != episode.reward()
+    assert (episode.error.boundary, episode.error.type) == (boundary, kind)
+    assert message in episode.error.message
+
+
+def test_an_environment_that_breaks_at_reset_gives_no_verdict():
+    episode = drive(Script(start=ValueError("no deck")))
+    no_verdict(episode, "env", "ValueError", "no deck")
+    assert episode.turns == []
+
+
+@pytest.mark.parametrize(
+    ("step", "boundary", "kind", "message"),
+    [
+        (ZeroDivisionError("oh"), "env", "ZeroDivisionError", "oh"),
+        (NoVerdict("the sandbox is gone"), "env", "NoVerdict", "the sandbox is gone"),
+        (WorkerDied("worker 3"), "host", "WorkerDied", "worker 3"),
+        (go(float("nan")), "env", "ContractBroken", "nan"),
+        (go(None), "env", "TypeError", "NoneType"),
+        (Step(3, 0.0, False, False, {}), "env", "BadArgument", "observation is int"),
+    ],
+)
+def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(step, boundary, kind, message):
+    episode = drive(Script(go(0.5), step))
+    no_verdict(episode, boundary, kind, message)
+    assert [(turn.action, turn.reward) for turn in episode.turns] == [("a", 0.5), ("a", None)]
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "message"),
+    [
+        (raising(RuntimeError("out of memory")), "RuntimeError", "out of memory"),
+        (raising(TimeoutError()), "TimeoutError", ""),
+        (lambda ask: "text", "BadArgument", "'text'"),
+        (lambda ask: Reply(None), "BadArgument", "None"),
+        (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids and 1 logprobs"),
+    ],
+)
+def test_an_agent_that_breaks_gives_no_verdict(agent, kind, message):
+    episode = drive(Script(go(0.5), over()), agent)
+    no_verdict(episode, "agent", kind, message)
+    assert episode.turns == []
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
+def test_a_cancelled_episode_has_no_verdict(error):
+    episode = drive(Script(go(0.5), error))
+    assert (episode.stop, episode.verdict, episode.error) == (StopReason.CANCELLED, Verdict.NONE, None)
+    assert (episode.terminated, episode.truncated) == (False, True)
+
+
+def test_closing_an_episode_ends_it_quietly():
+    playing = play(Script(), 7)
+    next(playing)
+    playing.close()
+    with pytest.raises(StopIteration):
+        next(playing)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        CHAT,
+        LAST,
+        HistoryPolicy("concat"),
+        HistoryPolicy("concat_with_action", window=2),
+        HistoryPolicy("chat", window=2, keep_first=True),
+        HistoryPolicy("chat", system="be brief"),
+    ],
+)
+@pytest.mark.parametrize("suffixes", [(), (0,), (1, 2), (0, 1, 2, 3, 4)])
+def test_prompts_are_those_of_history_and_held_tokens_only_where_the_prompt_grows(history, suffixes):
+    around = [{"suffix": f"say {i}", "prefix": "P"} if i in suffixes else {} for i in range(5)]
+    steps = [go(0.0, f"obs {i}", **around[i]) for i in range(1, 5)]
+    asks = []
+
+    def agent(ask):
+        asks.append(ask)
+        return Reply(f"act {ask.turn}", (10, ask.turn), (20, ask.turn))
+
+    class Exchange:
+        def __init__(self, observation, action, info):
+            self.observation, self.action, self.info = observation, action, info
+
+    drive(Script(*steps, over(), start=("obs 0", around[0])), agent, history=history)
+    for turn, ask in enumerate(asks):
+        past = [Exchange(f"obs {i}", f"act {i}", around[i]) for i in range(turn)]
+        assert ask.messages == messages([*past, Exchange(f"obs {turn}", None, around[turn])], history)
+        if turn == 0:
+            assert ask.held == ()
+            continue
+        before = asks[turn - 1].messages
+        grows = history.append_only and ask.messages[: len(before)] == before
+        assert ask.held == ((10, turn - 1, 20, turn - 1) if grows else ())
+        assert ask.fresh == (1 if grows else len(ask.messages))
+    assert len(asks) == 5
+
+
+class Assembled(EnvWrapper):
+    assembles_history = True
+
+
+def test_over_an_environment_that_assembles_its_history_the_last_observation_is_the_prompt():
+    asks = []
+    env = EnvWrapper(Assembled(Script(go(0.0, "start and go on"), over())))
+    drive(env, lambda ask: asks.append(ask) or Reply("a", (1,), (2,)))
+    assert [[message.text for message in ask.messages] for ask in asks] == [["start"], ["start and go on"]]
+    assert asks[1].held == ()
+
+
+def test_a_turn_holds_what_the_agent_saw_and_sampled():
+    reply = Reply("a", (1, 2), (3, 4, 5), (-1.0, -2.0, -3.0), "length")
+    episode = drive(Script(over(0.5, note="x")), lambda ask: reply, group="g", sample=2)
+    (turn,) = episode.turns
+    assert (turn.prompt_ids, turn.token_ids, turn.logprobs) == ((1, 2), (3, 4, 5), (-1.0, -2.0, -3.0))
+    assert (turn.mask, turn.finish, turn.info) == ((1, 1, 1), "length", {"note": "x"})
+    assert set(turn.timing) == {"policy_s", "env_s"}
+    assert (episode.seed, episode.group, episode.sample) == (7, "g", 2)
+
+
+def test_a_mixed_episode_has_the_lowest_policy_version():
+    versions = iter([3, 2, None])
+    episode = drive(Script(go(), go(), over()), lambda ask: Reply("a", policy_version=next(versions)))
+    assert episode.policy_version == 2
+
+
+def test_an_actor_acts_in_place_of_the_agent():
+    episode = drive(gem.make("game:GuessTheNumber-v0-easy"), raising(AssertionError()), actor="solve")
+    assert episode.stop is StopReason.SOLVED
+    episode = drive(Script(over()), actor="solve")
+    assert (episode.verdict, episode.error.type) == (Verdict.NONE, "NoSolver")
+
+
+def test_an_episode_names_what_makes_its_environment_again():
+    episode = drive(gem.make("game:GuessTheNumber-v0-easy", max_turns=2))
+    again = drive(gem.make(episode.spec, **episode.kwargs))
+    assert episode.kwargs["max_turns"] == 2
+    assert again.transcript_hash() == episode.transcript_hash()
+    assert drive(Script(over())).spec.endswith("test_play:Script")
+
+
+def test_info_is_kept_as_it_was_at_its_turn():
+    info = {"count": 1}
+
+    class Reuses(Script):
+        def step(self, action):
+            step = super().step(action)
+            info["count"] += 1
+            return Step(step.obs, step.reward, step.terminated, step.truncated, info)
+
+    episode = drive(Reuses(go(), over()))
+    assert [turn.info["count"] for turn in episode.turns] == [2, 3]
