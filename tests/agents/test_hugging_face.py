@@ -1,0 +1,215 @@
+import dataclasses
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+)
+
+from gem import Env, Start, Step
+from gem.agents.hugging_face import HuggingFaceAgent
+from gem.content import Message
+from gem.errors import BadArgument
+from gem.history import HistoryPolicy
+from gem.record import Ask, Limits, StopReason
+from gem.rollout import Job, rollout
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.rows import rows
+
+TEMPLATE = (
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def make_renderer():
+    """A byte-level BPE over few letters; several ids end an answer, so that a random model soon does."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<|start|>", "<|end|>"], show_progress=False)
+    bpe.train_from_iterator(
+        ["the secret number is higher or lower", "user\nassistant\nsystem\n0123456789"], trainer
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+    tokenizer.chat_template = TEMPLATE
+    renderer = ChatTemplateRenderer(tokenizer)
+    renderer.stop_ids |= set(range(10, 15))
+    return renderer
+
+
+RENDERER = make_renderer()
+VOCABULARY = len(RENDERER.tokenizer)
+SHAPE = {
+    "tie_word_embeddings": False,
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+CONFIGS = {
+    "qwen3": Qwen3Config(**SHAPE, **HEADS, max_position_embeddings=512, attention_dropout=0.5),
+    "gpt2": GPT2Config(**SHAPE, n_head=4, n_positions=512),
+    "gemma3": Gemma3TextConfig(**SHAPE, **HEADS, max_position_embeddings=512, sliding_window=16),
+}
+each_model = pytest.mark.parametrize("name", CONFIGS)
+
+
+def make_model(name="qwen3"):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(CONFIGS[name])
+        torch.nn.init.normal_(
+            model.get_output_embeddings().weight, std=0.1
+        )  # not uniform, yet every token comes up
+    return model.float().eval()
+
+
+QWEN = make_model()
+
+
+class Chatter(Env):
+    """Talks for a number of turns that depends on the seed."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.left = self.rng.randint(1, 4)
+        return Start("the secret " * self.rng.randint(1, 6), {})
+
+    def step(self, action):
+        self.left -= 1
+        return Step("higher or lower " * self.rng.randint(1, 3), 1.0, self.left == 0, False, {})
+
+
+def ask(text="the secret", seed=0, **changes):
+    return Ask("e", "agent", 0, (Message("user", text),), seed=seed, **changes)
+
+
+ASKS = [ask("higher " * n, seed=n) for n in (3, 1, 7, 2, 5, 1, 12)]
+
+
+def forward_logprobs(model, ids, temperature=1.0):
+    """Log probabilities of each next token, by one full forward pass over an unpadded sequence."""
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([ids])).logits[0]
+    return torch.log_softmax(logits.double() / temperature, -1)
+
+
+@each_model
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(name, temperature):
+    model = make_model(name)
+    agent = HuggingFaceAgent(model, RENDERER, temperature=temperature, max_tokens=12)
+    episodes = rollout([Job(Chatter, seed) for seed in range(16)], agent, limits=Limits(context=400))
+    assert {len(episode.turns) for episode in episodes} == {1, 2, 3, 4}
+    finishes = {turn.finish for episode in episodes for turn in episode.turns}
+    assert finishes == {"stop", "length"}
+    for episode in episodes:
+        (row,) = rows(episode)  # every prompt begins with all that came before it, token for token
+        logp = forward_logprobs(model, row.ids, temperature)
+        for t in range(len(row.ids)):
+            if row.mask[t]:
+                assert row.logprobs[t] == pytest.approx(logp[t - 1, row.ids[t]].item(), abs=2e-5)
+
+
+@each_model
+@pytest.mark.parametrize("batch_size", [64, 3])
+def test_a_reply_does_not_depend_on_the_batch(name, batch_size):
+    agent = HuggingFaceAgent(make_model(name), RENDERER, max_tokens=20, batch_size=batch_size)
+    together = agent(ASKS)
+    assert len({len(reply.token_ids) for reply in together}) > 2
+    for reply, one in zip(together, ASKS, strict=True):
+        (alone,) = agent([one])
+        assert dataclasses.replace(alone, logprobs=()) == dataclasses.replace(reply, logprobs=())
+        assert reply.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
+
+
+def test_the_seed_of_the_ask_decides_and_nothing_else():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=8)
+    before = torch.random.get_rng_state()
+    replies = agent([ask(seed=seed) for seed in (1, 2, 1, 3)])
+    assert replies[0] == dataclasses.replace(replies[2], logprobs=replies[0].logprobs)
+    assert len({reply.token_ids for reply in replies}) == 3
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_greedy_takes_the_most_likely_token_each_time():
+    (reply,) = HuggingFaceAgent(QWEN, RENDERER, temperature=0.0, max_tokens=8)([ask()])
+    logp = forward_logprobs(QWEN, reply.prompt_ids + reply.token_ids)
+    best = logp.argmax(-1).tolist()[len(reply.prompt_ids) - 1 : -1]
+    assert list(reply.token_ids) == best
+    assert set(reply.logprobs) == {0.0}
+
+
+def test_an_answer_ends_with_its_stop_id_or_its_limit():
+    replies = HuggingFaceAgent(QWEN, RENDERER, max_tokens=20)([ask(seed=seed) for seed in range(40)])
+    stops = RENDERER.stop_ids
+    assert {reply.finish for reply in replies} == {"stop", "length"}
+    for reply in replies:
+        *body, last = reply.token_ids
+        assert stops.isdisjoint(body)
+        assert (last in stops) == (reply.finish == "stop")
+        assert reply.finish == "stop" or len(reply.token_ids) == 20
+        assert reply.text == RENDERER.tokenizer.decode(body if last in stops else [*body, last])
+
+
+def test_limits_cut_the_answer_but_not_what_came_before():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=30)
+    seed = next(s for s in range(99) if agent([ask(seed=s)])[0].finish == "length")
+    (whole,) = agent([ask(seed=seed)])
+    prompt = len(whole.prompt_ids)
+    cases = [{"max_tokens": 5}, {"context": prompt + 5}, {"max_tokens": 5, "context": 500}]
+    for reply in agent([ask(seed=seed, **case) for case in cases]):
+        assert reply.finish == "length"
+        assert reply.token_ids == whole.token_ids[:5]
+
+
+def test_a_prompt_that_fills_the_context_is_not_answered():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=4)
+    prompt = RENDERER.prompt([Message("user", "the secret")])
+    full, fits = agent([ask(context=len(prompt)), ask(context=len(prompt) + 1)])
+    assert (full.finish, full.text, full.prompt_ids, full.token_ids) == ("context", "", prompt, ())
+    assert len(fits.token_ids) == 1
+    (over,) = agent([ask("0 " * 600)])  # the model's own 512 positions
+    assert over.finish == "context"
+
+
+def test_an_episode_whose_context_is_full_is_cut_off():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=12)
+    (episode,) = rollout([Job(Chatter, 0)], agent, limits=Limits(context=10))
+    assert episode.stop is StopReason.CONTEXT_LIMIT
+    assert episode.truncated
+    assert episode.scored
+
+
+def test_history_that_is_rewritten_gives_one_row_per_turn():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=6)
+    jobs = [Job(Chatter, seed) for seed in range(8)]
+    for episode in rollout(jobs, agent, history=HistoryPolicy("last")):
+        made = rows(episode)
+        assert [row.ids for row in made] == [turn.prompt_ids + turn.token_ids for turn in episode.turns]
+
+
+def test_a_model_in_training_is_sampled_without_dropout_and_goes_on_training():
+    model = make_model().train()
+    agent = HuggingFaceAgent(model, RENDERER, max_tokens=8)
+    assert agent(ASKS) == HuggingFaceAgent(QWEN, RENDERER, max_tokens=8)(ASKS)
+    assert model.training
+
+
+def test_replies_carry_the_version_of_the_weights():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=4)
+    agent.policy_version = 3
+    assert [reply.policy_version for reply in agent([ask(), ask(context=1)])] == [3, 3]
+
+
+@pytest.mark.parametrize("limit", ["max_tokens", "batch_size"])
+def test_limits_below_one_are_refused(limit):
+    with pytest.raises(BadArgument, match=f"{limit}=0"):
+        HuggingFaceAgent(QWEN, RENDERER, **{limit: 0})
