@@ -26,6 +26,11 @@ class HuggingFaceAgent(BaseAgent):
 
     A reply depends on its own ask: chance comes from the ask's seed, and what else is in the batch changes
     the logits by rounding alone. Each call processes whole prompts, so weights may change between calls.
+
+    ::
+
+        model = AutoModelForCausalLM.from_pretrained(name)
+        agent = HuggingFaceAgent(model, ChatTemplateRenderer(AutoTokenizer.from_pretrained(name)))
     """
 
     def __init__(

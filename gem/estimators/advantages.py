@@ -80,7 +80,7 @@ def rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
     """Normalise the returns of all turns of the batch by their mean and standard deviation.
 
     Return Batch Normalisation: ``A_t = (G_t - mean(G)) / std(G)`` over every turn of every episode.
-    Source: Liu et al., GEM, arXiv 2510.01051, section 3.
+    Source: Liu et al., GEM, arXiv 2510.01051.
     """
     flat = iter(_normalise([value for turns in returns for value in turns]))
     return [[next(flat) for _ in turns] for turns in returns]
