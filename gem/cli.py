@@ -38,6 +38,7 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "list": Command("gem.cli:list_ids", "list the environments"),
+    "train": Command("gem.train.command:command", "train a language model on an environment"),
     "play": Command("gem.cli:play", "watch an agent play an episode"),
 }
 

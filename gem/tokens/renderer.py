@@ -37,6 +37,10 @@ class Renderer(Protocol):
         """
         ...
 
+    def answer(self, text: str) -> tuple[int, ...]:
+        """Return the ids of an answer that is given as text (a demonstration), with the id that ends it."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, without the ids that only end it."""
         ...

@@ -61,6 +61,10 @@ class GuessTheNumber(TextGame):
             "lower. Give your guess inside \\boxed{}."
         )
 
+    def instance(self) -> str:
+        """Return what was dealt, the hidden part too; equal for equal instances."""
+        return f"{self.secret:04} of {self.min_number} to {self.max_number}"
+
     def parse(self, move: str) -> int:
         """Read a whole number."""
         return integer(move)

@@ -1,0 +1,381 @@
+"""The embedded tiny language model and the agent that samples from it.
+
+A decoder-only transformer (pre-RMSNorm, rotary positions, GELU, one key/value head for all query heads,
+tied embeddings) that starts from random weights and reads and writes the same text as any model. The
+default has 0.15 million parameters and learns on one core.
+
+Axes: B rows, T new positions, S all positions so far, H query heads, K width of a head, D width of the model,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gem.agents.base import BaseAgent
+from gem.agents.sampling import sample, uniforms
+from gem.errors import BadArgument
+from gem.record import Ask, Reply
+from gem.tokens.renderer import render
+from gem.tokens.tiny import PAD, TinyRenderer
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    """Shape of the model. `context`: positions that a conversation may take."""
+
+    width: int = 64
+    layers: int = 2
+    heads: int = 4
+    context: int = 1024
+    rope_base: float = 1000.0
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that do not divide."""
+        if self.width % (2 * self.heads):
+            raise BadArgument(f"width is {self.width}; accepted: a multiple of 2 x heads ({2 * self.heads}).")
+
+
+class KeyValues(Protocol):
+    """Where attention finds the positions that came before."""
+
+    def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Take the new positions' keys and values; return those of all positions, each (B, S, K)."""
+        ...
+
+
+class Prefix:
+    """Keys and values in front of a batch, and those computed now: training, or a prompt that rows share."""
+
+    def __init__(self, past: Prefix | None = None) -> None:
+        """Start behind `past`, whose rows (1, or B) are in front of every row."""
+        self.past = past
+        self.layers: list[tuple[Tensor, Tensor]] = []
+
+    def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
+        """See KeyValues.extend."""
+        if self.past is not None:
+            before_k, before_v = self.past.layers[layer]
+            rows = keys_BTK.shape[0]
+            keys_BTK = torch.cat((before_k.expand(rows, -1, -1), keys_BTK), 1)
+            values_BTK = torch.cat((before_v.expand(rows, -1, -1), values_BTK), 1)
+        self.layers.append((keys_BTK, values_BTK))
+        return keys_BTK, values_BTK
+
+
+class TinyLM(nn.Module):
+    """The model: ids to hidden states, hidden states to logits."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, vocabulary: int, config: TinyConfig, seed: int = 0) -> None:
+        """Draw random weights from a private generator."""
+        super().__init__()
+        self.config = config
+        width, head = config.width, config.width // config.heads
+        self.embed = nn.Parameter(torch.empty(vocabulary, width))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.Parameter(torch.ones(width))
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                scale = 0.5 if parameter is self.embed else 1.0
+                parameter.data.normal_(0.0, scale * width**-0.5, generator=generator)
+        for block in self.blocks:  # residual branches start silent, so that depth costs nothing at first
+            nn.init.zeros_(block.out)  # type: ignore[arg-type]
+            nn.init.zeros_(block.down)  # type: ignore[arg-type]
+        frequency = config.rope_base ** (-torch.arange(0, head, 2) / head)
+        # Padding may stand up to a prompt's length behind the context.
+        angle = torch.arange(2 * config.context)[:, None] * frequency
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin(), persistent=False)
+
+    def forward(self, ids_BT: Tensor, position_BT: Tensor, cache: KeyValues, mask: Tensor) -> Tensor:
+        """Return the hidden states (B, T, D) of `ids` at `position` (B or 1 rows).
+
+        `mask` is additive, (B or 1, T, S): 0 where a query may look, -inf elsewhere.
+        """
+        x = self.embed[ids_BT]
+        rope = (self.cos[position_BT][:, :, None], self.sin[position_BT][:, :, None])
+        for layer, block in enumerate(self.blocks):
+            x = block(x, rope, layer, cache, mask)
+        return rms_norm(x, self.norm)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits (..., V) of hidden states (..., D)."""
+        return hidden @ self.embed.T
+
+
+class Block(nn.Module):
+    """Attention and a two-layer perceptron, each behind a norm and around a residual."""
+
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+        width, head = config.width, config.width // config.heads
+        self.heads = config.heads
+        self.norm_attention = nn.Parameter(torch.ones(width))
+        self.qkv = nn.Parameter(torch.empty(width + 2 * head, width))
+        self.out = nn.Parameter(torch.empty(width, width))
+        self.norm_mlp = nn.Parameter(torch.ones(width))
+        self.up = nn.Parameter(torch.empty(4 * width, width))
+        self.down = nn.Parameter(torch.empty(width, 4 * width))
+
+    def forward(
+        self, x_BTD: Tensor, rope: tuple[Tensor, Tensor], layer: int, cache: KeyValues, mask: Tensor
+    ) -> Tensor:
+        """Return the block's output, (B, T, D)."""
+        rows, steps, width = x_BTD.shape
+        head = width // self.heads
+        qkv = F.linear(rms_norm(x_BTD, self.norm_attention), self.qkv)
+        q, k, v = torch.split(qkv, [width, head, head], -1)
+        q_BTHK = rotate(q.view(rows, steps, self.heads, head), *rope)
+        k_BTK = rotate(k[:, :, None], *rope)[:, :, 0]
+        keys_BSK, values_BSK = cache.extend(layer, k_BTK, v)
+        # One key head serves all: heads fold into the query axis, and attention is two batched products.
+        scores = q_BTHK.reshape(rows, steps * self.heads, head) @ keys_BSK.transpose(1, 2)
+        scores = scores.view(rows, steps, self.heads, -1) * head**-0.5 + mask[:, :, None]
+        mixed = scores.softmax(-1).view(rows, steps * self.heads, -1) @ values_BSK
+        x_BTD = x_BTD + F.linear(mixed.view(rows, steps, width), self.out)
+        hidden = F.gelu(F.linear(rms_norm(x_BTD, self.norm_mlp), self.up))
+        return x_BTD + F.linear(hidden, self.down)
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """Return `x` scaled to unit root mean square along its last axis, times `weight`."""
+    return F.rms_norm(x, weight.shape, weight, 1e-6)
+
+
+def rotate(x_BTHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn pairs of a head's coordinates by their position's angles (RoPE, arXiv 2104.09864)."""
+    a, b = x_BTHK.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def causal_mask(position_BT: Tensor, positions: int) -> Tensor:
+    """Return the additive mask (B, T, S): a query sees the positions up to its own."""
+    visible = torch.arange(positions) <= position_BT[:, :, None]
+    return torch.zeros(visible.shape).masked_fill_(~visible, -torch.inf)
+
+
+class Slots:
+    """Keys and values of every conversation under way, one slot each, so that a turn adds only its own.
+
+    Position p of a conversation stands at p of its slot. Memory grows by doubling, up to the context.
+    """
+
+    def __init__(self, config: TinyConfig) -> None:
+        self.config = config
+        self.positions = 128
+        self.data = self._empty(0)
+        self.free: list[int] = []
+        self.rows = torch.empty(0, dtype=torch.long)
+        self.at_BT = torch.empty(0, 0, dtype=torch.long)
+        self.reach = 0
+
+    def _empty(self, slots: int) -> Tensor:
+        config = self.config
+        return torch.zeros(config.layers, 2, slots, self.positions, config.width // config.heads)
+
+    def take(self) -> int:
+        """Return a free slot."""
+        if not self.free:
+            have = self.data.shape[2]
+            grown = max(64, have)
+            self.data = torch.cat((self.data, self._empty(grown)), 2)
+            self.free.extend(range(have + grown - 1, have - 1, -1))
+        return self.free.pop()
+
+    def aim(self, rows: Tensor, at_BT: Tensor) -> None:
+        """Say where the next forward's new positions belong: slot of each row, position of each token."""
+        self.rows, self.at_BT = rows, at_BT
+        self.reach = int(at_BT.max()) + 1
+        while self.positions < self.reach:
+            self.data = torch.cat((self.data, torch.zeros_like(self.data)), 3)
+            self.positions *= 2
+
+    def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
+        """See KeyValues.extend."""
+        keys, values = self.data[layer]
+        where = (self.rows[:, None], self.at_BT)
+        keys[where] = keys_BTK
+        values[where] = values_BTK
+        return keys[self.rows, : self.reach], values[self.rows, : self.reach]
+
+
+@dataclass
+class Conversation:
+    """One seat's conversation in one episode: its slot, and the ids whose keys and values stand there."""
+
+    slot: int
+    ids: tuple[int, ...] = ()
+
+
+class TinyAgent(BaseAgent):
+    """Samples from a TinyLM, a batch at a time; only tokens that are new since the last turn are processed.
+
+    `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from, so at
+    temperature 1 they are the model's own. An answer ends at the end token or after `max_tokens`.
+    """
+
+    def __init__(
+        self,
+        model: TinyLM,
+        renderer: TinyRenderer | None = None,
+        temperature: float = 1.0,
+        max_tokens: int = 16,
+    ) -> None:
+        """Serve `model`, whose weights may change between calls if `reset_cache` is called then."""
+        self.model = model
+        self.renderer = renderer or TinyRenderer()
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+        self.policy_version: int | None = None
+        self.tokens_sampled = 0
+        self._slots = Slots(model.config)
+        self._conversations: dict[str, dict[str, Conversation]] = {}
+
+    def reset_cache(self) -> None:
+        """Drop every conversation's keys and values; they belong to the weights that made them."""
+        self._slots = Slots(self.model.config)
+        self._conversations.clear()
+
+    def forget(self, episode: str) -> None:
+        """Free the slots of an episode."""
+        for conversation in self._conversations.pop(episode, {}).values():
+            self._slots.free.append(conversation.slot)
+
+    @torch.inference_mode()
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Answer a batch of asks."""
+        replies: list[Reply | None] = [None] * len(asks)
+        prompts = [render(self.renderer, ask) for ask in asks]
+        limits = [self._room(ask, prompt) for ask, prompt in zip(asks, prompts, strict=True)]
+        rows = [i for i, limit in enumerate(limits) if limit > 0]
+        for i, limit in enumerate(limits):
+            if limit <= 0:
+                replies[i] = Reply("", prompts[i], finish="context", policy_version=self.policy_version)
+        if rows:
+            talks = [self._conversation(asks[i]) for i in rows]
+            hidden = self._prefill(talks, [prompts[i] for i in rows])
+            tokens, logprobs = self._decode(
+                hidden,
+                torch.tensor([talk.slot for talk in talks]),
+                torch.tensor([len(prompts[i]) for i in rows]),
+                [asks[i].seed for i in rows],
+                [limits[i] for i in rows],
+            )
+            for row, i in enumerate(rows):
+                # The last token was sampled, not yet processed: the next turn processes it.
+                talks[row].ids = (*prompts[i], *tokens[row][:-1])
+                ended = tokens[row][-1] in self.renderer.stop_ids
+                replies[i] = Reply(
+                    self.renderer.decode(tokens[row]),
+                    prompts[i],
+                    tuple(tokens[row]),
+                    tuple(logprobs[row]),
+                    "stop" if ended else "length",
+                    self.policy_version,
+                )
+                self.tokens_sampled += len(tokens[row])
+        return [reply for reply in replies if reply is not None]
+
+    def _room(self, ask: Ask, prompt: tuple[int, ...]) -> int:
+        """How many tokens the answer may take."""
+        context = self.model.config.context
+        if ask.context is not None:
+            context = min(context, ask.context)
+        wanted = self.max_tokens if ask.max_tokens is None else min(self.max_tokens, ask.max_tokens)
+        return min(wanted, context - len(prompt))
+
+    def _conversation(self, ask: Ask) -> Conversation:
+        seats = self._conversations.setdefault(ask.episode, {})
+        if ask.agent not in seats:
+            seats[ask.agent] = Conversation(self._slots.take())
+        return seats[ask.agent]
+
+    def _prefill(self, talks: list[Conversation], prompts: list[tuple[int, ...]]) -> Tensor:
+        """Process what each slot lacks of its prompt; return the hidden state at each end, (B, D)."""
+        known = []
+        for talk, prompt in zip(talks, prompts, strict=True):
+            # At least the last token is processed: its hidden state is wanted. A prompt that does not
+            # extend the slot's ids (history was rewritten) starts over.
+            reusable = talk.ids == prompt[: len(talk.ids)]
+            known.append(min(len(talk.ids), len(prompt) - 1) if reusable else 0)
+        result = torch.empty(len(talks), self.model.config.width)
+        batches: dict[bool, list[int]] = {}
+        for row, start in enumerate(known):
+            batches.setdefault(start == 0, []).append(row)
+        if fresh := batches.get(True):
+            self._start(talks, prompts, fresh, result)
+        if going := batches.get(False):
+            new = [prompts[row][known[row] :] for row in going]
+            result[going] = self._process([talks[r].slot for r in going], [known[r] for r in going], new)
+        return result
+
+    def _start(
+        self, talks: list[Conversation], prompts: list[tuple[int, ...]], rows: list[int], result: Tensor
+    ) -> None:
+        """Process whole prompts; rows with the same prompt are processed once and copied."""
+        first: dict[tuple[int, ...], int] = {}
+        for row in rows:
+            first.setdefault(prompts[row], row)
+        unique = list(first.values())
+        result[unique] = self._process([talks[r].slot for r in unique], [0] * len(unique), list(first))
+        copies = [row for row in rows if first[prompts[row]] != row]
+        if copies:
+            origin = [first[prompts[row]] for row in copies]
+            reach = max(len(prompts[row]) for row in copies)
+            data = self._slots.data
+            sources = torch.tensor([talks[r].slot for r in origin])
+            targets = torch.tensor([talks[r].slot for r in copies])
+            data[:, :, targets, :reach] = data[:, :, sources, :reach]
+            result[copies] = result[origin]
+
+    def _process(self, slots: list[int], starts: list[int], new: list[tuple[int, ...]]) -> Tensor:
+        """Run the model over new tokens; return the hidden state of each row's last one, (B, D)."""
+        lengths = torch.tensor([len(ids) for ids in new])
+        longest = int(lengths.max())
+        ids_BT = torch.tensor([(*ids, *(PAD,) * (longest - len(ids))) for ids in new])
+        # Padding stands behind the row's last token, where nothing looks and the next turn overwrites.
+        at_BT = torch.tensor(starts)[:, None] + torch.arange(longest)
+        self._slots.aim(torch.tensor(slots), at_BT)
+        mask = causal_mask(at_BT, self._slots.reach)
+        hidden_BTD = self.model(ids_BT, at_BT, self._slots, mask)
+        return hidden_BTD[torch.arange(len(new)), lengths - 1]  # type: ignore[no-any-return]
+
+    def _decode(
+        self, hidden_BD: Tensor, slots: Tensor, position_B: Tensor, seeds: list[int], limits: list[int]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Sample until every row has ended; rows that have are dropped from the batch."""
+        tokens: list[list[int]] = [[] for _ in seeds]
+        logprobs: list[list[float]] = [[] for _ in seeds]
+        active = list(range(len(seeds)))
+        for step in range(max(limits)):
+            logits_BV = self.model.logits(hidden_BD)
+            ids_B, logp_B = sample(logits_BV, self.temperature, uniforms([seeds[r] for r in active], step))
+            keep = []
+            for place, (row, token, logp) in enumerate(
+                zip(active, ids_B.tolist(), logp_B.tolist(), strict=True)
+            ):
+                tokens[row].append(token)
+                logprobs[row].append(logp)
+                if token not in self.renderer.stop_ids and len(tokens[row]) < limits[row]:
+                    keep.append(place)
+            if not keep:
+                break
+            if len(keep) < len(active):
+                kept = torch.tensor(keep)
+                ids_B, position_B, slots = ids_B[kept], position_B[kept], slots[kept]
+                active = [active[place] for place in keep]
+            self._slots.aim(slots, position_B[:, None])
+            mask = causal_mask(position_B[:, None], self._slots.reach)
+            hidden_BD = self.model(ids_B[:, None], position_B[:, None], self._slots, mask)[:, 0]
+            position_B = position_B + 1
+        return tokens, logprobs

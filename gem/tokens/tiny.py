@@ -1,0 +1,83 @@
+"""The tiny model's tokenizer and chat format: words of the games, numbers to 99, bytes for the rest.
+
+The vocabulary is a file in this room, in a fixed order: a vocabulary built from a set changes with the
+interpreter's hash seed and scrambles every checkpoint. `vocab_hash` stands in checkpoints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.resources import files
+
+from gem.content import Message
+
+SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+END, SYSTEM, USER, ASSISTANT = range(4)
+PAD = END
+"""What fills rows of a batch; never attended to, never learnt on."""
+
+_ROLES = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
+_FIRST_BYTE = len(SPECIAL)
+_PIECE = re.compile(r"\\boxed\{| ?[A-Za-z]+|(?<!\d)\d\d(?!\d)|.", re.DOTALL)
+
+
+def _vocabulary() -> tuple[str, ...]:
+    words = files("gem.tokens").joinpath("tiny_words.txt").read_text(encoding="ascii").split()
+    pieces = ["\\boxed{", *(str(number) for number in range(10, 100))]
+    for word in words:
+        pieces += [word, " " + word]
+    return tuple(pieces)
+
+
+class TinyRenderer:
+    """Text to ids and back, without loss for any text, and the chat format around it."""
+
+    def __init__(self) -> None:
+        """Load the vocabulary."""
+        pieces = _vocabulary()
+        self._bytes: list[bytes] = [b""] * len(SPECIAL)
+        self._bytes += [bytes([value]) for value in range(256)]
+        self._bytes += [piece.encode() for piece in pieces]
+        self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
+        self.vocab_hash = blake2b("\n".join((*SPECIAL, *pieces)).encode(), digest_size=8).hexdigest()
+        self.stop_ids = frozenset((END,))
+        self.encode = lru_cache(maxsize=65536)(self._encode)
+
+    def __len__(self) -> int:
+        """The size of the vocabulary."""
+        return len(self._bytes)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        """Return the ids of `text`; words, boxes and two-digit numbers are one id, the rest is bytes."""
+        ids: list[int] = []
+        for piece in _PIECE.findall(text):
+            known = self._ids.get(piece)
+            if known is not None:
+                ids.append(known)
+            else:
+                ids += [_FIRST_BYTE + value for value in piece.encode("utf-8", "surrogatepass")]
+        return tuple(ids)
+
+    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Return the ids of a whole conversation, up to and with the start of the next answer."""
+        ids: list[int] = []
+        for message in messages:
+            ids += (_ROLES[message.role], *self.encode(message.text), END)
+        ids.append(ASSISTANT)
+        return tuple(ids)
+
+    def delta(self, held: Sequence[int], fresh: Sequence[Message]) -> tuple[int, ...]:
+        """Return the ids that follow `held`; an answer that was cut is closed first."""
+        close = () if held[-1] == END else (END,)
+        return (*close, *self.prompt(fresh))
+
+    def answer(self, text: str) -> tuple[int, ...]:
+        """Return the ids of an answer that is given as text, with the id that ends it."""
+        return (*self.encode(text), END)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of `ids`; special ids are left out, broken bytes are replaced."""
+        return b"".join([self._bytes[i] for i in ids]).decode("utf-8", "replace")

@@ -1,0 +1,107 @@
+"""Training rows as tensors: what one forward pass needs, and nothing twice.
+
+Axes: B rows, T positions behind the shared prefix, N sampled tokens of the batch, in row order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gem.record import Episode
+from gem.tokens.rows import Row, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A training row and the advantage of each of its turns; 0 for a turn that is not listed."""
+
+    row: Row
+    advantages: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one optimiser step.
+
+    `prefix` (P,): the tokens that all rows begin with, computed once for all of them. `ids` (B, T): the
+    rest, padded on the right. `row`, `column` (N,): where in `ids` each sampled token stands; the one
+    before it predicts it. `target`, `old_logprob`, `advantage` (N,): the token, its log probability when
+    it was sampled, and the advantage of its turn. `turns`: how many turns the batch holds.
+    """
+
+    prefix: Tensor
+    ids: Tensor
+    row: Tensor
+    column: Tensor
+    target: Tensor
+    old_logprob: Tensor
+    advantage: Tensor
+    turns: int
+
+
+def weigh(
+    episodes: Sequence[Episode], advantages: Sequence[Sequence[float] | None], seat: str
+) -> list[Weighted]:
+    """Return the training rows of the episodes that have a verdict, with the advantage of each turn."""
+    weighted: list[Weighted] = []
+    for episode, values in zip(episodes, advantages, strict=True):
+        if values is not None:
+            by_turn = dict(enumerate(values))
+            weighted += [Weighted(row, by_turn) for row in rows(episode, seat)]
+    return weighted
+
+
+def collate(weighted: Sequence[Weighted], pad: int) -> Batch:
+    """Return rows as one batch."""
+    all_ids = [item.row.ids for item in weighted]
+    # The token before the first sampled one must stay outside the prefix: its hidden state is wanted.
+    first_sampled = min(item.row.mask.index(1) for item in weighted)
+    shared = min(common_prefix(all_ids), first_sampled - 1)
+    longest = max(map(len, all_ids)) - shared
+    ids_BT = torch.full((len(all_ids), longest), pad)
+    row_N: list[int] = []
+    column_N: list[int] = []
+    target_N: list[int] = []
+    old_N: list[float] = []
+    advantage_N: list[float] = []
+    turns = 0
+    for b, item in enumerate(weighted):
+        ids = item.row.ids
+        ids_BT[b, : len(ids) - shared] = torch.tensor(ids[shared:])
+        turns += len({turn for turn, learn in zip(item.row.turn, item.row.mask, strict=True) if learn})
+        for t, learn in enumerate(item.row.mask):
+            if learn:
+                row_N.append(b)
+                column_N.append(t - shared)
+                target_N.append(ids[t])
+                old_N.append(item.row.logprobs[t])
+                advantage_N.append(item.advantages.get(item.row.turn[t], 0.0))
+    return Batch(
+        prefix=torch.tensor(all_ids[0][:shared], dtype=torch.long),
+        ids=ids_BT,
+        row=torch.tensor(row_N),
+        column=torch.tensor(column_N),
+        target=torch.tensor(target_N),
+        old_logprob=torch.tensor(old_N),
+        advantage=torch.tensor(advantage_N),
+        turns=turns,
+    )
+
+
+def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
+    """Return how many leading elements all sequences share."""
+    low, high = min(sequences), max(sequences)  # the extremes in order differ first
+    for i, (a, b) in enumerate(zip(low, high, strict=False)):
+        if a != b:
+            return i
+    return min(len(low), len(high))
+
+
+def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:
+    """Return the rows in random minibatches of about `size`."""
+    order = torch.randperm(len(weighted), generator=generator).tolist()
+    return [[weighted[i] for i in order[start : start + size]] for start in range(0, len(order), size)]

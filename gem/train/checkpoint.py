@@ -1,0 +1,63 @@
+"""Checkpoints: a run can be killed at any moment and goes on from its last finished iteration.
+
+A file is written beside the old one and renamed over it, so that there is always one whole checkpoint. All
+chance of a run is derived from its seed and its counters, so these are the state of every generator and of
+every environment.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gem.errors import SchemaMismatch, StoreError
+
+SCHEMA = 1
+"""Number of the stored form."""
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint so that a crash leaves the old one or the new one, never a torn one.
+
+    Raises:
+        StoreError: when it cannot be written; the old one stays.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            torch.save({**state, "schema": SCHEMA}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        raise StoreError(
+            f"checkpoint {path} cannot be written: {error}. The one before it stands; free the disk or "
+            "choose another --out, then go on with --resume."
+        ) from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a checkpoint. Nothing in it is executed: only tensors and plain values are accepted.
+
+    Raises:
+        StoreError: when there is none, or it cannot be read.
+        SchemaMismatch: when it was written under another schema.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise StoreError(f"no checkpoint at {path}; a run writes one after each iteration.") from None
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise StoreError(f"checkpoint {path} cannot be read: {str(error).splitlines()[0]}") from error
+    found = state.get("schema") if isinstance(state, dict) else None
+    if found != SCHEMA:
+        raise SchemaMismatch(
+            f"checkpoint {path} has schema {found}, this version reads {SCHEMA}; train anew, or use the "
+            "version that wrote it."
+        )
+    return state

@@ -1,0 +1,152 @@
+"""What a training run is made of; `gem-gym train --help` is this page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+
+Algorithm = Literal["reinforce", "rebn", "grpo", "dr_grpo"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train a language model on an environment with a policy gradient.
+
+    The defaults are the demonstration: the embedded tiny model learns game:GuessTheNumber-v0-easy from its
+    text prompts, on one core, in minutes.
+    """
+
+    env: str = "game:GuessTheNumber-v0-easy"
+    """Id of the environment."""
+
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Keywords for the environment, as --env-kwargs reward sparse."""
+
+    algorithm: Algorithm = "rebn"
+    """How returns become advantages: plain returns, Return Batch Normalisation, or relative to a group of
+    samples of one task (grpo divides by the group's deviation, dr_grpo does not)."""
+
+    gamma: float = 0.5
+    """Discount per turn."""
+
+    episodes: int = 100_000
+    """Episodes to train on."""
+
+    batch: int = 256
+    """Episodes per iteration."""
+
+    group: int = 8
+    """Samples of one task, for grpo and dr_grpo."""
+
+    epochs: int = 2
+    """Passes over each iteration's episodes."""
+
+    minibatch: int = 128
+    """Rows of one optimiser step."""
+
+    lr: float = 1e-3
+    """Step size of AdamW."""
+
+    lr_end: float = 0.1
+    """What is left of the step size at the end of the run, falling linearly."""
+
+    clip: float = 0.2
+    """How far a token's probability ratio may leave 1."""
+
+    entropy: float = 0.003
+    """Weight of the entropy bonus per token, falling linearly to 0; without one the policy hardens before it
+    has learnt."""
+
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+
+    warmup_steps: int = 100
+    """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
+    strategy. 0: none."""
+
+    warmup_batch: int = 48
+    """Episodes of random play per warm-up step."""
+
+    warmup_lr: float = 5e-3
+    """Step size of the warm-up."""
+
+    model: str = "tiny"
+    """``tiny``, or the folder or name of a Hugging Face causal language model."""
+
+    width: int = 64
+    """Width of the tiny model."""
+
+    layers: int = 2
+    """Layers of the tiny model."""
+
+    heads: int = 4
+    """Attention heads of the tiny model."""
+
+    max_tokens: int = 16
+    """Tokens an answer may take."""
+
+    temperature: float = 1.0
+    """Temperature of sampling while training."""
+
+    max_turns: int | None = None
+    """Turns after which an episode is cut off from outside; None leaves it to the task."""
+
+    eval_episodes: int = 2000
+    """Sampled episodes behind each figure of the final table."""
+
+    threads: int = 1
+    """Threads of PyTorch; the tiny model is fastest with one."""
+
+    seed: int = 0
+    """The run's seed: weights, episodes and minibatches follow from it."""
+
+    out: Path = Path("runs/train")
+    """Folder of the run: config, metrics, checkpoint, picture, summary."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        for name in ("episodes", "batch", "group", "epochs", "minibatch", "max_tokens", "threads"):
+            if getattr(self, name) < 1:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 1 or more.")
+        for name in ("warmup_steps", "entropy", "clip", "lr", "seed", "eval_episodes"):
+            if getattr(self, name) < 0:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more.")
+        if not 0 <= self.gamma <= 1:
+            raise BadArgument(f"gamma is {self.gamma}; accepted: 0 to 1.")
+        if self.grouped and self.batch % self.group:
+            raise BadArgument(
+                f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
+            )
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the algorithm compares samples of one task."""
+        return self.algorithm in ("grpo", "dr_grpo")
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations the run has."""
+        return -(-self.episodes // self.batch)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the config as plain JSON values."""
+        return {**asdict(self), "out": str(self.out)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TrainConfig:
+        """Return the config that to_json() gave.
+
+        Raises:
+            SchemaMismatch: for a setting that this version does not have.
+        """
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise SchemaMismatch(
+                    f"the run's config has {name!r}, which this version does not know.{hint}"
+                )
+        return cls(**{**values, "out": Path(values["out"])})

@@ -1,0 +1,134 @@
+"""How good a policy is: success and turns over instances of an environment, with honest intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gem import seeding
+from gem.errors import NoVerdict
+from gem.record import Agent, Episode, Limits
+from gem.registry import Maker
+from gem.rollout import Job, rollout
+from gem.statistics import Interval, exact, mean_interval
+
+FEW = 64
+"""An environment with at most this many distinct instances is enumerated."""
+
+SCAN = 4000
+"""Seeds that are looked through for distinct instances."""
+
+
+class Instances(NamedTuple):
+    """For each distinct instance the seeds that deal it, and whether these are all the instances there are.
+
+    Several seeds of one instance differ in the chance that is not the instance's: the random actor's.
+    """
+
+    seeds: tuple[tuple[int, ...], ...]
+    complete: bool
+
+
+class Measurement(NamedTuple):
+    """What was measured.
+
+    `success`: rate of success. `mean_guesses`: turns until success, where a lost episode counts one turn
+    more than the task allows. `coverage`: the share of episodes that have a verdict; the others enter
+    neither figure.
+    """
+
+    success: Interval
+    mean_guesses: Interval
+    coverage: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "success": self.success._asdict(),
+            "mean_guesses": self.mean_guesses._asdict(),
+            "coverage": self.coverage,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Measurement:
+        """Return what to_json() gave."""
+        return cls(Interval(**values["success"]), Interval(**values["mean_guesses"]), values["coverage"])
+
+
+def find_instances(maker: Maker, seed: int, wanted: int = 256) -> Instances:
+    """Return seeds of distinct instances: all of them where they are few, else `wanted`.
+
+    Instances are told apart by what the environment says of them (`instance`), else every seed counts as one.
+    """
+    env = maker()
+    tell = getattr(env, "instance", None)
+    seeds = [seeding.derive(seed, "instance", i) for i in range(SCAN)]
+    if tell is None:
+        return Instances(tuple((each,) for each in seeds[:wanted]), False)
+    found: dict[str, list[int]] = {}
+    for each in seeds:
+        env.reset(seed=each)
+        found.setdefault(tell(), []).append(each)
+    env.close()
+    complete = len(found) <= FEW
+    chosen = sorted(found)[: None if complete else wanted]
+    return Instances(tuple(tuple(found[key]) for key in chosen), complete)
+
+
+def measure(
+    agent: Agent,
+    maker: Maker,
+    instances: Instances,
+    *,
+    samples: int,
+    budget: int,
+    limits: Limits,
+    exactly: bool = False,
+    concurrency: int = 256,
+) -> Measurement:
+    """Play each instance `samples` times and return the figures, clustered by instance.
+
+    Args:
+        agent: who plays.
+        maker: the recipe of the environment.
+        instances: what is played.
+        samples: episodes of each instance.
+        budget: turns that the task allows.
+        limits: limits from outside.
+        exactly: the agent plays without chance and `instances` are all there are, so that the figures are
+            not estimates and their intervals are points.
+        concurrency: episodes in flight.
+
+    Raises:
+        NoVerdict: when no episode has a verdict.
+    """
+    jobs = [
+        Job(maker, seeds[sample % len(seeds)], group=str(number), sample=sample)
+        for sample in range(samples)
+        for number, seeds in enumerate(instances.seeds)
+    ]
+    episodes = rollout(jobs, agent, limits=limits, concurrency=concurrency)
+    scored = [episode for episode in episodes if episode.scored]
+    if not scored:
+        reason = next((e.error for e in episodes if e.error), None)
+        raise NoVerdict(f"none of {len(episodes)} episodes has a verdict: {reason}")
+    won = [float(episode.success or 0) for episode in scored]
+    guesses = [float(len(e.turns) if e.success else budget + 1) for e in scored]
+    clusters = [episode.group for episode in scored]
+    if exactly:
+        return Measurement(exact(won), exact(guesses), len(scored) / len(episodes))
+    return Measurement(
+        _within(mean_interval(won, clusters), 0.0, 1.0),
+        mean_interval(guesses, clusters),
+        len(scored) / len(episodes),
+    )
+
+
+def success_rate(episodes: Sequence[Episode]) -> float:
+    """Return the share of successes among the episodes with a verdict; NaN without any."""
+    scored = [episode for episode in episodes if episode.scored]
+    return sum(bool(episode.success) for episode in scored) / len(scored) if scored else float("nan")
+
+
+def _within(interval: Interval, low: float, high: float) -> Interval:
+    return interval._replace(low=max(low, interval.low), high=min(high, interval.high))

@@ -1,0 +1,151 @@
+"""What a trainer needs of a model: log probabilities of sampled tokens, and an agent that samples from it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gem import seeding
+from gem.agents.base import BaseAgent
+from gem.agents.hugging_face import HuggingFaceAgent
+from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
+from gem.errors import missing_extra
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.renderer import Renderer
+from gem.tokens.tiny import PAD, TinyRenderer
+from gem.train.batch import Batch
+from gem.train.config import TrainConfig
+
+
+class Policy(Protocol):
+    """A model that is trained and sampled from."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The module whose parameters are trained."""
+        ...
+
+    @property
+    def agent(self) -> BaseAgent:
+        """The agent that samples from the model."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """How the model's conversations look in tokens."""
+        ...
+
+    @property
+    def pad(self) -> int:
+        """The id that fills rows of a batch."""
+        ...
+
+    def temper(self, temperature: float) -> None:
+        """Let the agent sample at this temperature from now on; 0 is greedy."""
+        ...
+
+    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the log probability and the entropy at each sampled token, (N,) each, with gradient.
+
+        Both are of the distribution that the agent samples from while training, at its temperature.
+        """
+        ...
+
+    def updated(self, version: int) -> None:
+        """Take note that the weights have changed: whatever the agent cached under the old ones is void."""
+        ...
+
+
+class TinyPolicy:
+    """The embedded tiny model as a policy."""
+
+    pad = PAD
+
+    def __init__(self, config: TinyConfig, seed: int, temperature: float = 1.0, max_tokens: int = 16) -> None:
+        """Draw random weights from `seed`."""
+        self.renderer = TinyRenderer()
+        self.model = TinyLM(len(self.renderer), config, seed)
+        self.agent = TinyAgent(self.model, self.renderer, temperature, max_tokens)
+        self.temperature = temperature
+
+    def temper(self, temperature: float) -> None:
+        """See Policy.temper."""
+        self.agent.temperature = temperature
+
+    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Policy.token_logprobs."""
+        hidden_ND = self._hidden(batch)
+        return logprob_and_entropy(self.model.logits(hidden_ND) / self.temperature, batch.target)
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        shared, (_, steps) = len(batch.prefix), batch.ids.shape
+        past = None
+        if shared:
+            past = Prefix()
+            at_1P = torch.arange(shared)[None]
+            self.model(batch.prefix[None], at_1P, past, causal_mask(at_1P, shared))
+        at_1T = torch.arange(shared, shared + steps)[None]
+        hidden_BTD = self.model(batch.ids, at_1T, Prefix(past), causal_mask(at_1T, shared + steps))
+        return hidden_BTD[batch.row, batch.column - 1]  # type: ignore[no-any-return]
+
+    def updated(self, version: int) -> None:
+        """See Policy.updated."""
+        self.agent.reset_cache()
+        self.agent.policy_version = version
+
+
+class CausalPolicy:
+    """A Hugging Face causal language model as a policy."""
+
+    def __init__(self, name: str, temperature: float = 1.0, max_tokens: int = 1024) -> None:
+        """Load the model and its tokenizer from a folder or the hub.
+
+        Raises:
+            MissingExtra: without the transformers package.
+        """
+        try:
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+        except ImportError:
+            raise missing_extra(f"the model {name!r}", "transformers", "train") from None
+        self.renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
+        self.model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        self.agent = HuggingFaceAgent(self.model, self.renderer, temperature, max_tokens)
+        self.pad = min(self.renderer.stop_ids)
+        self.temperature = temperature
+
+    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Policy.token_logprobs."""
+        shared = len(batch.prefix)
+        ids_BS = torch.cat((batch.prefix.expand(len(batch.ids), -1), batch.ids), 1)
+        # Padding stands on the right, where causal attention never looks; no mask is needed.
+        hidden_BSD = self.model.base_model(input_ids=ids_BS, use_cache=False).last_hidden_state
+        hidden_ND = hidden_BSD[batch.row, shared + batch.column - 1]
+        logits_NV = self.model.get_output_embeddings()(hidden_ND)
+        return logprob_and_entropy(logits_NV / self.temperature, batch.target)
+
+    def temper(self, temperature: float) -> None:
+        """See Policy.temper."""
+        self.agent.temperature = temperature
+
+    def updated(self, version: int) -> None:
+        """See Policy.updated."""
+        self.agent.policy_version = version
+
+
+def make_policy(config: TrainConfig) -> Policy:
+    """Return the policy that a config asks for, with fresh or loaded weights."""
+    if config.model == "tiny":
+        shape = TinyConfig(width=config.width, layers=config.layers, heads=config.heads)
+        return TinyPolicy(
+            shape, seeding.derive(config.seed, "weights"), config.temperature, config.max_tokens
+        )
+    return CausalPolicy(config.model, config.temperature, config.max_tokens)
+
+
+def logprob_and_entropy(logits_NV: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each target's log probability and its distribution's entropy in nats, (N,) each."""
+    logp_NV = logits_NV.float().log_softmax(-1)
+    entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
+    return logp_NV.gather(-1, target_N[:, None])[:, 0], entropy_N

@@ -1,0 +1,339 @@
+"""REINFORCE, ReBN and GRPO: one loop, for the tiny model and for any causal language model.
+
+An iteration plays whole episodes with the present weights, turns their returns into advantages
+(`gem.estimators`; here lies the only difference between the algorithms), and takes a few clipped steps.
+Left out: a critic (PPO has its own file), a KL penalty towards a reference, and importance weights for
+stale samples, since every batch is sampled by the weights that it trains.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gem import seeding
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.errors import SchemaMismatch
+from gem.estimators import has_signal, turn_advantages
+from gem.record import SEAT, Episode, Limits, StopReason
+from gem.registry import Maker, spec
+from gem.rollout import Job, rollout
+from gem.train import checkpoint
+from gem.train.batch import collate, minibatches, weigh
+from gem.train.config import TrainConfig
+from gem.train.losses import clipped_surrogate
+from gem.train.measure import Instances, Measurement, find_instances, measure, success_rate
+from gem.train.policy import Policy, make_policy
+from gem.train.run import Metrics, RunFolder
+from gem.train.warmup import warm_up
+
+NAN = float("nan")
+
+
+class Watcher:
+    """Told what a run does; the base class says nothing, `gem.train.progress` draws it."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins."""
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """A warm-up step is done."""
+
+    def measured(self, name: str, figures: Measurement) -> None:
+        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
+
+    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
+        """An iteration is done and stands in the checkpoint."""
+
+    def warned(self, text: str) -> None:
+        """Something that the user should know."""
+
+
+@dataclass
+class Trainer:
+    """A run: its config, its folder, and the state that a checkpoint holds."""
+
+    config: TrainConfig
+    folder: RunFolder
+    policy: Policy
+    optimiser: torch.optim.Optimizer
+    watcher: Watcher
+    iteration: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    # -- the loop
+
+    def train(self) -> None:
+        """Train from where the run stands to its end, with a checkpoint after each iteration."""
+        self.watcher.stage("training")
+        while self.iteration < self.config.iterations:
+            began, began_cpu = time.perf_counter(), time.process_time()
+            episodes = self.sample()
+            sampled = time.perf_counter()
+            losses, tokens = self.learn(episodes)
+            updated = time.perf_counter()
+            self.iteration += 1
+            self.policy.updated(self.iteration)
+            self.cpu_s += time.process_time() - began_cpu
+            self.wall_s += time.perf_counter() - began
+            metrics = self.summarise(
+                episodes, losses, tokens, sampled - began, updated - sampled, self.save()
+            )
+            self.folder.append(metrics)
+            self.watcher.iterated(metrics, self.config)
+
+    def sample(self) -> list[Episode]:
+        """Play one iteration's episodes."""
+        config = self.config
+        size = config.group if config.grouped else 1
+        jobs = [
+            Job(
+                self.maker,
+                seeding.derive(config.seed, "episode", self.iteration, i // size),
+                str(i // size),
+                i % size,
+            )
+            for i in range(config.batch)
+        ]
+        return rollout(jobs, self.policy.agent, limits=self.limits, concurrency=config.batch)
+
+    def learn(self, episodes: Sequence[Episode]) -> tuple[list[tuple[float, ...]], int]:
+        """Take the clipped steps on one iteration's episodes; return each step's figures, and the tokens."""
+        config = self.config
+        advantages = turn_advantages(episodes, config.algorithm, config.gamma)
+        if not has_signal(advantages):
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: all returns are equal, so there is no gradient. A policy "
+                "that always fails does not recover by itself: warm up longer, or make the task easier."
+            )
+            return [], 0
+        weighted = weigh(episodes, advantages, SEAT)
+        left = 1 - self.iteration / config.iterations
+        for group in self.optimiser.param_groups:
+            group["lr"] = config.lr * (config.lr_end + (1 - config.lr_end) * left)
+        order = torch.Generator().manual_seed(seeding.derive(config.seed, "minibatches", self.iteration))
+        figures: list[tuple[float, ...]] = []
+        tokens = 0
+        for _ in range(config.epochs):
+            for rows in minibatches(weighted, config.minibatch, order):
+                batch = collate(rows, self.policy.pad)
+                logprob_N, entropy_N = self.policy.token_logprobs(batch)
+                step = clipped_surrogate(
+                    logprob_N,
+                    entropy_N,
+                    batch.old_logprob,
+                    batch.advantage,
+                    batch.turns,
+                    config.clip,
+                    config.entropy * left,
+                )
+                self.optimiser.zero_grad()
+                step.loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config.max_grad_norm)
+                self.optimiser.step()
+                figures.append((float(step.loss.detach()), step.entropy, step.clipped, step.kl))
+                tokens += len(batch.prefix) + batch.ids.numel()
+        return figures, tokens
+
+    # -- around it
+
+    @property
+    def maker(self) -> Maker:
+        """The recipe of the environment."""
+        return Maker(self.config.env, self.config.env_kwargs)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits from outside."""
+        return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
+
+    def summarise(
+        self,
+        episodes: Sequence[Episode],
+        steps: Sequence[tuple[float, ...]],
+        tokens: int,
+        sample_s: float,
+        update_s: float,
+        save_s: float,
+    ) -> Metrics:
+        """Return the figures of an iteration."""
+        scored = [episode for episode in episodes if episode.scored]
+        count = len(scored) or NAN
+        loss, entropy, clipped, kl = (
+            [sum(column) / len(steps) for column in zip(*steps, strict=True)] if steps else [NAN] * 4
+        )
+        return Metrics(
+            iteration=self.iteration,
+            episodes=self.iteration * self.config.batch,
+            success=success_rate(episodes),
+            reward=sum(episode.reward() for episode in scored) / count,
+            turns=sum(len(episode.turns) for episode in scored) / count,
+            unreadable=sum(episode.stop is StopReason.UNREADABLE for episode in scored) / count,
+            no_verdict=len(episodes) - len(scored),
+            loss=loss,
+            entropy=entropy,
+            clipped=clipped,
+            kl=kl,
+            lr=self.optimiser.param_groups[0]["lr"],
+            tokens_sampled=sum(len(turn.token_ids) for episode in episodes for turn in episode.turns),
+            tokens_trained=tokens,
+            sample_s=sample_s,
+            update_s=update_s,
+            save_s=save_s,
+            cpu_s=self.cpu_s,
+        )
+
+    def save(self) -> float:
+        """Write the checkpoint; return the seconds it took."""
+        began = time.perf_counter()
+        state = {
+            "iteration": self.iteration,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "figures": self.figures,
+            "vocab_hash": self.policy.renderer.vocab_hash,
+            "model": self.policy.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+        checkpoint.save(self.folder.checkpoint, state)
+        return time.perf_counter() - began
+
+    def restore(self) -> None:
+        """Become what the checkpoint holds.
+
+        Raises:
+            SchemaMismatch: for a checkpoint of another vocabulary or shape of model.
+        """
+        state = checkpoint.load(self.folder.checkpoint)
+        load_weights(self.policy, state, str(self.folder.checkpoint))
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.iteration, self.figures = state["iteration"], state["figures"]
+        self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        self.policy.updated(self.iteration)
+        self.folder.rewind(self.iteration)
+
+
+def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
+    """Give a policy the weights of a checkpoint.
+
+    Raises:
+        SchemaMismatch: when they belong to another vocabulary or shape of model.
+    """
+    if state["vocab_hash"] != policy.renderer.vocab_hash:
+        raise SchemaMismatch(
+            f"{where} belongs to vocabulary {state['vocab_hash']}, this one is {policy.renderer.vocab_hash}: "
+            "its token ids mean other words here. Train anew, or use the version that wrote it."
+        )
+    try:
+        policy.model.load_state_dict(state["model"])
+    except RuntimeError as error:
+        raise SchemaMismatch(f"{where} holds another shape of model: {str(error).splitlines()[0]}") from error
+
+
+def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+    """Carry out a run and return its summary, which also stands in the run's folder.
+
+    A new run measures random play and the solver, warms up, measures, trains, and measures again. With
+    `resume` the run goes on from its checkpoint, and is the run that it would have been.
+
+    Raises:
+        StoreError: when the folder holds a run already (or none, with `resume`), or cannot be written.
+    """
+    watcher = watcher or Watcher()
+    torch.set_num_threads(config.threads)
+    folder = RunFolder(config.out)
+    policy = make_policy(config)
+    optimiser = torch.optim.AdamW(
+        policy.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
+    )
+    trainer = Trainer(config, folder, policy, optimiser, watcher)
+    if resume:
+        trainer.restore()
+        for name, figures in trainer.figures.items():
+            watcher.measured(name, Measurement.from_json(figures))
+    else:
+        folder.begin(config)
+        prepare(trainer)
+        trainer.save()
+    trainer.train()
+    return finish(trainer)
+
+
+def prepare(trainer: Trainer) -> None:
+    """Measure random play and the solver, warm the model up, and measure it before any RL."""
+    config, watcher = trainer.config, trainer.watcher
+    began, began_cpu = time.perf_counter(), time.process_time()
+    watcher.stage("measuring random play and the solver")
+    take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
+    if spec(config.env).solver != "none":
+        take_figures(trainer, "optimum", SolverAgent(), 0)
+    if config.warmup_steps:
+        watcher.stage("warm-up: the format, on random play")
+        warm_up(
+            trainer.policy,
+            trainer.maker,
+            seed=config.seed,
+            steps=config.warmup_steps,
+            batch=config.warmup_batch,
+            lr=config.warmup_lr,
+            max_grad_norm=config.max_grad_norm,
+            on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
+        )
+    watcher.stage("measuring before any RL")
+    take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+    trainer.cpu_s = time.process_time() - began_cpu
+    trainer.wall_s = time.perf_counter() - began
+
+
+def finish(trainer: Trainer) -> dict[str, Any]:
+    """Measure the trained policy, sampled and greedy, and write the summary."""
+    config, watcher = trainer.config, trainer.watcher
+    began, began_cpu = time.perf_counter(), time.process_time()
+    watcher.stage("measuring after training")
+    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, "greedy", trainer.policy.agent, 0)
+    trainer.policy.temper(config.temperature)
+    summary = {
+        **trainer.figures,
+        "env": config.env,
+        "algorithm": config.algorithm,
+        "gamma": config.gamma,
+        "episodes": trainer.iteration * config.batch,
+        "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
+        "wall_s": trainer.wall_s + time.perf_counter() - began,
+        "seed": config.seed,
+    }
+    trainer.folder.write(trainer.folder.summary, summary)
+    return summary
+
+
+def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance."""
+    config = trainer.config
+    instances = trainer_instances(trainer)
+    samples = max(1, -(-episodes // len(instances.seeds)))
+    measured = measure(
+        agent,
+        trainer.maker,
+        instances,
+        samples=samples,
+        budget=config.max_turns or spec(config.env).max_turns or 1,
+        limits=trainer.limits,
+        exactly=episodes == 0 and instances.complete,
+        concurrency=config.batch,
+    )
+    trainer.figures[name] = measured.to_json()
+    trainer.watcher.measured(name, measured)
+
+
+def trainer_instances(trainer: Trainer) -> Instances:
+    """Return the instances that every figure of a run is measured on."""
+    return find_instances(trainer.maker, trainer.config.seed)

@@ -1,0 +1,186 @@
+"""What a run looks like in the terminal: a live line, a curve, a final table; and the curve as a picture."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gem.train.config import TrainConfig
+from gem.train.measure import Measurement
+from gem.train.policy_gradient import Watcher
+from gem.train.run import Metrics
+
+SMOOTH = 8
+"""Iterations that the live figures average."""
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+ROWS = ("random", "before", "after", "greedy", "optimum")
+TITLES = {
+    "random": "random play",
+    "before": "before RL (format warm-up only)",
+    "after": "trained, sampled",
+    "greedy": "trained, greedy",
+    "optimum": "solver",
+}
+
+
+class Terminal(Watcher):
+    """Draws a run: one live line in a terminal, a line now and then in a pipe."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on `console`."""
+        self.console = console
+        self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
+        self.shown: dict[str, Measurement] = {}
+        self.warnings = 0
+        self.bar: Progress | None = None
+        self.task: TaskID | None = None
+
+    def stage(self, name: str) -> None:
+        """See Watcher.stage."""
+        self.close()
+        self.console.print(f"[bold]{name}[/bold]")
+
+    def measured(self, name: str, figures: Measurement) -> None:
+        """See Watcher.measured."""
+        self.shown[name] = figures
+        self.console.print(
+            f"  {TITLES[name]}: success {figures.success.mean:.1%}, "
+            f"mean guesses {figures.mean_guesses.mean:.2f}",
+            highlight=False,
+        )
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """See Watcher.warmed."""
+        self._advance("warm-up", step + 1, steps, f"loss {loss:.3f}", every=max(1, steps // 4))
+
+    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
+        """See Watcher.iterated."""
+        self.recent.append(metrics)
+        mean = {
+            name: sum(getattr(m, name) for m in self.recent) / len(self.recent)
+            for name in ("success", "reward", "turns", "entropy", "unreadable")
+        }
+        seconds = sum(m.sample_s + m.update_s + m.save_s for m in self.recent)
+        speed = sum(m.tokens_sampled + m.tokens_trained for m in self.recent) / seconds
+        text = (
+            f"success {mean['success']:.1%}  return {mean['reward']:.3f}  turns {mean['turns']:.2f}  "
+            f"entropy {mean['entropy']:.2f}  unreadable {mean['unreadable']:.1%}  "
+            f"{speed / 1000:.1f}k tokens/s"
+        )
+        steps = config.iterations
+        self._advance(f"{metrics.episodes:,} episodes", metrics.iteration, steps, text, max(1, steps // 20))
+
+    def warned(self, text: str) -> None:
+        """See Watcher.warned; the same trouble again and again is told three times."""
+        self.warnings += 1
+        if self.warnings <= 3:
+            self.console.print(f"[yellow]{text}[/yellow]", highlight=False)
+
+    def close(self) -> None:
+        """Leave the live line as it stands."""
+        if self.bar is not None:
+            self.bar.stop()
+        self.bar = self.task = None
+
+    def _advance(self, label: str, done: int, total: int, text: str, every: int) -> None:
+        if not self.console.is_terminal:
+            if done % every == 0 or done == total:
+                self.console.print(f"  {done}/{total}  {label}  {text}", highlight=False, soft_wrap=True)
+            return
+        if self.bar is None:
+            columns = (
+                TextColumn("  {task.description}"),
+                BarColumn(bar_width=16),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[text]}"),
+            )
+            self.bar = Progress(*columns, console=self.console)
+            self.bar.start()
+            self.task = self.bar.add_task(label, total=total, text=text)
+        assert self.task is not None
+        self.bar.update(self.task, completed=done, description=label, text=text)
+
+
+def table(figures: dict[str, Measurement]) -> Table:
+    """Return the final table: who played, how often it won, how many guesses it took."""
+    grid = Table("policy", "success", "95% interval", "mean guesses", "95% interval")
+    for name in ROWS:
+        if name in figures:
+            row = figures[name]
+            grid.add_row(
+                TITLES[name],
+                f"{row.success.mean:.1%}",
+                _bounds(row.success.low, row.success.high, "{:.1%}"),
+                f"{row.mean_guesses.mean:.2f}",
+                _bounds(row.mean_guesses.low, row.mean_guesses.high, "{:.2f}"),
+            )
+    return grid
+
+
+def _bounds(low: float, high: float, form: str) -> str:
+    return "exact" if low == high else f"{form.format(low)} to {form.format(high)}"
+
+
+def sketch(values: Sequence[float], width: int = 72, height: int = 8) -> str:
+    """Return a curve of values in [0, 1] as block characters, `height` lines of about `width`.
+
+    Neighbouring values are averaged where there are more of them than columns.
+    """
+    columns = _averages(values, width)
+    lines = []
+    for level in range(height - 1, -1, -1):
+        filled = [min(8, max(0, round((value * height - level) * 8))) for value in columns]
+        label = {height - 1: "100%", 0: "  0%"}.get(level, "")
+        lines.append(f"{label:>5} {''.join(_BLOCKS[eighths] for eighths in filled)}")
+    return "\n".join(lines)
+
+
+def _averages(values: Sequence[float], width: int) -> list[float]:
+    known = [value for value in values if value == value]
+    if len(known) <= width:
+        return known
+    edges = [round(i * len(known) / width) for i in range(width + 1)]
+    return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
+
+
+def draw(
+    history: Sequence[Metrics], figures: dict[str, Measurement], config: TrainConfig, path: Path
+) -> None:
+    """Write the learning curve as a picture: success and turns over episodes, with the references."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained", dpi=130)
+    left, right = figure.subplots(1, 2)
+    episodes = [metrics.episodes for metrics in history]
+    for axes, name, label in ((left, "success", "success"), (right, "turns", "turns per episode")):
+        raw = [getattr(metrics, name) for metrics in history]
+        axes.plot(episodes, raw, color="#9ecae1", linewidth=0.8, label="each iteration")
+        axes.plot(episodes, _smooth(raw), color="#08519c", linewidth=1.8, label="moving average")
+        axes.set_xlabel("episodes")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.25)
+    for name, style in (("random", ":"), ("before", "-."), ("optimum", "--")):
+        if name in figures:
+            level = figures[name].success.mean
+            left.axhline(level, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
+    left.set_ylim(0, 1.03)
+    left.legend(fontsize=7, loc="lower right")
+    figure.suptitle(
+        f"{config.env}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
+    )
+    figure.savefig(path)
+
+
+def _smooth(values: Sequence[float], width: int = 2 * SMOOTH) -> list[float]:
+    smooth = []
+    for end in range(1, len(values) + 1):
+        window = values[max(0, end - width) : end]
+        smooth.append(sum(window) / len(window))
+    return smooth

@@ -1,0 +1,57 @@
+"""Warm-up: behaviour cloning on random but well-formed play, made at run time.
+
+It teaches a model that starts from random weights what an answer looks like. The moves are the
+environment's own random actions, drawn independently of the history, so nothing of the strategy is in them:
+on the choice of a move the best the model can do is to copy the random actor's distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from gem import seeding
+from gem.agents.random import RandomAgent
+from gem.registry import Maker
+from gem.rollout import Job, rollout
+from gem.tokens.demonstration import tokenise
+from gem.tokens.rows import rows
+from gem.train.batch import Weighted, collate
+from gem.train.policy import Policy
+
+
+def warm_up(
+    policy: Policy,
+    maker: Maker,
+    *,
+    seed: int,
+    steps: int,
+    batch: int,
+    lr: float,
+    max_grad_norm: float,
+    on_step: Callable[[int, float], None] | None = None,
+) -> None:
+    """Clone random play for `steps` steps of `batch` episodes each.
+
+    `on_step` is given each step's number and its loss, the mean negative log probability per token in nats.
+    """
+    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=lr, weight_decay=0.0)
+    for step in range(steps):
+        jobs = [Job(maker, seeding.derive(seed, "warm-up", step, i)) for i in range(batch)]
+        episodes = rollout(jobs, RandomAgent(), concurrency=batch)
+        demonstrations = [
+            Weighted(row, {})
+            for episode in episodes
+            if episode.scored
+            for row in rows(tokenise(episode, policy.renderer))
+        ]
+        logprob_N, _ = policy.token_logprobs(collate(demonstrations, policy.pad))
+        loss = -logprob_N.mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm)
+        optimiser.step()
+        if on_step is not None:
+            on_step(step, float(loss.detach()))
+    policy.updated(0)
