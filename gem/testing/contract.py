@@ -1,0 +1,124 @@
+"""check_env: the public judge of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from gem import errors, registry
+from gem.core import Env
+from gem.testing.rules import RULES, Broken, Case, Skip, where
+
+Target: TypeAlias = "str | registry.EnvSpec | Env | Callable[..., Env]"
+"""What can be judged: an id, a spec, a class or other maker, or an environment, whose like is spawned."""
+
+
+class Finding(NamedTuple):
+    """A broken rule: what was seen, and what to change."""
+
+    rule: str
+    seen: str
+    change: str
+
+    def __str__(self) -> str:
+        """The rule, what was seen, what to change."""
+        return f"{self.rule}: {self.seen}\n    -> {self.change}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What check_env found: `held` rules, `skipped` rules with the reason, `findings` of broken ones."""
+
+    target: str
+    findings: tuple[Finding, ...] = ()
+    held: tuple[str, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.findings
+
+    def raise_if_broken(self) -> None:
+        """Raise ContractBroken, with the whole report, when a rule is broken."""
+        if not self.ok:
+            raise errors.ContractBroken(str(self))
+
+    def __str__(self) -> str:
+        """A line of counts, then the broken and the skipped rules."""
+        counts = f"{len(self.held)} rules hold, {len(self.findings)} broken, {len(self.skipped)} skipped"
+        broken = [f"  BROKEN {finding}" for finding in self.findings]
+        skipped = [f"  skipped {rule}: {why}" for rule, why in self.skipped.items()]
+        return "\n".join([f"{self.target}: {counts}", *broken, *skipped])
+
+
+def check_env(
+    target: Target,
+    *,
+    seeds: Iterable[int] = (0, 1, 2),
+    turns: int = 40,
+    rules: Collection[str] | None = None,
+    hosts: bool = False,
+    hash_seed: bool = False,
+) -> Report:
+    """Judge an environment by what it claims.
+
+    Args:
+        target: an id, an EnvSpec, a class or other callable that makes one, or an environment.
+        seeds: the episodes to try; more find more.
+        turns: the longest transcript that is compared, in turns.
+        rules: the rules to run; None means all.
+        hosts: also compare transcripts on the serial, thread and process hosts (ids and specs; seconds).
+        hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
+
+    Raises:
+        BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra: as gem.make does.
+    """
+    for name in rules or ():
+        if name not in RULES:
+            known = ", ".join(RULES)
+            raise errors.BadArgument(
+                f"no rule {name!r}.{errors.did_you_mean(name, RULES)} There are: {known}."
+            )
+    name, maker, claims = _resolve(target)
+    case = Case(name, maker, claims, tuple(seeds), turns, hosts, hash_seed)
+    if not case.seeds:
+        raise errors.BadArgument("check_env got no seeds; give one or more.")
+    findings: list[Finding] = []
+    held: list[str] = []
+    skipped: dict[str, str] = {}
+    for rule_name, check in RULES.items():
+        if rules is not None and rule_name not in rules:
+            continue
+        try:
+            with ExitStack() as case.opened:
+                check(case)
+            held.append(rule_name)
+        except Broken as broken:
+            findings.append(Finding(rule_name, broken.seen, broken.change))
+            if rule_name == "is-env":  # nothing else can be asked of it
+                break
+        except Skip as reason:
+            skipped[rule_name] = str(reason)
+        except errors.MissingExtra:
+            raise
+        except Exception as error:  # whatever a stranger's environment raises is the finding
+            seen = f"{type(error).__name__} was raised: {str(error)[:300]}"
+            findings.append(Finding(rule_name, seen, f"handle that {where(error)}."))
+    return Report(name, tuple(findings), tuple(held), skipped)
+
+
+def _resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:
+    if isinstance(target, str):
+        return target, registry.Maker(target), registry.spec(target)
+    if isinstance(target, registry.EnvSpec):
+        return target.id, lambda **kwargs: registry.make(target, **kwargs), target
+    if isinstance(target, Env):
+        return str(target), target.spawn, target.spec
+    if callable(target):
+        return getattr(target, "__qualname__", str(target)), target, None
+    raise errors.BadArgument(
+        f"cannot check a {type(target).__name__}; accepted: an id, an EnvSpec, a class, an environment."
+    )

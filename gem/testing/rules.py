@@ -1,0 +1,602 @@
+"""The rules of the contract, one function each.
+
+A rule gets a `Case` and returns when the rule holds; it raises `Broken` with what was seen and what to
+change, or `Skip` where the environment does not claim the thing. What a rule does not expect counts as
+broken too. A new rule is one function, and an environment in `tests/testing/test_contract.py` that breaks it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+import pickle
+import random
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from gem import errors, registry
+from gem.content import check_obs
+from gem.core import Env, Step
+from gem.record import Limits, StopReason
+from gem.testing.transcripts import Transcript, act, difference, future, hash_seed_dependent, transcript
+
+HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
+"""The headings of an environment's docstring, in this order."""
+
+HOSTILE: dict[str, str] = {
+    "empty": "",
+    "blank": " \n\t",
+    "unreadable": "I would rather not say.",
+    "an empty box": "\\boxed{}",
+    "an open box": "\\boxed{7",
+    "20,000 open boxes": "\\boxed{" * 20_000,
+    "1 MB of text": "x" * 1_000_000,
+    "a 1 MB number": "\\boxed{" + "9" * 1_000_000 + "}",
+    "a surrogate": "\\boxed{\ud800}",
+    "a NUL": "\\boxed{\x00}",
+    "not a number": "\\boxed{nan}",
+    "an infinite number": "\\boxed{1e999}",
+    "a negative number": "\\boxed{-1}",
+    "digits of another script": "\\boxed{٣}",
+    "code": "\\boxed{__import__('os').abort()}",
+    "a format string": "\\boxed{%n%s{0.__class__}}",
+    "a terminal's escape": "\\boxed{\x1b[2J}",
+    "tags": "</answer><answer></answer>",
+}
+"""Actions that must be handled as answers, whatever they say."""
+
+FULL_REWARD = 1.0
+_PLAY_CAP = 1000  # turns of random play after which an environment without a stated budget is let off
+
+
+class Broken(Exception):
+    """A rule that does not hold: what was seen, and what to change."""
+
+    def __init__(self, seen: str, change: str) -> None:
+        """Keep both."""
+        super().__init__(seen, change)
+        self.seen = seen
+        self.change = change
+
+
+class Skip(Exception):
+    """A rule that does not apply, and why."""
+
+
+@dataclass(slots=True)
+class Case:
+    """What the rules judge: how to make one, what it claims, and with which seeds to try it.
+
+    `claims` is None for what is not registered: then the solver is not judged.
+    """
+
+    name: str
+    maker: Callable[..., Env]
+    claims: registry.EnvSpec | None
+    seeds: tuple[int, ...]
+    turns: int
+    hosts: bool
+    hash_seed: bool
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def make(self, **kwargs: Any) -> Env:
+        """Make an environment that is closed when the rule is done."""
+        env = self.maker(**kwargs)
+        self.opened.callback(env.close)
+        return env
+
+    def deterministic(self) -> None:
+        """Skip where the environment does not claim to be deterministic."""
+        if self.claims and not self.claims.deterministic:
+            raise Skip("it does not claim to be deterministic")
+
+    def forkable(self, env: Env) -> bool:
+        """Tell whether the environment claims that it can be forked."""
+        return env.forkable and (self.claims is None or self.claims.forkable)
+
+
+Rule: TypeAlias = Callable[[Case], None]
+RULES: dict[str, Rule] = {}
+"""Every rule by name, in the order in which they run."""
+
+
+def rule(check: Rule) -> Rule:
+    """Enter a function into RULES under its own name, with hyphens."""
+    RULES[check.__name__.replace("_", "-")] = check
+    return check
+
+
+# -- what several rules need
+
+
+def where(error: Exception) -> str:
+    """Return the place in the code where an error was raised."""
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    return f"in {frames[-1].function}() ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+
+
+def _same(one: Transcript, other: Transcript, what: str, change: str) -> None:
+    """Raise Broken where two transcripts differ."""
+    found = difference(one, other)
+    if found:
+        raise Broken(f"{what}: {found}", change)
+
+
+def _raises(kind: type[Exception], call: Callable[[], object], what: str, change: str) -> None:
+    """Raise Broken unless `call` raises `kind`."""
+    try:
+        call()
+    except kind:
+        return
+    except Exception as error:
+        raise Broken(f"{what} raised {type(error).__name__} instead of {kind.__name__}", change) from error
+    raise Broken(f"{what} went through; wanted is {kind.__name__}", change)
+
+
+def _check_step(step: Step, what: str) -> None:
+    change = "step() returns (text, finite number, bool, bool, dict)"
+    if not isinstance(step, tuple) or len(step) != 5:
+        raise Broken(f"{what}: step() returned {str(step)[:100]}", change)
+    check_obs(step[0])
+    reward = step[1]
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        raise Broken(f"{what}: the reward is {reward!r}, a {type(reward).__name__}", change)
+    if not math.isfinite(reward):
+        raise Broken(f"{what}: the reward is {reward}", "raise NoVerdict where no score can be given")
+    for flag, value in (("terminated", step[2]), ("truncated", step[3])):
+        if not isinstance(value, bool):
+            raise Broken(f"{what}: {flag} is {value!r}, a {type(value).__name__}", change)
+    info = step[4]
+    if not isinstance(info, dict):
+        raise Broken(f"{what}: info is a {type(info).__name__}", change)
+    if "success" in info and not isinstance(info["success"], bool):
+        raise Broken(f"{what}: info['success'] is {info['success']!r}", "success is a bool")
+    if "stop" in info and info["stop"] not in [reason.value for reason in StopReason]:
+        raise Broken(f"{what}: info['stop'] is {info['stop']!r}", "stop is a value of StopReason")
+
+
+def _elsewhere(case: Case) -> registry.EnvSpec:
+    """Return the spec by which another process can make the environment, or skip."""
+    if case.claims is None or not isinstance(case.claims.entry_point, str):
+        raise Skip("it takes an id, or a spec whose entry point is 'module:name'")
+    return case.claims
+
+
+def _over(env: Env) -> bool:
+    return env.unwrapped._phase == "over"
+
+
+def _attempt_solve(env: Env, seed: int | None = None) -> None:
+    if seed is not None:
+        env.reset(seed=seed)
+    with suppress(errors.NoSolver):
+        env.solve()
+
+
+def _global_states() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return (random.getstate(), None)
+    name, keys, position, has_gauss, gauss = numpy.random.get_state()
+    return (random.getstate(), (name, keys.tobytes(), position, has_gauss, gauss))
+
+
+# -- the rules
+
+
+@rule
+def is_env(case: Case) -> None:
+    """An environment is a gem.Env."""
+    env = case.maker()
+    if not isinstance(env, Env):
+        raise Broken(f"it makes a {type(env).__name__}", "subclass gem.Env")
+    env.close()
+
+
+@rule
+def docstring(case: Case) -> None:
+    """The class's docstring has the six headings, in order, each with words under it."""
+    made = type(case.make().unwrapped)
+    lines = inspect.cleandoc(made.__dict__.get("__doc__") or "").splitlines()
+    found = [line.removesuffix(":") for line in lines if line.removesuffix(":") in HEADINGS]
+    if tuple(found) != HEADINGS:
+        missing = [heading for heading in HEADINGS if heading not in found]
+        seen = f"{made.__name__} lacks {', '.join(missing)}" if missing else f"headings are {found}"
+        raise Broken(
+            seen, f"give the class a docstring with the headings {', '.join(HEADINGS)}, in this order"
+        )
+    for heading in HEADINGS:
+        after = lines[lines.index(f"{heading}:") + 1 :]
+        if not after or not after[0].startswith(" "):
+            raise Broken(f"{made.__name__}: there is nothing under {heading}", "say it in a line or two")
+
+
+@rule
+def reset_returns(case: Case) -> None:
+    """reset() returns an observation and an info dict."""
+    env = case.make()
+    for seed in case.seeds:
+        start = env.reset(seed=seed)
+        if not isinstance(start, tuple) or len(start) != 2 or not isinstance(start[1], dict):
+            raise Broken(f"reset() returned {str(start)[:100]}", "return Start(observation, info)")
+        check_obs(start[0])
+        if not start[0]:
+            raise Broken(f"seed {seed}: the first observation is empty", "tell the agent its task")
+
+
+@rule
+def step_returns(case: Case) -> None:
+    """step() returns observation, finite reward, two bools and an info dict."""
+    env = case.make()
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        for turn in range(case.turns):
+            step = env.step(act(env))
+            _check_step(step, f"seed {seed}, turn {turn}")
+            if step[2] or step[3]:
+                break
+
+
+@rule
+def same_seed(case: Case) -> None:
+    """The same seed gives the same transcript: on two instances, on one again, and along the chain."""
+    case.deterministic()
+    change = "draw chance from self.rng alone, and let reset() set everything anew"
+    one, other = case.make(), case.make()
+    for seed in case.seeds:
+        first = transcript(one, seed, case.turns)
+        _same(first, transcript(other, seed, case.turns), f"seed {seed} on two instances", change)
+        _same(first, transcript(one, seed, case.turns), f"seed {seed} again on one instance", change)
+        following = [tuple(env.reset()) for env in (one, other)]
+        _same(following[:1], following[1:], f"reset() after seed {seed} on two instances", change)
+        again = [tuple(one.reset(seed=other.seed))]
+        _same(
+            following[:1], again, "reset(seed=env.seed) after reset()", "begin reset with super().reset(seed)"
+        )
+
+
+@rule
+def neighbours(case: Case) -> None:
+    """An environment does not notice another that is stepped in between."""
+    case.deterministic()
+    env, neighbour = case.make(), case.make()
+    for seed in case.seeds:
+        alone = transcript(env, seed, case.turns)
+        neighbour.reset(seed=seed + 1)
+
+        def disturbed(env: Env, seed: int = seed) -> str:
+            action = act(env)
+            if neighbour.step(act(neighbour)).done:
+                neighbour.reset(seed=seed + 2)
+            return action
+
+        _same(
+            alone,
+            transcript(env, seed, case.turns, disturbed),
+            f"seed {seed} with a neighbour",
+            "keep state on the instance: not on the class, not in the module",
+        )
+
+
+@rule
+def global_rng(case: Case) -> None:
+    """The global generators of random and numpy are untouched by every call."""
+    change = "draw from self.rng; guard a library that seeds or draws from the global generators"
+    before = _global_states()
+    env = case.make()
+    if _global_states() != before:
+        raise Broken("making it changed a global generator", change)
+    for seed in case.seeds:
+        transcript(env, seed, case.turns)
+        _attempt_solve(env, seed)
+        if _global_states() != before:
+            raise Broken(f"seed {seed}: playing changed a global generator", change)
+
+
+@rule
+def actor_stream(case: Case) -> None:
+    """Sampling an action, or asking the solver, does not change the world."""
+    case.deterministic()
+    env = case.make()
+    for seed in case.seeds:
+        played = transcript(env, seed, case.turns)
+        taken = iter([entry[0] for entry in played[1:]])
+
+        def idle(env: Env, taken: Iterator[str] = taken) -> str:
+            act(env)
+            _attempt_solve(env)
+            return next(taken)
+
+        _same(
+            played,
+            transcript(env, seed, len(played) - 1, idle),
+            f"seed {seed} with idle sampling",
+            "draw from self.actor_rng in sample_random_action(), and change nothing there or in solve()",
+        )
+
+
+@rule
+def legal_sampling(case: Case) -> None:
+    """sample_random_action() returns text that the environment can read and the rules allow."""
+    env = case.make()
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        for turn in range(case.turns):
+            try:
+                action = env.sample_random_action()
+            except errors.NoSolver as none:
+                raise Skip("it has no random actor") from none
+            if not isinstance(action, str):
+                raise Broken(f"it is a {type(action).__name__}", "return text")
+            step = env.step(action)
+            if step.info.get("legal") is False or step.info.get("stop") == StopReason.UNREADABLE.value:
+                raise Broken(
+                    f"seed {seed}, turn {turn}: {action[:80]!r} was refused: {str(step.obs)[:120]!r}",
+                    "sample only what the rules allow in this position",
+                )
+            if step.done:
+                break
+
+
+@rule
+def save_restore(case: Case) -> None:
+    """A saved state, set on the same instance or on another, has the same future."""
+    case.deterministic()
+    env = case.make()
+    if not case.forkable(env):
+        _raises(errors.CannotFork, env.get_state, "get_state()", "set forkable = False on the class")
+        raise Skip("it does not claim to be forkable")
+    change = "keep state in plain attributes of the instance; list what is not state in `shared`"
+    other = case.make()
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        future(env, 1)
+        if _over(env):
+            env.reset(seed=seed)
+        state = env.get_state()
+        first = future(env, case.turns)
+        env.set_state(state)
+        _same(first, future(env, case.turns), f"seed {seed}, restored", change)
+        other.set_state(state)
+        _same(first, future(other, case.turns), f"seed {seed}, restored on another instance", change)
+
+
+@rule
+def fork_replay(case: Case) -> None:
+    """fork() has the same future and a life of its own; fork(seed) plays on."""
+    case.deterministic()
+    env = case.make()
+    if not case.forkable(env):
+        _raises(errors.CannotFork, env.fork, "fork()", "set forkable = False on the class")
+        raise Skip("it does not claim to be forkable")
+    change = "copy what changes: only what is never written may be in `shared`"
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        twin = env.fork()
+        case.opened.callback(twin.close)
+        first = future(twin, case.turns)
+        _same(first, future(env, case.turns), f"seed {seed}, forked", change)
+        env.reset(seed=seed)
+        redrawn = env.fork(seed=seed)
+        case.opened.callback(redrawn.close)
+        for entry in future(redrawn, case.turns):
+            _check_step(Step(*entry[1:]), f"seed {seed}, fork(seed={seed})")
+
+
+@rule
+def pickles(case: Case) -> None:
+    """A pickled environment goes on where it was."""
+    case.deterministic()
+    env = case.make()
+    if not case.forkable(env):
+        raise Skip("it does not claim to be forkable")
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        twin = pickle.loads(pickle.dumps(env))
+        case.opened.callback(twin.close)
+        _same(
+            future(env, case.turns),
+            future(twin, case.turns),
+            f"seed {seed}, pickled",
+            "define __getstate__ and __setstate__ for what does not pickle, such as clients and data sets",
+        )
+
+
+@rule
+def threads(case: Case) -> None:
+    """Instances in several threads give the transcripts that they give alone."""
+    case.deterministic()
+    if case.claims and not case.claims.thread_safe:
+        raise Skip("it does not claim to be thread-safe")
+    alone = [transcript(case.make(), seed, case.turns) for seed in case.seeds]
+    with ThreadPoolExecutor(4) as pool:
+        envs = [case.make() for _ in case.seeds]
+        together = list(pool.map(lambda env, seed: transcript(env, seed, case.turns), envs, case.seeds))
+    for seed, one, other in zip(case.seeds, alone, together, strict=True):
+        _same(one, other, f"seed {seed} in a thread", "state thread_safe=False in the spec, or share nothing")
+
+
+@rule
+def ends(case: Case) -> None:
+    """Random play ends the episode within the turns that the task states, by termination."""
+    env = case.make()
+    stated = case.claims.max_turns if case.claims else None
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        for _ in range(stated or _PLAY_CAP):
+            step = env.step(act(env))
+            if step.done:
+                break
+        else:
+            if stated is None:
+                raise Skip(f"it states no budget, and seed {seed} did not end in {_PLAY_CAP} turns")
+            raise Broken(
+                f"seed {seed} went on after the {stated} turns that its spec states",
+                "end the episode when the turns are used up, or state the true max_turns",
+            )
+        if step.truncated and case.claims:
+            raise Broken(
+                f"seed {seed} ended in a truncation",
+                "a task's own end is a termination; truncation is for limits from outside",
+            )
+
+
+@rule
+def solver(case: Case) -> None:
+    """solve() does what is claimed: wins every episode in full, or the stated share, or raises NoSolver."""
+    if case.claims is None:
+        raise Skip("it is not registered, so it claims nothing about a solver")
+    claim = case.claims.solver
+    env = case.make()
+    if claim == "none":
+        env.reset(seed=case.seeds[0])
+        _raises(errors.NoSolver, env.solve, "solve()", "state the solver in the spec, or drop solve()")
+        return
+    change = f"mend solve(), or claim another solver than {claim!r}"
+    seeds = case.seeds if claim != "measured" else range(max(100, len(case.seeds)))
+    won = 0
+    for seed in seeds:
+        steps = transcript(env, seed, case.claims.max_turns or _PLAY_CAP, lambda env: env.solve())[1:]
+        earned = math.fsum(entry[2] for entry in steps)
+        full = abs(earned - FULL_REWARD) < 1e-6 and steps[-1][5].get("success") is True
+        won += full
+        if claim != "measured" and not full:
+            raise Broken(f"seed {seed}: it earned {earned:g}, success {steps[-1][5].get('success')}", change)
+    if claim == "measured" and case.claims.solver_rate is not None:
+        rate, n = case.claims.solver_rate, len(seeds)
+        spread = 4 * math.sqrt(max(rate * (1 - rate), 1 / n) / n)
+        if abs(won / n - rate) > spread:
+            raise Broken(f"it won {won} of {n}; the spec states {rate:g}", change)
+
+
+@rule
+def hostile_actions(case: Case) -> None:
+    """Whatever text comes is an answer: unreadable, empty, huge and hostile ones are handled, not raised."""
+    env = case.make()
+    env.reset(seed=case.seeds[0])
+    state = env.get_state() if case.forkable(env) else None
+    for what, action in HOSTILE.items():
+        if state is None:
+            env.reset(seed=case.seeds[0])
+        else:
+            env.set_state(state)
+        try:
+            step = env.step(action)
+        except Exception as error:
+            seen = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
+            raise Broken(seen, f"treat it as an unreadable answer {where(error)}") from error
+        _check_step(step, what)
+
+
+@rule
+def text_only(case: Case) -> None:
+    """An action that is not text is refused with BadAction."""
+    env = case.make()
+    for action in (None, 7, b"7", ["7"]):
+        env.reset(seed=case.seeds[0])
+        _raises(
+            errors.BadAction,
+            functools.partial(env.step, cast(str, action)),
+            f"the action {action!r}",
+            "leave type checks to gem.Env: do not replace its guard",
+        )
+
+
+@rule
+def unknown_keywords(case: Case) -> None:
+    """A keyword that nobody declares is refused, by the constructor and by reset."""
+    change = "declare the keywords that are taken; do not swallow **kwargs"
+    if case.claims is not None:
+        made = case.claims
+        _raises(
+            errors.UnknownArgument,
+            lambda: registry.make(made, no_such_keyword=1).close(),
+            "making it with no_such_keyword=1",
+            change,
+        )
+    call: Any = case.make().reset
+    _raises(errors.UnknownArgument, lambda: call(no_such_option=1), "reset(no_such_option=1)", change)
+
+
+@rule
+def bad_seeds(case: Case) -> None:
+    """A seed that is not a non-negative integer is refused with BadArgument."""
+    env = case.make()
+    for seed in (-1, 1.5, "1"):
+        _raises(
+            errors.BadArgument,
+            functools.partial(env.reset, cast(int, seed)),
+            f"reset(seed={seed!r})",
+            "begin reset with super().reset(seed=seed)",
+        )
+
+
+@rule
+def order_of_calls(case: Case) -> None:
+    """step() before reset, after the end and after close, and reset after close, raise what they should."""
+    env = case.make()
+    change = "leave the order of calls to gem.Env: begin reset with super().reset(seed=seed)"
+    _raises(errors.ResetNeeded, lambda: env.step("1"), "step() before reset()", change)
+    env.reset(seed=case.seeds[0])
+    for _ in range(_PLAY_CAP):
+        if env.step(act(env)).done:
+            _raises(errors.EpisodeOver, lambda: env.step("1"), "step() after the end", change)
+            break
+    env.close()
+    _raises(errors.EnvClosed, lambda: env.step("1"), "step() after close()", change)
+    _raises(errors.EnvClosed, env.reset, "reset() after close()", change)
+
+
+@rule
+def close_twice(case: Case) -> None:
+    """close() twice is harmless, before reset and after."""
+    for begun in (False, True):
+        env = case.make()
+        if begun:
+            env.reset(seed=case.seeds[0])
+        env.close()
+        env.close()
+
+
+@rule
+def hash_seed(case: Case) -> None:
+    """The transcript does not depend on the interpreter's hash seed."""
+    if not case.hash_seed:
+        raise Skip("slow; asked for with hash_seed=True")
+    case.deterministic()
+    claims = _elsewhere(case)
+    if hash_seed_dependent([claims], case.seeds, case.turns):
+        raise Broken(
+            "two processes with different hash seeds gave different transcripts",
+            "sort sets before drawing from them or printing them",
+        )
+
+
+@rule
+def same_on_every_host(case: Case) -> None:
+    """The same transcript comes from the serial, the thread and the process host."""
+    if not case.hosts:
+        raise Skip("slow; asked for with hosts=True")
+    case.deterministic()
+    claims = _elsewhere(case)
+    from gem.agents.random import RandomAgent
+    from gem.rollout import Job, rollout
+
+    jobs = [Job(functools.partial(registry.make, claims), seed) for seed in case.seeds]
+    limits = Limits(turns=case.turns)
+    hashes = {}
+    for host in ("serial", "thread", "process"):
+        episodes = rollout(jobs, RandomAgent(), limits=limits, host=host)
+        hashes[host] = [episode.transcript_hash() for episode in episodes]
+    for host, found in hashes.items():
+        if found != hashes["serial"]:
+            raise Broken(
+                f"the {host} host gave another transcript than the serial one",
+                "let an episode follow from its seed alone: no process ids, no clocks, no module state",
+            )

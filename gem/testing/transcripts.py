@@ -1,0 +1,91 @@
+"""Transcripts: all that an episode said, for comparing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gem.core import Env
+from gem.errors import ContractBroken
+
+Transcript: TypeAlias = list[tuple[Any, ...]]
+"""What an episode said: the first observation and info, then action and step, turn by turn."""
+
+
+def act(env: Env) -> str:
+    """Return a random legal action, or a plain text where the environment has no random actor."""
+    try:
+        return env.sample_random_action()
+    except NoSolver:
+        return "\\boxed{1}"
+
+
+def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], str] = act) -> Transcript:
+    """Play an episode of at most `turns` turns and return all that was said."""
+    return [tuple(env.reset(seed=seed)), *future(env, turns, player)]
+
+
+def future(env: Env, turns: int, player: Callable[[Env], str] = act) -> Transcript:
+    """Play on for at most `turns` turns."""
+    said: Transcript = []
+    for _ in range(turns):
+        action = player(env)
+        step = env.step(action)
+        said.append((action, *step))
+        if step.terminated or step.truncated:
+            break
+    return said
+
+
+def difference(one: Transcript, other: Transcript) -> str:
+    """Return the first difference in words, or ``""`` where there is none."""
+    for turn, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return f"turn {turn} was {str(a)[:150]!r}, then {str(b)[:150]!r}"
+    if len(one) != len(other):
+        return f"one transcript has {len(one)} entries, the other {len(other)}"
+    return ""
+
+
+_IN_CHILD = """
+import base64, json, pickle, sys, warnings
+warnings.simplefilter("ignore")
+from gem import registry
+from gem.testing.transcripts import transcript
+specs, seeds, turns = pickle.loads(base64.b64decode(sys.argv[1]))
+for spec in specs:
+    with registry.make(spec) as env:
+        print("\\n" + json.dumps([spec.id, repr([transcript(env, seed, turns) for seed in seeds])]))
+"""
+
+
+def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40) -> list[str]:
+    """Return the ids of the specs whose transcripts differ between two processes with different hash seeds.
+
+    One pair of processes serves all, so that a family pays for its imports once. Entry points must be
+    ``"module:name"``.
+
+    Raises:
+        ContractBroken: when a process fails.
+    """
+    request = base64.b64encode(pickle.dumps((list(specs), list(seeds), turns))).decode()
+    found: list[dict[str, str]] = []
+    for value in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", _IN_CHILD, request],
+            env={**os.environ, "PYTHONHASHSEED": value},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ContractBroken(f"the child process failed: {done.stderr[-500:]}")
+        lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
+        found.append(dict(json.loads(line) for line in lines))
+    return [spec.id for spec in specs if found[0][spec.id] != found[1][spec.id]]
