@@ -49,8 +49,9 @@ class ChatTemplateRenderer:
         special = {token.content: i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         names = "|".join(map(re.escape, special))
         self._control = re.compile(f"(?=(?:{names})).", re.DOTALL) if names else None
-        close = self._tail((Message("user", "x"),))[:1]
-        self.stop_ids = frozenset(special.values()) & {*close, tokenizer.eos_token_id}
+        close = self._tail((Message("user", "x"),))[0]
+        self.stop_ids = frozenset(special.values()) & {close, tokenizer.eos_token_id}
+        self._end = close if close in self.stop_ids else tokenizer.eos_token_id
         if not self.stop_ids:
             raise BadArgument(
                 f"{type(tokenizer).__name__} has no end-of-sequence token, and its chat template closes an "
@@ -83,6 +84,16 @@ class ChatTemplateRenderer:
         tail = self._tail(fresh)
         ended = bool(held) and held[-1] in self.stop_ids and held[-1] == tail[0]
         return tail[1:] if ended else tail
+
+    def answer(self, text: str) -> tuple[int, ...]:
+        """Return the ids of an answer that is given as text, with the id that ends it."""
+        return (*self._encode(self._guard(text)), self._end)
+
+    def answer(self, text: str) -> tuple[int, ...]:
+        """Return the ids of an answer that is given as text, with the id that ends it."""
+        close = self._tail((Message("user", "x"),))[0]
+        stop = close if close in self.stop_ids else min(self.stop_ids)
+        return (*self._encode(self._guard(text)), stop)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, without the id that ended it."""
@@ -139,14 +150,12 @@ def certify(
     Where they differ, training here is sound all the same, as nothing is rendered again; but a server that
     is sent messages would show the model other tokens than the ones it is trained on here.
     """
-    (stop, *_) = renderer.delta((), (Message("user", "x"),))
     for answer in answers:
         chat = [Message("user", "Guess.")]
         held = renderer.prompt(chat)
         for reply in ("Higher.", "Lower."):
-            said = renderer.tokenizer.encode(answer, add_special_tokens=False)
-            held += (*said, *((stop,) if stop in renderer.stop_ids else ()))
             chat += [Message("assistant", answer), Message("user", reply)]
+            held += renderer.answer(answer)
             held += renderer.delta(held, chat[-1:])
         rendered = renderer.prompt(chat)
         if held != rendered:

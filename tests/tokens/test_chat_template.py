@@ -197,9 +197,18 @@ def test_what_is_said_is_shown_whole_and_controls_nothing(style, said):
 @given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_answers_decode_to_what_was_encoded(style, said):
     made = RENDERERS[style]
-    ids = encode(style, said)
-    assert made.decode(ids) == said
-    assert made.decode((*ids, min(made.stop_ids))) == said
+    assert made.decode(encode(style, said)) == said
+    assert made.decode(made.answer(said)) == said
+
+
+@each_style
+@given(said=TEXTS)
+def test_an_answer_given_as_text_ends_as_the_template_ends_it_and_nowhere_else(style, said):
+    made = RENDERERS[style]
+    ids = made.answer(said)
+    control = set(made.tokenizer.all_special_ids)
+    assert [text(style, [i]) for i in ids if i in control] == [CLOSES[style]]
+    assert ids[-1] in made.stop_ids
 
 
 def test_a_picture_is_shown_as_its_text():
