@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gem.core import Env
+from gem.errors import ContractBroken, NoSolver
+from gem.registry import EnvSpec
 from gem.errors import ContractBroken
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
