@@ -56,7 +56,7 @@ fingerprint() {
 pip() {
     if ! .venv/bin/python -m pip "$@" >>"$LOG" 2>&1; then
         tail -n 15 "$LOG" >&2
-        fail "pip failed; all it said is in $LOG."
+        fail "pip failed; all it said is in $LOG." ${PIP_NO_INDEX:+"It looked for no package outside $WHEELS/; 'make wheels' renews that folder."}
     fi
 }
 
@@ -78,6 +78,14 @@ check_compiler() {
     fi
 }
 
+# The same pin stands for two builds on Linux; which one pip takes depends on where it may look.
+check_torch() {
+    torch=$(sed -n 's/^torch==.*/&+cpu/p' constraints.txt)
+    if [ "$(uname)" = Linux ] && ! .venv/bin/python -m pip install --dry-run --no-deps "$torch" >>"$LOG" 2>&1; then
+        say "pip has no $torch at hand: the usual build brings gigabytes of CUDA packages (README: the CPU build)"
+    fi
+}
+
 if [ "${1:-}" = wheels ]; then
     make_venv
     say "filling $WHEELS/ (log: $LOG)"
@@ -85,7 +93,7 @@ if [ "${1:-}" = wheels ]; then
     # shellcheck disable=SC2086 # BUILD is a list
     pip wheel --wheel-dir "$WHEELS" --constraint constraints.txt ".[$EXTRAS]" $BUILD
     rm -f "$WHEELS"/gem_gym-*.whl
-    say "done: 'make setup' now installs from $WHEELS/ without network; in another clone add WHEELS=$(cd "$WHEELS" && pwd)"
+    say "done: 'make setup' now installs from $WHEELS/ without network; in another clone: make setup WHEELS='$(cd "$WHEELS" && pwd)'"
     exit
 fi
 
@@ -104,6 +112,7 @@ fi
 say "installing the build backend (log: $LOG)"
 # shellcheck disable=SC2086 # BUILD is a list
 pip install --constraint constraints.txt $BUILD
+check_torch
 say "installing gem-gym[$EXTRAS], pinned by constraints.txt; takes a minute or two"
 # Byte-compiling all of torch and sympy takes longer than compiling, on first use, what is imported.
 pip install --no-compile --no-build-isolation --constraint constraints.txt --editable ".[$EXTRAS]"
