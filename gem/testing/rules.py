@@ -14,7 +14,7 @@ import os
 import pickle
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -304,19 +304,18 @@ def actor_stream(case: Case) -> None:
     """Sampling an action, or asking the solver, does not change the world."""
     case.deterministic()
     env = case.make()
+
+    def pondering(env: Env) -> str:
+        _attempt_solve(env)
+        return act(env)
+
     for seed in case.seeds:
-        played = transcript(env, seed, case.turns)
+        played = transcript(env, seed, case.turns, pondering)
         taken = iter([entry[0] for entry in played[1:]])
-
-        def idle(env: Env, taken: Iterator[str] = taken) -> str:
-            act(env)
-            _attempt_solve(env)
-            return next(taken)
-
         _same(
             played,
-            transcript(env, seed, len(played) - 1, idle),
-            f"seed {seed} with idle sampling",
+            transcript(env, seed, len(played) - 1, lambda env, taken=taken: next(taken)),  # type: ignore[misc]
+            f"seed {seed} again, with neither sampling nor solving",
             "draw from self.actor_rng in sample_random_action(), and change nothing there or in solve()",
         )
 

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from gem.core import Env
 from gem.errors import ContractBroken, NoSolver
 from gem.registry import EnvSpec
-from gem.errors import ContractBroken
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
 """What an episode said: the first observation and info, then action and step, turn by turn."""

@@ -1,0 +1,396 @@
+"""Each rule of the contract suite has an environment here that breaks it, and is caught."""
+
+import math
+import pickle
+import random
+import secrets
+import threading
+from pathlib import Path
+
+import pytest
+
+from gem.core import EnvWrapper, Start, Step
+from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
+from gem.registry import EnvSpec
+from gem.testing import RULES, EchoEnv, FaultyEnv, Fell, check_env
+
+
+class Broken(EchoEnv):
+    """Give subclasses the docstring that the rules ask for."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = EchoEnv.__doc__
+
+
+class NoDocstring(EchoEnv):
+    pass
+
+
+class EmptyHeading(EchoEnv):
+    __doc__ = EchoEnv.__doc__.replace("        After `turns` turns.\n", "")
+
+
+class Mute(Broken):
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("", {})
+
+
+class SaysInfinite(Broken):
+    def step(self, action):
+        return super().step(action)._replace(reward=math.inf)
+
+
+class SaysMaybe(Broken):
+    def step(self, action):
+        return super().step(action)._replace(terminated=None)
+
+
+class RewardsTrue(Broken):
+    def step(self, action):
+        return super().step(action)._replace(reward=True)
+
+
+class StopsSomehow(Broken):
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(info={"stop": "somehow"} if step.done else {})
+
+
+class FourTuple(Broken):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class BreaksTheChain(Broken):
+    def reset(self, seed=None):
+        return super().reset(secrets.randbits(60) if seed is None else seed)
+
+
+class SaltsEachInstance(Broken):
+    def __init__(self):
+        super().__init__()
+        self.salt = secrets.randbits(60)
+
+    def reset(self, seed=None):
+        obs, info = super().reset(seed)
+        return Start(f"{obs} {self.salt}", info)
+
+
+class CountsOnTheClass(Broken):
+    count = 0
+
+    def reset(self, seed=None):
+        type(self).count = 0
+        return super().reset(seed)
+
+    def step(self, action):
+        type(self).count += 1
+        step = super().step(action)
+        return step._replace(obs=f"{step.obs} {self.count}")
+
+
+class DrawsGlobally(Broken):
+    def step(self, action):
+        random.getrandbits(1)
+        return super().step(action)
+
+
+class SamplesFromTheWorld(Broken):
+    def sample_random_action(self):
+        return str(self.rng.randrange(1000))
+
+
+class SamplesIllegally(Broken):
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(info={**step.info, "legal": False})
+
+
+class ForgetsTheTurn(Broken):
+    shared = ("turn",)
+
+
+class SharesALog(Broken):
+    shared = ("log",)
+
+    def reset(self, seed=None):
+        self.log = []
+        return super().reset(seed)
+
+    def step(self, action):
+        self.log.append(action)
+        step = super().step(action)
+        return step._replace(obs=f"{step.obs} {len(self.log)}")
+
+
+class HoldsAFunction(Broken):
+    shared = ("hook",)
+
+    def __init__(self):
+        super().__init__()
+        self.hook = lambda: None
+
+
+class KnowsItsThread(Broken):
+    def reset(self, seed=None):
+        obs, info = super().reset(seed)
+        return Start(f"{obs} {threading.current_thread() is threading.main_thread()}", info)
+
+
+class Truncates(Broken):
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(terminated=False, truncated=step.done)
+
+
+class SolvesWrongly(Broken):
+    def solve(self):
+        return "-1"
+
+
+class WantsNumbers(Broken):
+    def step(self, action):
+        int(action)
+        return super().step(action)
+
+
+def step_takes_anything(self, action):
+    return Broken.step(self, str(action))
+
+
+def step_ends_nothing(self, action):
+    if not isinstance(action, str):
+        raise BadAction
+    if self._phase == "over":
+        self._phase = "running"
+    return Broken.step(self, action)
+
+
+class TakesAnything(Broken):
+    pass
+
+
+class NeverOver(Broken):
+    pass
+
+
+TakesAnything.step = step_takes_anything  # past the guard of gem.Env
+NeverOver.step = step_ends_nothing
+
+
+class TakesAnyOption(Broken):
+    def reset(self, seed=None, **options):
+        return super().reset(seed)
+
+
+class TakesAnyKeyword(Broken):
+    def __init__(self, **kwargs):
+        super().__init__()
+
+
+class TakesAnySeed(Broken):
+    def reset(self, seed=None):
+        return super().reset(seed if seed is None else abs(int(seed)))
+
+
+class ClosesOnce(Broken):
+    closed = False
+
+
+def close_once(self):
+    if self.closed:
+        raise RuntimeError("closed already")
+    self.closed = True
+    Broken.close(self)
+
+
+ClosesOnce.close = close_once
+
+
+def claims(env_class, solver="exact", **kwargs):
+    return EnvSpec("test:Env-v0", env_class, solver=solver, **kwargs)
+
+
+SOLVED = claims(EchoEnv)
+
+BREAKS = [
+    # what is judged, the rules that it breaks
+    (lambda: object(), {"is-env"}),
+    (NoDocstring, {"docstring"}),
+    (EmptyHeading, {"docstring"}),
+    (Mute, {"reset-returns"}),
+    (SaysInfinite, {"step-returns", "fork-replay", "hostile-actions"}),
+    (SaysMaybe, {"step-returns", "fork-replay", "hostile-actions"}),
+    (RewardsTrue, {"step-returns", "fork-replay", "hostile-actions"}),
+    (StopsSomehow, {"step-returns", "fork-replay"}),
+    (BreaksTheChain, {"same-seed"}),
+    (SaltsEachInstance, {"same-seed", "threads"}),
+    (CountsOnTheClass, {"neighbours", "save-restore", "fork-replay", "pickles"}),
+    (DrawsGlobally, {"global-rng"}),
+    (SamplesFromTheWorld, {"actor-stream"}),
+    (SamplesIllegally, {"legal-sampling"}),
+    (ForgetsTheTurn, {"save-restore"}),
+    (SharesALog, {"save-restore", "fork-replay"}),
+    (HoldsAFunction, {"pickles"}),
+    (KnowsItsThread, {"threads"}),
+    (claims(Truncates), {"ends"}),
+    (claims(EchoEnv, max_turns=2), {"ends", "solver"}),
+    (claims(SolvesWrongly), {"solver"}),
+    (claims(EchoEnv, solver="none"), {"solver"}),
+    (claims(EchoEnv, solver="measured", solver_rate=0.5), {"solver"}),
+    (WantsNumbers, {"hostile-actions"}),
+    (TakesAnything, {"text-only"}),
+    (NeverOver, {"order-of-calls"}),
+    (TakesAnyOption, {"unknown-keywords"}),
+    (claims(TakesAnyKeyword), {"unknown-keywords"}),
+    (TakesAnySeed, {"bad-seeds"}),
+    (ClosesOnce, {"close-twice", "order-of-calls"}),
+]
+
+
+@pytest.mark.parametrize(("target", "rules"), BREAKS, ids=lambda value: getattr(value, "__name__", None))
+def test_a_broken_environment_is_caught_by_its_rules_and_no_others(target, rules):
+    report = check_env(target)
+    assert {finding.rule for finding in report.findings} == rules, str(report)
+    assert not report.ok
+    with pytest.raises(ContractBroken):
+        report.raise_if_broken()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "opted"),
+    [
+        ("HashOrdered", "hash-seed", {"hash_seed": True}),
+        ("KnowsItsProcess", "same-on-every-host", {"hosts": True}),
+    ],
+)
+def test_what_only_another_process_shows_is_caught(monkeypatch, name, rule, opted):
+    here = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", here)
+    monkeypatch.syspath_prepend(here)
+    spec = EnvSpec("test:Env-v0", f"hash_ordered:{name}", solver="exact")
+    assert check_env(spec).ok
+    report = check_env(spec, **opted)
+    assert [finding.rule for finding in report.findings] == [rule], str(report)
+
+
+def test_every_rule_is_broken_by_some_environment_here():
+    caught = set().union(*(rules for _, rules in BREAKS)) | {"hash-seed", "same-on-every-host"}
+    assert caught == set(RULES)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [EchoEnv, EchoEnv(turns=1), EnvWrapper(EchoEnv()), SOLVED, FaultyEnv(seeds=()), lambda: EchoEnv(5)],
+    ids=["class", "instance", "wrapped", "spec", "faultless", "callable"],
+)
+def test_a_sound_environment_breaks_no_rule(target):
+    report = check_env(target)
+    assert report.ok, str(report)
+    report.raise_if_broken()
+
+
+def test_what_is_not_claimed_is_not_judged():
+    class Unforkable(Broken):
+        forkable = False
+
+    report = check_env(claims(Unforkable, deterministic=False, forkable=False, thread_safe=False))
+    assert report.ok, str(report)
+    assert {"same-seed", "threads", "fork-replay", "hash-seed"} <= set(report.skipped)
+    assert check_env(Unforkable, rules=["fork-replay"]).skipped == {
+        "fork-replay": "it does not claim to be forkable"
+    }
+    assert "solver" in check_env(EchoEnv).skipped  # it is not registered: nothing is claimed
+
+
+def test_a_measured_solver_is_held_to_its_rate():
+    class SolvesHalf(Broken):
+        def solve(self):
+            return super().solve() if self.seed % 2 else "-1"
+
+    assert check_env(claims(SolvesHalf, "measured", solver_rate=0.5), rules=["solver"]).ok
+    assert not check_env(claims(SolvesHalf, "measured", solver_rate=0.9), rules=["solver"]).ok
+
+
+def test_the_report_says_what_was_seen_and_what_to_change():
+    text = str(check_env(WantsNumbers))
+    assert text.startswith("WantsNumbers: 19 rules hold, 1 broken, 3 skipped")
+    assert "hostile-actions: empty: ValueError was raised" in text
+    assert "in step() (test_contract.py:" in text
+    assert "skipped hash-seed: slow; asked for with hash_seed=True" in text
+
+
+def test_a_four_tuple_is_named_by_what_it_raises():
+    report = check_env(FourTuple, rules=["step-returns"])
+    assert "TypeError" in report.findings[0].seen
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: check_env(EchoEnv, rules=["same-sed"]), "Did you mean 'same-seed'"),
+        (lambda: check_env(EchoEnv, seeds=()), "no seeds"),
+        (lambda: check_env(7), "cannot check a int"),
+    ],
+)
+def test_a_wrong_question_is_refused(call, error):
+    with pytest.raises(BadArgument, match=error):
+        call()
+    with pytest.raises(UnknownEnv):
+        check_env("game:NoSuchGame")
+
+
+def test_a_faulty_env_breaks_at_its_moment():
+    env = FaultyEnv("raise", at=2, seeds=[7])
+    env.reset(seed=6)
+    for _ in range(3):
+        step = env.step("0")
+    assert step.done
+    env.reset(seed=7)
+    env.step("0")
+    with pytest.raises(Fell):
+        env.step("0")
+    with pytest.raises(Fell):
+        FaultyEnv(at=0).reset(seed=1)
+
+
+def test_a_hanging_env_goes_on_when_it_is_released(monkeypatch):
+    monkeypatch.setattr(FaultyEnv, "released", threading.Event())
+    env = FaultyEnv("hang")
+    env.reset(seed=0)
+    steps = []
+    thread = threading.Thread(target=lambda: steps.append(env.step("0")))
+    thread.start()
+    assert not steps
+    FaultyEnv.released.set()
+    thread.join(10)
+    assert isinstance(steps[0], Step)
+
+
+def test_a_dying_env_spares_the_main_process():
+    env = FaultyEnv("die")
+    env.reset(seed=0)
+    with pytest.raises(BadArgument, match="process host"):
+        env.step("0")
+
+
+@pytest.mark.parametrize("kwargs", [{"fault": "sulk"}, {"at": 4}, {"at": -1}, {"turns": 0}])
+def test_faults_that_never_come_are_refused(kwargs):
+    with pytest.raises(BadArgument):
+        FaultyEnv(**kwargs)
+
+
+def test_echo_pays_for_what_is_right():
+    with EchoEnv(turns=2) as env:
+        env.reset(seed=0)
+        assert env.step(env.solve()).reward == 0.5
+        obs, reward, terminated, truncated, info = env.step("wrong")
+        assert (obs, reward, terminated, truncated) == ("1 of 2 were right.", 0.0, True, False)
+        assert info == {"success": False, "stop": "failed"}
+        assert pickle.loads(pickle.dumps(env)).right == 1
+        with pytest.raises(NoSolver):
+            EnvWrapper(
+                type("Plain", (EchoEnv,), {"solve": lambda self: super(EchoEnv, self).solve()})()
+            ).solve()
