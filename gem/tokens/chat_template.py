@@ -89,12 +89,6 @@ class ChatTemplateRenderer:
         """Return the ids of an answer that is given as text, with the id that ends it."""
         return (*self._encode(self._guard(text)), self._end)
 
-    def answer(self, text: str) -> tuple[int, ...]:
-        """Return the ids of an answer that is given as text, with the id that ends it."""
-        close = self._tail((Message("user", "x"),))[0]
-        stop = close if close in self.stop_ids else min(self.stop_ids)
-        return (*self._encode(self._guard(text)), stop)
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, without the id that ended it."""
         kept = ids[:-1] if ids and ids[-1] in self.stop_ids else ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -110,7 +110,7 @@ class CausalPolicy:
         except ImportError:
             raise missing_extra(f"the model {name!r}", "transformers", "train") from None
         self.renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
-        self.model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        self.model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
         self.agent = HuggingFaceAgent(self.model, self.renderer, temperature, max_tokens)
         self.pad = min(self.renderer.stop_ids)
         self.temperature = temperature
