@@ -302,8 +302,10 @@ class _Async(_Driver):
             self.wanted.set()
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *filter(None, (serving,)), return_exceptions=True)
-            self.close()
+            try:
+                await asyncio.gather(*tasks, *filter(None, (serving,)), return_exceptions=True)
+            finally:
+                self.close()
         return self.result()
 
     async def play_on(self) -> None:

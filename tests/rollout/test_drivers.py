@@ -1,35 +1,151 @@
+import asyncio
+import threading
+from functools import partial
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 import gem
-from gem.record import Reply, StopReason
-from gem.rollout import Job, rollout
+from gem.agents.base import BaseAgent, BatchBroken
+from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
+from gem.agents.solver import SolverAgent
+from gem.core import Env, EnvWrapper, Start, Step
+from gem.errors import BadArgument, NoVerdict, UnknownArgument, UnknownEnv
+from gem.history import HistoryPolicy
+from gem.record import Limits, Reply, StopReason, Verdict
+from gem.registry import Maker
+from gem.rollout import Job, rollout, rollout_async
 
-EASY = "game:GuessTheNumber-v0-easy"
+EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
 
 
-class Fives:
-    def __init__(self):
+def batched(jobs, agent, **options):
+    return rollout(jobs, agent, **options)
+
+
+def one_by_one(jobs, agent, **options):
+    return asyncio.run(rollout_async(jobs, agent, **options))
+
+
+both = pytest.mark.parametrize("drive", [batched, one_by_one])
+
+
+class Counting(BaseAgent):
+    """Answers by a function of the ask alone, with token ids that grow as a model's would."""
+
+    def __init__(self, answer=lambda ask: r"\boxed{5}"):
+        self.answer = answer
         self.forgotten = []
+        self.batches = []
 
     def __call__(self, asks):
-        return [Reply(r"\boxed{5}") for _ in asks]
+        self.batches.append(len(asks))
+        return [self.reply(ask) for ask in asks]
 
-    async def ask(self, ask):
-        return self([ask])[0]
+    def reply(self, ask):
+        text = self.answer(ask)
+        shown = "".join(message.text for message in ask.messages[len(ask.messages) - ask.fresh :])
+        prompt_ids = ask.held + tuple(shown.encode("utf-8", "surrogatepass"))
+        token_ids = (ask.seed % 251, *text.encode())
+        return Reply(text, prompt_ids, token_ids, (-0.5,) * len(token_ids))
 
     def forget(self, episode):
         self.forgotten.append(episode)
 
 
-def test_episodes_come_in_the_order_of_the_jobs_and_each_is_forgotten_once():
-    agent = Fives()
-    jobs = [Job(EASY, seed) for seed in range(40)]
-    episodes = rollout(jobs, agent, concurrency=7)
-    assert [episode.seed for episode in episodes] == list(range(40))
-    assert sorted(agent.forgotten) == sorted(episode.id for episode in episodes)
-    assert {episode.stop for episode in episodes} == {StopReason.SOLVED, StopReason.TURN_BUDGET}
+def guess(ask):
+    """Draw a guess from the seed of the ask; now and then something unreadable."""
+    return rf"\boxed{{{ask.seed % 12}}}" if ask.seed % 7 else "I do not know"
+
+
+class Brittle(Env):
+    """Breaks where its seed says so."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.turn = 0
+        if self.seed % 5 == 1:
+            raise RuntimeError(f"reset {self.seed}")
+        return Start("start", {})
+
+    def step(self, action):
+        self.turn += 1
+        if self.seed % 5 == 2 and self.turn == 2:
+            raise NoVerdict(f"step {self.seed}")
+        return Step(f"turn {self.turn}", 0.25, self.turn == 4, False, {"success": True})
+
+
+class Tail(EnvWrapper):
+    """Puts a suffix around every other observation."""
+
+    def on_start(self, start):
+        return Start(start.obs, {**start.info, "suffix": "Think."})
+
+    def on_step(self, step):
+        return step if len(step.obs) % 2 else step._replace(info={**step.info, "suffix": "Go on."})
+
+
+ENVS = (EASY, HARD, Maker(EASY, {"max_turns": 3}), Maker(HARD, {}, (Tail,)), Brittle)
+
+
+def same(first, second):
+    """Compare two lists of episodes in all but their timings."""
+    assert [episode.transcript_hash() for episode in first] == [each.transcript_hash() for each in second]
+    for one, other in zip(first, second, strict=True):
+        for turn in (*one.turns, *other.turns):
+            turn.timing = {}
+        one.timing = other.timing = {}
+        assert one == other
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    jobs=st.lists(
+        st.builds(Job, st.sampled_from(ENVS), st.integers(0, 9), st.just("g"), st.integers(0, 2)), max_size=25
+    ),
+    concurrency=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    limits=st.sampled_from([Limits(), Limits(turns=2), Limits(tokens=30, turn_tokens=10)]),
+    history=st.sampled_from([None, HistoryPolicy("concat"), HistoryPolicy("chat", window=2)]),
+    agent=st.sampled_from(
+        [Counting(guess), ScriptedAgent([r"\boxed{5}", r"\boxed{3}"]), RandomAgent(), SolverAgent()]
+    ),
+)
+def test_both_drivers_give_identical_episodes_whatever_the_concurrency(
+    jobs, concurrency, limits, history, agent
+):
+    first = batched(jobs, agent, concurrency=concurrency[0], limits=limits, history=history)
+    second = one_by_one(jobs, agent, concurrency=concurrency[1], limits=limits, history=history)
+    same(first, second)
+    assert [episode.seed for episode in first] == [job.seed for job in jobs]
+
+
+def test_all_hosts_give_identical_episodes_under_both_drivers():
+    jobs = [Job(env, seed, sample=seed % 2) for seed in range(6) for env in ENVS[:3]]
+    wanted = batched(jobs, Counting(guess), concurrency=4)
+    for host in ("thread", "process"):
+        for drive in (batched, one_by_one):
+            same(drive(jobs, Counting(guess), concurrency=5, host=host), wanted)
+
+
+@both
+def test_each_episode_is_forgotten_once_however_it_ends(drive):
+    agent = Counting()
+    jobs = [Job(env, seed) for seed in range(6) for env in ENVS]
+    episodes = drive(jobs, agent, concurrency=4)
+    assert sorted(agent.forgotten) == sorted({episode.id for episode in episodes})
+    assert len(agent.forgotten) == len(jobs)
+    assert {episode.stop for episode in episodes} == {
+        StopReason.SOLVED,
+        StopReason.TURN_BUDGET,
+        StopReason.ERROR,
+    }
 
 
 def test_an_episode_holds_what_the_environment_said_and_paid():
-    (episode,) = rollout([Job(EASY, 3)], Fives())
+    (episode,) = rollout([Job(EASY, 3)], Counting())
     env = gem.make(EASY)
     observation, _ = env.reset(seed=3)
     for turn in episode.turns:
@@ -37,3 +153,325 @@ def test_an_episode_holds_what_the_environment_said_and_paid():
         observation, reward, _, _, _ = env.step(turn.action)
         assert turn.reward == reward
     assert episode.final_observation == observation
+
+
+def test_a_round_is_one_batch_of_every_episode_in_flight():
+    agent = Counting(lambda ask: r"\boxed{99}")
+    rollout([Job(EASY, seed) for seed in range(20)], agent, concurrency=10)
+    assert agent.batches == [10] * 8
+
+
+@both
+def test_asks_of_one_moment_are_one_batch_for_an_agent_that_answers_batches(drive):
+    agent = Counting(lambda ask: r"\boxed{99}")
+    drive([Job(EASY, seed) for seed in range(16)], agent, concurrency=8)
+    assert agent.batches == [8] * 8
+
+
+def test_a_batch_that_breaks_takes_only_its_own_episodes_along():
+    class Breaks(Counting):
+        def __call__(self, asks):
+            if len(self.batches) == 1:
+                self.batches.append(0)
+                raise MemoryError("one batch too many")
+            return super().__call__(asks)
+
+    episodes = rollout([Job(EASY, seed) for seed in range(8)], Breaks(lambda ask: "x"), concurrency=4)
+    assert [episode.verdict for episode in episodes] == [Verdict.SCORED] * 4 + [Verdict.NONE] * 4
+    assert {(e.error.boundary, e.error.type) for e in episodes[4:]} == {("agent", "MemoryError")}
+
+
+@both
+def test_of_a_broken_batch_the_answered_asks_go_on(drive):
+    class Half(Counting):
+        def __call__(self, asks):
+            answers = [
+                ValueError("odd") if int(ask.episode.split("-")[0]) % 2 else Reply("x") for ask in asks
+            ]
+            raise BatchBroken(answers)
+
+    episodes = drive([Job(EASY, seed) for seed in range(6)], Half())
+    assert [episode.scored for episode in episodes] == [True, False] * 3
+    assert episodes[1].error.type == "ValueError"
+
+
+@both
+def test_an_agent_that_answers_too_few_gives_no_verdict(drive):
+    class Mute(Counting):
+        def __call__(self, asks):
+            return []
+
+    (episode,) = drive([Job(EASY, 0)], Mute())
+    assert (episode.verdict, episode.error.boundary) == (Verdict.NONE, "agent")
+    assert "1 asks with 0 replies" in episode.error.message
+
+
+class Watched(Brittle):
+    """Keeps count of who was made and closed."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self):
+        self.closed = 0
+        Watched.made.append(self)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def nobody_made_yet():
+    Watched.made.clear()
+
+
+@both
+def test_environments_are_reused_and_the_broken_thrown_away_and_all_are_closed(drive):
+    episodes = drive([Job(Watched, seed) for seed in (0, 3, 1, 4, 2, 5)], Counting(), concurrency=1)
+    assert [episode.scored for episode in episodes] == [True, True, False, True, False, True]
+    assert [env.closed for env in Watched.made] == [1, 1, 1]
+
+
+@both
+def test_no_more_environments_stand_at_a_time_than_episodes(drive):
+    recipes = [partial(Watched) for _ in range(9)]
+    standing = []
+    drive(
+        [Job(recipe, 0) for recipe in recipes],
+        Counting(),
+        concurrency=2,
+        on_episode=lambda episode: standing.append(sum(not env.closed for env in Watched.made)),
+    )
+    assert len(Watched.made) == 9
+    assert max(standing) <= 2
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+@both
+@pytest.mark.parametrize(
+    ("env", "error"),
+    [("game:GuessTheNumbr-v0-easy", UnknownEnv), (Maker(EASY, {"max_turnz": 3}), UnknownArgument)],
+)
+def test_an_environment_that_nobody_could_make_is_the_callers_error(drive, env, error):
+    agent = Counting()
+    with pytest.raises(error):
+        drive([Job(Watched, 0), Job(env, 0), Job(Watched, 3)], agent, concurrency=3)
+    assert all(env.closed == 1 for env in Watched.made)
+    assert len(set(agent.forgotten)) == len(agent.forgotten)
+
+
+@both
+def test_an_environment_that_fails_to_start_gives_no_verdict(drive):
+    class NoDocker(Env):
+        def __init__(self):
+            raise NoVerdict("the daemon is down")
+
+    episodes = drive([Job(NoDocker, 0), Job(EASY, 0)], Counting())
+    assert [episode.scored for episode in episodes] == [False, True]
+    assert (episodes[0].error.message, episodes[0].turns) == ("the daemon is down", [])
+    assert episodes[0].spec.endswith("NoDocker")
+
+
+@both
+def test_a_concurrency_of_none_is_refused(drive):
+    with pytest.raises(BadArgument, match="concurrency is 0"):
+        drive([Job(EASY, 0)], Counting(), concurrency=0)
+
+
+@both
+@pytest.mark.parametrize("host", ["serial", "thread", "process"])
+def test_no_jobs_are_no_episodes(drive, host):
+    assert drive([], Counting(), host=host) == []
+
+
+@both
+def test_episodes_are_reported_as_they_finish(drive):
+    seen = []
+    episodes = drive(
+        [Job(EASY, seed) for seed in range(9)], Counting(), on_episode=seen.append, concurrency=3
+    )
+    assert sorted(map(id, seen)) == sorted(map(id, episodes))
+
+
+@both
+def test_an_error_of_the_callers_own_function_ends_the_rollout_with_everything_closed(drive):
+    agent = Counting()
+
+    def complain(episode):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        drive([Job(Watched, 0) for _ in range(5)], agent, on_episode=complain, concurrency=3)
+    assert sorted(agent.forgotten) == sorted(set(agent.forgotten))
+    assert len(agent.forgotten) == 3
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+def interrupt_in_agent(ask):
+    if ask.turn == 1:
+        raise KeyboardInterrupt
+    return "x"
+
+
+class InterruptedEnv(Watched):
+    def step(self, action):
+        raise KeyboardInterrupt
+
+
+@both
+@pytest.mark.parametrize(
+    ("env", "answer"), [(Watched, interrupt_in_agent), (InterruptedEnv, lambda ask: "x")]
+)
+def test_ctrl_c_closes_everything_and_goes_on_to_the_caller(drive, env, answer):
+    agent = Counting(answer)
+    with pytest.raises(KeyboardInterrupt):
+        drive([Job(env, 0) for _ in range(5)], agent, concurrency=3)
+    assert len(agent.forgotten) == len(set(agent.forgotten)) == 3
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_cancelled_rollout_closes_everything(cancels):
+    class Cancels(Counting):
+        async def ask(self, ask):
+            self.batches.append(1)
+            if len(self.batches) <= cancels:
+                self.rolling.cancel()
+            await asyncio.Event().wait()
+
+    async def main():
+        agent = Cancels()
+        agent.rolling = asyncio.current_task()
+        with pytest.raises(asyncio.CancelledError):
+            await rollout_async([Job(Watched, 0) for _ in range(5)], agent, concurrency=2)
+        return agent
+
+    agent = asyncio.run(main())
+    assert len(agent.forgotten) == len(set(agent.forgotten)) == 2
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+def test_an_ask_that_is_cancelled_by_itself_cancels_its_episode_alone():
+    class GivesUp(Counting):
+        async def ask(self, ask):
+            if ask.episode.startswith("1-"):
+                raise asyncio.CancelledError
+            return self.reply(ask)
+
+    episodes = one_by_one([Job(EASY, seed) for seed in range(3)], GivesUp())
+    assert [episode.stop is StopReason.CANCELLED for episode in episodes] == [False, True, False]
+
+
+def test_a_policy_over_its_wall_clock_is_cut_off_and_scored():
+    class Stuck(Counting):
+        async def ask(self, ask):
+            if ask.turn == 1:
+                await asyncio.Event().wait()
+            return self.reply(ask)
+
+    agent = Stuck(lambda ask: r"\boxed{99}")
+    (episode,) = one_by_one([Job(EASY, 0)], agent, limits=Limits(policy_s=0.05))
+    assert (episode.stop, episode.truncated, episode.scored) == (StopReason.TIME_LIMIT, True, True)
+    assert len(episode.turns) == 1
+    assert agent.forgotten == [episode.id]
+
+
+def test_the_time_of_others_is_not_the_policys():
+    """The batched driver's policy clock runs in the agent's calls alone."""
+
+    class Clock:
+        now = 0.0
+
+    class SlowEnv(Brittle):
+        def step(self, action):
+            Clock.now += 100.0
+            return super().step(action)
+
+    class Thinks(Counting):
+        def __call__(self, asks):
+            Clock.now += 1.0
+            return super().__call__(asks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gem.rollout.drivers.perf_counter", lambda: Clock.now)
+        episodes = rollout([Job(SlowEnv, 0) for _ in range(3)], Thinks(), limits=Limits(policy_s=2.5))
+    assert {(episode.stop, len(episode.turns)) for episode in episodes} == {(StopReason.TIME_LIMIT, 2)}
+    assert [turn.timing["policy_s"] for turn in episodes[0].turns] == [1.0, 1.0]
+
+
+@both
+def test_a_call_that_hangs_gives_no_verdict_and_a_fresh_environment(drive):
+    release = threading.Event()
+
+    class Hangs(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start("start", {})
+
+        def step(self, action):
+            if self.seed == 1:
+                release.wait(60)
+            return Step("end", 1.0, True, False, {"success": True})
+
+    episodes = drive(
+        [Job(Hangs, seed) for seed in (0, 1, 2)],
+        Counting(),
+        host="thread",
+        concurrency=1,
+        limits=Limits(call_s=0.2),
+        on_episode=lambda episode: release.set() if episode.seed == 2 else None,
+    )
+    assert [episode.scored for episode in episodes] == [True, False, True]
+    assert (episodes[1].error.boundary, episodes[1].error.type) == ("host", "WorkerDied")
+    assert episodes[1].turns[0].reward is None
+
+
+@both
+def test_a_killed_worker_process_gives_no_verdict_and_is_replaced(drive, tmp_path, monkeypatch):
+    (tmp_path / "dying_env.py").write_text(
+        "import os, signal\n"
+        "from gem.core import Env, Start, Step\n"
+        "class Dying(Env):\n"
+        "    def reset(self, seed=None):\n"
+        "        super().reset(seed)\n"
+        "        return Start('start', {})\n"
+        "    def step(self, action):\n"
+        "        if self.seed == 1:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return Step('end', 1.0, True, False, {'success': True})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from dying_env import Dying
+
+    agent = Counting()
+    episodes = drive([Job(Dying, seed) for seed in (0, 1, 2, 3)], agent, host="process", concurrency=1)
+    assert [episode.scored for episode in episodes] == [True, False, True, True]
+    assert (episodes[1].error.boundary, episodes[1].error.type) == ("host", "WorkerDied")
+    assert len(agent.forgotten) == 4
+
+
+def test_threads_do_not_wait_for_the_slowest():
+    """Episodes on quick environments finish while one waits: the agent is asked without it."""
+    release = threading.Event()
+
+    class Waits(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            self.turn = 0
+            return Start("start", {})
+
+        def step(self, action):
+            self.turn += 1
+            if self.seed == 0:
+                assert release.wait(60)
+            return Step("on", 1.0, self.turn == 3, False, {"success": True})
+
+    finished = []
+
+    def note(episode):
+        finished.append(episode.seed)
+        if len(finished) == 5:
+            release.set()
+
+    episodes = rollout([Job(Waits, seed) for seed in range(6)], Counting(), host="thread", on_episode=note)
+    assert finished[-1] == 0
+    assert all(episode.scored for episode in episodes)
