@@ -175,21 +175,19 @@ def integer(text: str) -> int:
     return int(text)
 
 
-def numbers(text: str) -> list[int]:
-    """Return the numbers in `text`: set apart by spaces or commas, or else one to a digit.
+def numerals(text: str) -> list[str]:
+    """Return the numerals in `text`: set apart by spaces or commas, or else a digit each.
 
-    >>> numbers("1 2 3") == numbers("1, 2, 3") == numbers("123")
+    >>> numerals("1 2 3") == numerals("1, 2, 3") == numerals("123")
     True
 
     Raises:
         ValueError: for anything else.
     """
-    tokens = text.replace(",", " ").split()
-    if len(tokens) == 1:
-        tokens = list(tokens[0])
-    if not text.isascii() or not "".join(tokens).isdigit():
+    found = text.replace(",", " ").split()
+    if not text.isascii() or not "".join(found).isdigit():
         raise ValueError
-    return [int(token) for token in tokens]
+    return found if len(found) > 1 else list(found[0])
 
 
 def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, int]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from itertools import permutations, product
+from operator import eq
 from typing import TypeAlias
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numbers
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
 from gem.errors import BadArgument, IllegalMove
+
+DIGITS = "123456789"
 
 MAX_CODES = 100_000
 """The largest code space: dealing, random play and the expert enumerate it."""
@@ -84,23 +87,24 @@ class Mastermind(TextGame):
             f"Give your guess as {self.length} numbers separated by spaces, inside \\boxed{{}}."
         )
 
-    def parse(self, move: str) -> list[int]:
+    def parse(self, move: str) -> list[str]:
         """Read numbers."""
-        return numbers(move)
+        return numerals(move)
 
-    def play(self, move: list[int]) -> Play:
+    def play(self, move: list[str]) -> Play:
         """Mark a guess."""
         if len(move) != self.length:
             raise IllegalMove(f"The code has {self.length} numbers; your guess has {len(move)}.")
-        if min(move) < 1 or max(move) > self.highest:
+        distinct = set(move)
+        if not distinct.issubset(DIGITS[: self.highest]):
             raise IllegalMove(f"The numbers go from 1 to {self.highest}.")
-        if not self.duplicate_numbers and len(set(move)) < len(move):
+        if len(distinct) < len(move) and not self.duplicate_numbers:
             raise IllegalMove("No number occurs twice in the code, so none may in a guess.")
-        guess = "".join(map(str, move))
+        guess = "".join(move)
         in_place, elsewhere = marks(guess, self.secret)
         self.marked = (*self.marked, (guess, in_place, elsewhere))
         self._best = max(self._best, 2 * in_place + elsewhere)
-        shown = " ".join(guess)
+        shown = " ".join(move)
         if in_place == self.length:
             return Play.win(f"{shown} is the code.")
         return Play(f"{shown}: {in_place} in place, {elsewhere} right but elsewhere.")
@@ -129,20 +133,16 @@ class Mastermind(TextGame):
 
 def marks(guess: str, code: str) -> tuple[int, int]:
     """Return how many numbers of `guess` are in place, and how many are right but elsewhere."""
-    in_place = right = 0
+    in_place = sum(map(eq, guess, code))
     unmatched = code
-    for number, truth in zip(guess, code, strict=True):
-        if number == truth:
-            in_place += 1
-        if number in unmatched:
-            right += 1
-            unmatched = unmatched.replace(number, "", 1)
-    return in_place, right - in_place
+    for number in guess:
+        unmatched = unmatched.replace(number, "", 1)
+    return in_place, len(code) - len(unmatched) - in_place
 
 
 @lru_cache(maxsize=64)
 def _codes(length: int, highest: int, repeats: bool) -> tuple[str, ...]:
-    digits = "123456789"[:highest]
+    digits = DIGITS[:highest]
     drawn = product(digits, repeat=length) if repeats else permutations(digits, length)
     return tuple(map("".join, drawn))
 
@@ -165,7 +165,7 @@ def _minimax(length: int, highest: int, repeats: bool, marked: tuple[Marked, ...
     if len(left) <= 2:
         return left[0]
     tried = {number for guess, *_ in marked for number in guess}
-    untried = [number for number in "123456789"[:highest] if number not in tried]
+    untried = [number for number in DIGITS[:highest] if number not in tried]
     guesses = [code for code in _codes(length, highest, repeats) if _in_order(code, untried)]
     if len(guesses) * len(left) > WORK:
         guesses = list(left[:: -(-(len(left) ** 2) // WORK)])

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from random import Random
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numbers
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
 from gem.errors import BadArgument, IllegalMove
 
 FEWEST_CLUES = {4: 4, 9: 24}
@@ -78,8 +78,8 @@ class Sudoku(TextGame):
 
     def parse(self, move: str) -> tuple[int, int, int]:
         """Read row, column and digit."""
-        row, column, digit = numbers(move)
-        return row, column, digit
+        row, column, digit = numerals(move)
+        return int(row), int(column), int(digit)
 
     def play(self, move: tuple[int, int, int]) -> Play:
         """Write or erase a digit."""
@@ -158,13 +158,13 @@ def make_puzzle(side: int, clues: int, rng: Random) -> str:
         grid = Grid(side)
         if not grid.fill(rng):
             continue
-        surplus = side * side - clues
-        order = list(range(side * side))
-        rng.shuffle(order)
-        for cell in order:
-            surplus -= grid.dig(cell)
-            if not surplus:
-                return str(grid)
+        surplus, untried = side * side - clues, list(range(side * side))
+        while surplus and untried:
+            at = int(rng.random() * len(untried))
+            untried[at], untried[-1] = untried[-1], untried[at]
+            surplus -= grid.dig(untried.pop())
+        if not surplus:
+            return str(grid)
 
 
 @lru_cache(maxsize=256)

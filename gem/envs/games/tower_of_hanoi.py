@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from itertools import permutations
+from itertools import permutations, product
 from typing import Literal
 
 from gem.envs.games.base import Play, Range, Reward, TextGame, interval
 from gem.errors import BadArgument, IllegalMove
 
 PEGS = "ABC"
+DISKS = "987654321"
 ROUTES = tuple(permutations(range(3), 2))
-_MOVE = re.compile(r"\s*([ABC])(?:\s*,\s*|\s*->\s*|\s+TO\s+|\s*)([ABC])\s*")
+MOVES = {PEGS[source] + PEGS[goal]: (source, goal) for source, goal in product(range(3), repeat=2)}
 
 
 class TowerOfHanoi(TextGame):
@@ -45,7 +45,7 @@ class TowerOfHanoi(TextGame):
         reward: Reward = "dense",
     ) -> None:
         """Set the disks and the budget."""
-        self.num_disks = interval("num_disks", num_disks, 1, 9)
+        self.num_disks = interval("num_disks", num_disks, 1, len(DISKS))
         if start not in ("tower", "scattered"):
             raise BadArgument(f"start is {start!r}; accepted: 'tower', 'scattered'.")
         needed = 2 ** self.num_disks[1] - 1
@@ -58,35 +58,41 @@ class TowerOfHanoi(TextGame):
 
     def deal(self) -> str:
         """Draw the disks where they are not fixed, where they stand, and the target."""
-        disks = self.draw(self.num_disks)
+        disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
-        self.pegs = [source] * disks  # the peg of each disk, smallest disk first
+        self.pegs = ["", "", ""]  # the disks on each, from bottom to top
+        self.pegs[source] = disks
         if self.start == "scattered":
-            self.pegs = self.rng.choices(range(3), k=disks)
-            while self.pegs.count(self.target) == disks:
-                self.pegs = self.rng.choices(range(3), k=disks)
+            self._scatter()
         self._distance = self.plan()[0]
         return (
-            f"Tower of Hanoi with {disks} disks, numbered by size: disk 1 is the smallest. Bring all disks "
-            f"to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk of one "
-            "peg to another peg, never onto a smaller disk. A move against the rules changes nothing and "
-            "costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
+            f"Tower of Hanoi with {len(disks)} disks, numbered by size: disk 1 is the smallest. Bring all "
+            f"disks to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk "
+            "of one peg to another peg, never onto a smaller disk. A move against the rules changes nothing "
+            "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
             f"The pegs, each from bottom to top:\n{self.board()}"
         )
 
+    def _scatter(self) -> None:
+        while True:
+            self.pegs = ["", "", ""]
+            for disk in self.disks:
+                self.pegs[int(self.rng.random() * 3)] += disk
+            if self.pegs[self.target] != self.disks:
+                return
+
     def board(self) -> str:
         """Return the pegs, a line each, from bottom to top."""
-        lines = ["A:", "B:", "C:"]
-        for disk in range(len(self.pegs), 0, -1):
-            lines[self.pegs[disk - 1]] += f" {disk}"
-        return "\n".join(lines)
+        a, b, c = self.pegs
+        return f"A: {' '.join(a) or '-'}\nB: {' '.join(b) or '-'}\nC: {' '.join(c) or '-'}"
 
     def parse(self, move: str) -> tuple[int, int]:
         """Read two pegs."""
-        found = _MOVE.fullmatch(move.upper())
-        if found is None:
+        words = move.upper().replace("->", " ").replace(",", " ").split()
+        named = "".join(word for word in words if word != "TO")
+        if named not in MOVES:
             raise ValueError
-        return PEGS.index(found[1]), PEGS.index(found[2])
+        return MOVES[named]
 
     def play(self, move: tuple[int, int]) -> Play:
         """Move a disk."""
@@ -94,10 +100,12 @@ class TowerOfHanoi(TextGame):
         why = self.forbids(source, goal)
         if why:
             raise IllegalMove(f"{why} Nothing has moved:\n{self.board()}")
-        disk = self.pegs.index(source)
-        self.pegs[disk] = goal
-        text = f"Disk {disk + 1} is on peg {PEGS[goal]} now:\n{self.board()}"
-        if self.pegs.count(self.target) == len(self.pegs):
+        pegs = self.pegs
+        disk = pegs[source][-1]
+        pegs[source] = pegs[source][:-1]
+        pegs[goal] += disk
+        text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{self.board()}"
+        if pegs[self.target] == self.disks:
             return Play.win(f"{text}\nAll disks are on peg {PEGS[self.target]}.")
         return Play(text)
 
@@ -105,12 +113,11 @@ class TowerOfHanoi(TextGame):
         """Return why the rules forbid a move, or the empty string."""
         if source == goal:
             return f"From peg {PEGS[source]} to itself is no move."
-        if source not in self.pegs:
+        moved, onto = self.pegs[source][-1:], self.pegs[goal][-1:]
+        if not moved:
             return f"Peg {PEGS[source]} is empty."
-        disk = self.pegs.index(source)
-        if goal in self.pegs[:disk]:
-            top = self.pegs.index(goal)
-            return f"Disk {disk + 1} cannot stand on disk {top + 1}, the top of peg {PEGS[goal]}."
+        if onto and onto < moved:
+            return f"Disk {moved} cannot stand on disk {onto}, the top of peg {PEGS[goal]}."
         return ""
 
     def plan(self) -> tuple[int, tuple[int, int]]:
@@ -119,12 +126,14 @@ class TowerOfHanoi(TextGame):
         From the largest disk down: a disk that is not where it must be needs every smaller one on the
         third peg. For a tower as the goal this is the one shortest way (Hinz, "The Tower of Hanoi", 1989).
         """
-        moves, first = 0, (self.target, self.target)
+        a, b, _ = self.pegs
         goal = self.target
-        for disk in range(len(self.pegs) - 1, -1, -1):
-            peg = self.pegs[disk]
+        moves, first = 0, (goal, goal)
+        for disk in self.disks:
+            peg = 0 if disk in a else 1 if disk in b else 2
+            moves *= 2
             if peg != goal:
-                moves += 1 << disk
+                moves += 1
                 first = (peg, goal)
                 goal = 3 - peg - goal
         return moves, first
