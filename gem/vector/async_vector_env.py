@@ -1,0 +1,18 @@
+"""A name that upstream has: environments stepped at the same time. The thing itself is `VectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gem.vector.host import Recipe
+from gem.vector.vector_env import VectorEnv
+
+
+class AsyncVectorEnv(VectorEnv):
+    """A VectorEnv on the thread host."""
+
+    def __init__(self, env_ids: Sequence[str], env_fns: Sequence[Recipe], **kwargs: Any) -> None:
+        """Make every environment; `env_ids` are its names, `kwargs` go to VectorEnv."""
+        super().__init__(env_fns, "thread", **kwargs)
+        self.env_ids = list(env_ids)

@@ -1,0 +1,269 @@
+"""The process host: environments that compute, or that may crash, in a pool of worker processes.
+
+Workers are spawned, not forked: a fork copies the locks of the caller's threads (torch, tokenizers) in
+whatever state they are, and its open files, so that one worker's death could hide behind another's copy of
+its pipe; a fork server would outlive close(). Spawning costs a fraction of a second, once, for all workers
+at the same time. Recipes, arguments and results are pickled. All calls that go to a worker at once are one
+message, and their outcomes come back together, unless a call takes longer than FLUSH_S: then what is
+finished is sent.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
+from time import perf_counter, sleep
+from typing import Any
+
+from gem.core import Env
+from gem.errors import BadArgument, NoVerdict, WorkerDied
+from gem.vector.host import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+
+FLUSH_S = 0.001
+"""How long finished outcomes may wait for the rest of their message."""
+
+CLOSE_S = 5.0
+"""How long a worker may take to close its environments; then it is killed."""
+
+_SPAWN = multiprocessing.get_context("spawn")
+_NEVER = float("inf")
+
+
+class Processes(Host):
+    """Environments in worker processes, each of which holds a share and runs its calls one after another.
+
+    A worker that dies, or whose call takes longer than `call_s`, is replaced at once. Its calls in flight
+    come back as WorkerDied; each of its other environments says so at its next call, unless that is a
+    reset, because its episode is gone as well. Recipes must be picklable: `gem.registry.Maker`,
+    functools.partial, a class.
+    """
+
+    def __init__(
+        self, env_fns: Sequence[Recipe], call_s: float | None = None, workers: int | None = None
+    ) -> None:
+        """Start the workers, one per core unless `workers` says otherwise.
+
+        Raises:
+            BadArgument: when a recipe cannot be pickled.
+        """
+        super().__init__(env_fns, call_s)
+        count = min(workers or os.cpu_count() or 1, max(1, len(env_fns)))
+        if count < 1:
+            raise BadArgument(f"workers is {workers}; accepted: 1 or more, or None for one per core.")
+        self._recipes = [_pickled(index, env_fn) for index, env_fn in enumerate(env_fns)]
+        self._made: set[int] = set()  # whose recipe its worker has
+        self._lost: set[int] = set()  # whose episode died with a worker and whose caller does not know yet
+        self._done: list[Outcome] = []
+        self._workers = [_Worker() for _ in range(count)]
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers; environment `i` lives in worker ``i % len(pids)``."""
+        return [worker.process.pid or 0 for worker in self._workers]
+
+    def _start(self, commands: Sequence[Command]) -> None:
+        count = len(self._workers)
+        shares: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
+        lost = self._lost.intersection([c[0] for c in commands if c[1] != "reset"]) if self._lost else ()
+        for index, verb, args, kwargs in commands:
+            if index not in lost:
+                recipe = None if index in self._made else self._recipes[index]
+                shares[index % count].append((index, verb, args, kwargs, recipe))
+        messages = [pickle.dumps(share) if share else b"" for share in shares]  # may raise: nothing has begun
+        for worker, share, message in zip(self._workers, shares, messages, strict=True):
+            if share:
+                worker.send(message, [call[0] for call in share])
+        self._made.update([command[0] for command in commands])
+        self._done += [Outcome(index, None, WorkerDied(f"the worker of env {index} died.")) for index in lost]
+        self._lost.difference_update([command[0] for command in commands])
+
+    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+        until = perf_counter() + timeout if timeout is not None else _NEVER
+        while len(self._done) < at_least:
+            waited: dict[Any, _Worker] = {}
+            for worker in self._workers:
+                if worker.in_flight:
+                    waited[worker.pipe] = waited[worker.process.sentinel] = worker
+            patience = self.call_s or _NEVER
+            wake = min(until, min(worker.heard for worker in waited.values()) + patience)
+            there = wait(list(waited), None if wake == _NEVER else max(0.0, wake - perf_counter()))
+            for worker in {id(waited[end]): waited[end] for end in there}.values():
+                self._read(worker)
+            now = perf_counter()
+            for worker in self._workers:
+                if self.call_s is not None and worker.in_flight and now - worker.heard > self.call_s:
+                    self._replace(worker, overdue("a call", self.call_s))
+            if now >= until:
+                break
+        done, self._done = self._done, []
+        return done
+
+    def _read(self, worker: _Worker) -> None:
+        """Take in what a worker sent, or its death."""
+        try:
+            if worker.pipe.poll():
+                for index, value, error in pickle.loads(worker.pipe.recv_bytes()):
+                    worker.in_flight.discard(index)
+                    self._done.append(Outcome(index, value, _received(error)))
+                worker.heard = perf_counter()
+                return
+        except (EOFError, OSError):
+            pass
+        worker.process.join(CLOSE_S)
+        code = worker.process.exitcode
+        self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
+
+    def _replace(self, worker: _Worker, error: WorkerDied) -> None:
+        place = self._workers.index(worker)
+        worker.kill()
+        self._workers[place] = _Worker()
+        theirs = {index for index in self._made if index % len(self._workers) == place}
+        self._made -= theirs
+        self._lost |= theirs - worker.in_flight
+        self._done += [Outcome(index, None, error) for index in sorted(worker.in_flight)]
+
+    def _renew(self, index: int, env_fn: Recipe | None) -> None:
+        if env_fn is not None:
+            self._recipes[index] = _pickled(index, env_fn)
+        self._made.discard(index)
+        self._lost.discard(index)
+
+    def _close(self) -> None:
+        for worker in self._workers:
+            worker.send(b"", ())
+        until = perf_counter() + CLOSE_S
+        for worker in self._workers:
+            worker.process.join(max(0.0, until - perf_counter()))
+            worker.kill()
+
+
+class _Worker:
+    """The caller's end of a worker process."""
+
+    def __init__(self) -> None:
+        self.pipe, theirs = _SPAWN.Pipe()
+        self.process = _SPAWN.Process(target=_serve, args=(theirs,), name="gem-env", daemon=True)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited until it can ignore it
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        self.in_flight: set[int] = set()
+        self.heard = perf_counter()  # when its calls in flight began, or it last sent outcomes
+
+    def send(self, message: bytes, indices: Sequence[int]) -> None:
+        if not self.in_flight:
+            self.heard = perf_counter()
+        self.in_flight.update(indices)
+        with suppress(OSError):  # it is dead: whoever waits for these calls is told
+            self.pipe.send_bytes(message)
+
+    def kill(self) -> None:
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+
+
+# -- in the worker
+
+
+def _serve(pipe: Connection[Any, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
+    slots: dict[int, Slot] = {}
+    while (batch := inbox.get()) is not None:
+        done: list[Outcome] = []
+        sent = perf_counter()
+        for index, verb, args, kwargs, recipe in batch:
+            if recipe is not None:
+                if index in slots:
+                    slots[index].close()
+                slots[index] = Slot(partial(_made_from, recipe))
+            done.append(carry_out(slots[index], (index, verb, args, kwargs)))
+            if perf_counter() - sent > FLUSH_S:
+                pipe.send_bytes(_packed(done))
+                done, sent = [], perf_counter()
+        if done:
+            pipe.send_bytes(_packed(done))
+    for slot in slots.values():
+        slot.close()
+
+
+def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[list[Any] | None]) -> None:
+    """Always read, so that the caller never blocks on a worker that itself blocks on the caller.
+
+    When the caller closes, or is gone, the worker gets a while to finish and then ends in any case.
+    """
+    try:
+        while message := pipe.recv_bytes():
+            inbox.put(pickle.loads(message))
+    except (EOFError, OSError):
+        pass
+    inbox.put(None)
+    sleep(CLOSE_S)
+    os._exit(1)
+
+
+def _made_from(recipe: bytes) -> Env:
+    return pickle.loads(recipe)()  # type: ignore[no-any-return]
+
+
+def _packed(outcomes: list[Outcome]) -> bytes:
+    """Pickle outcomes; one that cannot be becomes an error, alone."""
+    plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
+    try:
+        return pickle.dumps(plain)
+    except Exception:
+        for place, (index, value, _) in enumerate(plain):
+            try:
+                pickle.dumps(value)
+            except Exception as error:
+                why = NoVerdict(f"the result of env {index} cannot leave its process: {error}")
+                plain[place] = index, None, _packed_error(why)
+        return pickle.dumps(plain)
+
+
+def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
+    where = "".join(traceback.format_exception(error))
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)  # an exception with a constructor of its own often fails only here
+    except Exception:
+        pickled = None
+    return type(error).__name__, str(error), where, pickled
+
+
+def _received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
+    if error is None:
+        return None
+    name, message, where, pickled = error
+    if pickled is not None:
+        received: Exception = pickle.loads(pickled)
+    else:  # of the same name, so that records do not depend on the host
+        received = type(name, (NoVerdict,), {})(message)
+    received.add_note(f"In the worker:\n{where}")
+    return received
+
+
+def _pickled(index: int, recipe: Recipe) -> bytes:
+    try:
+        return pickle.dumps(recipe)
+    except Exception as error:
+        raise BadArgument(
+            f"env_fns[{index}] cannot be pickled ({error}); on the process host a recipe is a Maker, a class "
+            "or a functools.partial of importable things. The thread host takes any callable."
+        ) from error

@@ -1,0 +1,18 @@
+"""A name that upstream has: environments stepped one after another. The thing itself is `VectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gem.vector.host import Recipe
+from gem.vector.vector_env import VectorEnv
+
+
+class SyncVectorEnv(VectorEnv):
+    """A VectorEnv on the serial host."""
+
+    def __init__(self, env_ids: Sequence[str], env_fns: Sequence[Recipe], **kwargs: Any) -> None:
+        """Make every environment; `env_ids` are its names, `kwargs` go to VectorEnv."""
+        super().__init__(env_fns, "serial", **kwargs)
+        self.env_ids = list(env_ids)

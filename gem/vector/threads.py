@@ -1,0 +1,215 @@
+"""The thread host: for environments that wait (tools, sandboxes, networks) and for cheap ones alike.
+
+A future per call would hand the interpreter lock to and fro for every step of a cheap environment. Here the
+calls stand in one queue, and threads come to it in a chain: each one that wakes sees to it that one more
+will, if there is more to do, and then works until the queue is empty. While calls block, each wake-up follows
+at once and all calls run at the same time; while they are cheap, the first thread has emptied the queue
+before the second gets the interpreter. A caller who waits for everything works along.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from time import perf_counter
+from typing import Any
+
+from gem import registry
+from gem.core import Env
+from gem.errors import NoVerdict
+from gem.registry import EnvSpec, Maker
+from gem.vector.host import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+
+MAX_THREADS = 1024
+CLOSE_S = 5.0
+"""How long close() waits for calls that still run; then their threads are left to themselves."""
+
+_NEVER = float("inf")
+_FREE = nullcontext()
+
+
+class Threads(Host):
+    """Environments in one process, as many calls at a time as there are threads.
+
+    Threads start when they are needed, up to one per environment. Environments whose spec says
+    ``thread_safe=False`` are serialised by one lock per entry point. With `call_s`, a call that hangs is left
+    behind in its thread; waiting for a neighbour that is not thread-safe counts.
+    """
+
+    def __init__(self, env_fns: Sequence[Recipe], call_s: float | None = None) -> None:
+        """Keep the recipes; no thread starts yet."""
+        super().__init__(env_fns, call_s)
+        self._locks: dict[Any, threading.Lock] = {}
+        self.slots = [self._slot(env_fn) for env_fn in env_fns]
+        self._todo: deque[Command] = deque()
+        self._done: deque[Outcome] = deque()
+        self._wanted = _NEVER  # outcomes at which the caller is to be woken
+        self._enough = threading.Event()
+        self._bell = threading.Lock()  # released once to wake one thread
+        self._bell.acquire()
+        self._mutex = threading.Lock()  # guards the four below
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+        self._left_behind = 0
+        self._running: dict[int, tuple[float, Command]] = {}  # kept only where calls are timed
+
+    # -- the caller's side
+
+    def _start(self, commands: Sequence[Command]) -> None:
+        self._todo.extend(commands)
+        self._call_one_more()
+
+    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+        done = self._done
+        until = perf_counter() + timeout if timeout is not None else _NEVER
+        if until == _NEVER and self.call_s is None and at_least == len(self.busy):
+            self._work()
+        while len(done) < at_least:
+            self._enough.clear()
+            self._wanted = at_least
+            if len(done) < at_least:
+                wake = min(until, self._next_deadline())
+                self._enough.wait(None if wake == _NEVER else max(0.0, wake - perf_counter()))
+                self._leave_overdue()
+                if perf_counter() >= until:
+                    break
+        self._wanted = _NEVER
+        return [done.popleft() for _ in range(len(done))]
+
+    def _next_deadline(self) -> float:
+        if self.call_s is None:
+            return _NEVER
+        with self._mutex:
+            began = [began for began, _ in self._running.values()]
+        return min(began, default=perf_counter()) + self.call_s
+
+    def _leave_overdue(self) -> None:
+        if self.call_s is None:
+            return
+        with self._mutex:
+            late = perf_counter() - self.call_s
+            for index, (began, command) in list(self._running.items()):
+                if began <= late:
+                    del self._running[index]
+                    self.slots[index] = self._slot(self.slots[index].recipe)
+                    self._left_behind += 1
+                    self._done.append(Outcome(index, None, overdue(command[1], self.call_s)))
+
+    def _renew(self, index: int, env_fn: Recipe | None) -> None:
+        slot = self.slots[index]
+        with slot.lock or _FREE:
+            slot.close()
+        self.slots[index] = self._slot(env_fn or slot.recipe)
+
+    def _close(self) -> None:
+        self._todo.clear()
+        self._ring()
+        until = perf_counter() + CLOSE_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - perf_counter()))
+        for slot in self.slots:
+            slot.close()
+
+    # -- the threads' side
+
+    def _call_one_more(self) -> None:
+        """Wake a thread, or start one."""
+        with self._mutex:
+            if self._idle:
+                self._ring()
+                return
+            if len(self._threads) - self._left_behind >= min(len(self), MAX_THREADS) or self._closed:
+                return  # all are at work, and come back to the queue by themselves
+            thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
+            self._threads.append(thread)
+        thread.start()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # rung already, and nobody has come yet: one is enough
+            self._bell.release()
+
+    def _serve(self) -> None:
+        while not self._closed:
+            if len(self._todo) > 1:
+                self._call_one_more()
+            self._work()
+            with self._mutex:
+                self._idle += 1
+            if self._todo:  # it came between the last look and going idle
+                self._ring()
+            self._bell.acquire()
+            with self._mutex:
+                self._idle -= 1
+        self._ring()  # pass the end on
+
+    def _work(self) -> None:
+        todo, done = self._todo, self._done
+        while True:
+            try:
+                command = todo.popleft()
+            except IndexError:
+                return
+            index = command[0]
+            slot = self.slots[index]
+            if self.call_s is not None:
+                with self._mutex:
+                    self._running[index] = perf_counter(), command
+            try:
+                outcome = self._carry_out(slot, command)
+            except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not its neighbours
+                done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
+                raise
+            if self.call_s is None:
+                done.append(outcome)
+            elif not self._deliver(slot, outcome):
+                slot.close()
+                return
+            if len(done) >= self._wanted:
+                self._enough.set()
+
+    def _deliver(self, slot: _Slot, outcome: Outcome) -> bool:
+        """Hand an outcome over, unless the caller has stopped waiting for it."""
+        with self._mutex:
+            if self.slots[outcome.index] is not slot:
+                self._left_behind -= 1
+                return False
+            del self._running[outcome.index]
+            self._done.append(outcome)
+            return True
+
+    def _carry_out(self, slot: _Slot, command: Command) -> Outcome:
+        if slot.lock is None:
+            if slot.env is not None:
+                return carry_out(slot, command)
+            made = carry_out(slot, (command[0], _spec_of, (), NO_KWARGS))
+            if made.error is not None:
+                return made
+            slot.lock = self._lock_of(made.value)
+        with slot.lock or _FREE:
+            return carry_out(slot, command)
+
+    def _slot(self, recipe: Recipe) -> _Slot:
+        return _Slot(
+            recipe, self._lock_of(registry.spec(recipe.env_id) if isinstance(recipe, Maker) else None)
+        )
+
+    def _lock_of(self, spec: EnvSpec | None) -> threading.Lock | None:
+        if spec is None or spec.thread_safe:
+            return None
+        return self._locks.setdefault(spec.entry_point, threading.Lock())
+
+
+class _Slot(Slot):
+    """A slot with the lock of its kind, where there is one."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, recipe: Recipe, lock: threading.Lock | None) -> None:
+        super().__init__(recipe)
+        self.lock = lock
+
+
+def _spec_of(env: Env) -> EnvSpec | None:
+    return env.spec
