@@ -329,14 +329,19 @@ def test_ctrl_c_closes_everything_and_goes_on_to_the_caller(drive, env, answer):
     assert all(env.closed == 1 for env in Watched.made)
 
 
-@pytest.mark.parametrize("cancels", [1, 2])
-def test_a_cancelled_rollout_closes_everything(cancels):
+@pytest.mark.parametrize("impatient", [False, True])
+def test_a_cancelled_rollout_closes_everything(impatient):
     class Cancels(Counting):
         async def ask(self, ask):
             self.batches.append(1)
-            if len(self.batches) <= cancels:
+            if len(self.batches) == 2:
                 self.rolling.cancel()
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if impatient:
+                    self.rolling.cancel()  # again, while it is putting things away
+                raise
 
     async def main():
         agent = Cancels()
