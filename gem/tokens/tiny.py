@@ -21,6 +21,7 @@ PAD = END
 
 _ROLES = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
 _FIRST_BYTE = len(SPECIAL)
+BRACE = _FIRST_BYTE + ord("}")
 _PIECE = re.compile(r"\\boxed\{| ?[A-Za-z]+|(?<!\d)\d\d(?!\d)|.", re.DOTALL)
 
 
@@ -33,7 +34,11 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 class TinyRenderer:
-    """Text to ids and back, without loss for any text, and the chat format around it."""
+    """Text to ids and back, without loss for any text, and the chat format around it.
+
+    An answer ends with the end token or with a closing brace, the end of a boxed answer. Without the latter
+    the model would be free to babble behind its box, where no reward tells one text from another.
+    """
 
     def __init__(self) -> None:
         """Load the vocabulary."""
@@ -43,7 +48,7 @@ class TinyRenderer:
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
         self.vocab_hash = blake2b("\n".join((*SPECIAL, *pieces)).encode(), digest_size=8).hexdigest()
-        self.stop_ids = frozenset((END,))
+        self.stop_ids = frozenset((END, BRACE))
         self.encode = lru_cache(maxsize=65536)(self._encode)
 
     def __len__(self) -> int:
@@ -70,13 +75,14 @@ class TinyRenderer:
         return tuple(ids)
 
     def delta(self, held: Sequence[int], fresh: Sequence[Message]) -> tuple[int, ...]:
-        """Return the ids that follow `held`; an answer that was cut is closed first."""
+        """Return the ids that follow `held`; what does not end with the end token is closed first."""
         close = () if held[-1] == END else (END,)
         return (*close, *self.prompt(fresh))
 
     def answer(self, text: str) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text, with the id that ends it."""
-        return (*self.encode(text), END)
+        ids = self.encode(text)
+        return ids if ids and ids[-1] in self.stop_ids else (*ids, END)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special ids are left out, broken bytes are replaced."""
