@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import pickle
@@ -11,9 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from gem import registry
+from gem.agents.random import RandomAgent
 from gem.core import Env
 from gem.errors import ContractBroken, NoSolver
+from gem.record import Limits
 from gem.registry import EnvSpec
+from gem.rollout import Job, rollout
+from gem.vector.host import KINDS
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
 """What an episode said: the first observation and info, then action and step, turn by turn."""
@@ -90,3 +96,23 @@ def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: i
         lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
         found.append(dict(json.loads(line) for line in lines))
     return [spec.id for spec in specs if found[0][spec.id] != found[1][spec.id]]
+
+
+def host_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40) -> list[str]:
+    """Return the ids of the specs whose random play differs between the serial, thread and process hosts.
+
+    Raises:
+        ContractBroken: when an episode broke on some host.
+    """
+    jobs = [Job(functools.partial(registry.make, spec), seed) for spec in specs for seed in seeds]
+    hashes: list[list[str]] = []
+    for host in KINDS:
+        episodes = rollout(jobs, RandomAgent(), limits=Limits(turns=turns), host=host)
+        for episode in episodes:
+            if episode.error:
+                raise ContractBroken(
+                    f"{episode.spec}, seed {episode.seed}, broke on the {host} host: {episode.error}"
+                )
+        hashes.append([episode.transcript_hash() for episode in episodes])
+    ids = [spec.id for spec in specs for _ in seeds]
+    return list(dict.fromkeys(id for id, *each in zip(ids, *hashes, strict=True) if len(set(each)) > 1))

@@ -260,20 +260,22 @@ def test_a_broken_environment_is_caught_by_its_rules_and_no_others(target, rules
 
 
 @pytest.mark.parametrize(
-    ("name", "rule", "opted"),
+    ("name", "rule", "opted", "seen"),
     [
-        ("HashOrdered", "hash-seed", {"hash_seed": True}),
-        ("KnowsItsProcess", "same-on-every-host", {"hosts": True}),
+        ("HashOrdered", "hash-seed", {"hash_seed": True}, "different transcripts"),
+        ("KnowsItsProcess", "same-on-every-host", {"hosts": True}, "another transcript"),
+        ("NeedsItsMainProcess", "same-on-every-host", {"hosts": True}, "broke on the process host"),
     ],
 )
-def test_what_only_another_process_shows_is_caught(monkeypatch, name, rule, opted):
+def test_what_only_another_process_shows_is_caught(monkeypatch, name, rule, opted, seen):
     here = str(Path(__file__).parent)
     monkeypatch.setenv("PYTHONPATH", here)
     monkeypatch.syspath_prepend(here)
-    spec = EnvSpec("test:Env-v0", f"hash_ordered:{name}", solver="exact")
+    spec = EnvSpec("test:Env-v0", f"elsewhere:{name}", solver="exact")
     assert check_env(spec).ok
     report = check_env(spec, **opted)
     assert [finding.rule for finding in report.findings] == [rule], str(report)
+    assert seen in report.findings[0].seen
 
 
 def test_every_rule_is_broken_by_some_environment_here():

@@ -1,5 +1,6 @@
-"""An environment that only another process can show to be broken; the tests import it by name."""
+"""Environments that only another process shows to be broken; it imports this module by name."""
 
+import multiprocessing
 import os
 
 from gem.core import Start, Step
@@ -19,3 +20,11 @@ class KnowsItsProcess(EchoEnv):
 
     def step(self, action):
         return Step(str(os.getpid()), *super().step(action)[1:])
+
+
+class NeedsItsMainProcess(EchoEnv):
+    __doc__ = EchoEnv.__doc__
+
+    def step(self, action):
+        assert multiprocessing.parent_process() is None
+        return super().step(action)

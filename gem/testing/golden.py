@@ -1,0 +1,71 @@
+"""Golden transcripts: one short file per id, so that a changed prompt is a visible difference.
+
+Prompts are behaviour: agents are trained on them. ``record`` writes the file, ``compare`` shows what no
+longer says the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gem import registry
+from gem.content import text_of
+from gem.core import Env
+from gem.testing.transcripts import transcript
+
+FOLDER = Path("tests/golden")
+"""Where a checkout keeps them."""
+
+MAX_TURNS = 12
+"""The longest transcript that is kept."""
+
+_PLAYERS: tuple[tuple[str, int, Callable[[Env], str]], ...] = (
+    ("solver", 0, lambda env: env.solve()),
+    ("random", 1, lambda env: env.sample_random_action()),
+)
+
+
+def record(env_id: str, folder: Path = FOLDER) -> Path:
+    """Write the golden transcript of `env_id` and return the file."""
+    path = _path(env_id, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in _lines(env_id)), encoding="utf-8")
+    return path
+
+
+def compare(env_id: str, folder: Path = FOLDER) -> str:
+    """Return how `env_id` differs from its golden transcript, as a unified diff; ``""`` where it does not.
+
+    Raises:
+        FileNotFoundError: when there is none.
+    """
+    path = _path(env_id, folder)
+    kept = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(difflib.unified_diff(kept, list(_lines(env_id)), path.name, "now", lineterm="", n=1))
+
+
+def _path(env_id: str, folder: Path) -> Path:
+    return folder / f"{env_id.replace(':', '.')}.jsonl"
+
+
+def _lines(env_id: str) -> Iterator[str]:
+    """Yield an episode by the solver and one by the random actor: a line per observation."""
+    for player, seed, choose in _PLAYERS:
+        if player == "solver" and registry.spec(env_id).solver == "none":
+            continue
+        with registry.make(env_id) as env:
+            (obs, info), *turns = transcript(env, seed, MAX_TURNS, choose)
+        yield _line(player=player, seed=seed, observation=text_of(obs), info=info)
+        for action, obs, reward, terminated, truncated, info in turns:
+            end = "terminated" if terminated else "truncated" if truncated else ""
+            yield _line(
+                action=action, observation=text_of(obs), reward=round(reward, 9), end=end, info=info
+            )  # nine digits: the last ones of a logarithm are the platform's
+
+
+def _line(**values: Any) -> str:
+    return json.dumps(values, ensure_ascii=False, default=str)

@@ -1,0 +1,59 @@
+"""The contract suite over every registered id whose package is installed."""
+
+from importlib.util import find_spec
+
+import pytest
+
+import gem
+from gem.registry import FAMILIES
+from gem.testing import check_env
+from gem.testing.transcripts import hash_seed_dependent, host_dependent
+
+FOREIGN = {prefix for prefix, family in FAMILIES.items() if find_spec(family.package or "gem")}
+"""Families over another package: many ids, some of them slow to make."""
+
+OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in FAMILIES]
+FOREIGN_IDS = [i for i in gem.ids() if i.partition(":")[0] in FOREIGN]
+SAMPLE = [
+    i for i in FOREIGN_IDS if i in ("rg:chain_sum", "rg:isomorphic_strings", "rg:pool_matrix", "rg:rush_hour")
+]
+
+pytestmark = [  # of what other packages do in their own files
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::SyntaxWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.mark.parametrize("env_id", OWN_IDS + SAMPLE)
+def test_every_rule_holds(env_id):
+    check_env(env_id).raise_if_broken()
+
+
+@pytest.mark.parametrize("env_id", FOREIGN_IDS)
+def test_foreign_worlds_can_be_won_and_leave_the_global_generators_alone(env_id):
+    check_env(env_id, seeds=[0], rules=["global-rng", "solver"]).raise_if_broken()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", FOREIGN_IDS)
+def test_every_rule_holds_in_foreign_worlds(env_id):
+    check_env(env_id, seeds=[1, 2]).raise_if_broken()
+
+
+def test_own_transcripts_depend_on_no_hash_seed():
+    assert hash_seed_dependent([gem.spec(env_id) for env_id in OWN_IDS], [0]) == []
+
+
+def test_own_transcripts_are_the_same_on_every_host():
+    assert host_dependent([gem.spec(env_id) for env_id in OWN_IDS], [0]) == []
+
+
+@pytest.mark.slow
+def test_foreign_transcripts_depend_on_no_hash_seed():
+    assert hash_seed_dependent([gem.spec(env_id) for env_id in FOREIGN_IDS], [0, 1]) == []
+
+
+@pytest.mark.slow
+def test_foreign_transcripts_are_the_same_on_every_host():
+    assert host_dependent([gem.spec(env_id) for env_id in SAMPLE], [0, 1]) == []

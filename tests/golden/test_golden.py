@@ -1,0 +1,38 @@
+"""Prompts are behaviour: what our own environments say is kept, a file per id, and compared."""
+
+from pathlib import Path
+
+import pytest
+
+import gem
+from gem.registry import FAMILIES
+from gem.testing import golden
+
+OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in FAMILIES]
+FOLDER = Path(__file__).parent
+
+
+@pytest.mark.parametrize("env_id", OWN_IDS)
+def test_an_environment_says_what_it_said(env_id):
+    changed = golden.compare(env_id, FOLDER)
+    assert not changed, (
+        f"{changed}\n\nIf that is wanted: `gem-gym check {env_id} --record`, and look at the diff."
+    )
+
+
+def test_every_file_belongs_to_an_id():
+    assert sorted(path.stem for path in FOLDER.glob("*.jsonl")) == sorted(
+        i.replace(":", ".") for i in OWN_IDS
+    )
+
+
+def test_recording_twice_gives_the_same_file_and_a_change_is_shown(tmp_path):
+    env_id = OWN_IDS[0]
+    path = golden.record(env_id, tmp_path)
+    first = path.read_bytes()
+    assert golden.record(env_id, tmp_path).read_bytes() == first
+    assert golden.compare(env_id, tmp_path) == ""
+    path.write_bytes(first.replace(b"secret", b"hidden", 1))
+    assert "hidden" in golden.compare(env_id, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        golden.compare(env_id, tmp_path / "nowhere")
