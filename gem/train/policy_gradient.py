@@ -23,11 +23,11 @@ from gem.estimators import has_signal, turn_advantages
 from gem.record import SEAT, Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Job, rollout
+from gem.rollout.measure import Instances, Measurement, find_instances, measure, success_rate
 from gem.train import checkpoint
 from gem.train.batch import collate, minibatches, weigh
 from gem.train.config import TrainConfig
 from gem.train.losses import clipped_surrogate
-from gem.train.measure import Instances, Measurement, find_instances, measure, success_rate
 from gem.train.policy import Policy, make_policy
 from gem.train.run import Metrics, RunFolder
 from gem.train.warmup import warm_up

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from gem.rollout.measure import Measurement
 from gem.train.config import TrainConfig
-from gem.train.measure import Measurement
 from gem.train.policy_gradient import Watcher
 from gem.train.run import Metrics
 

@@ -9,7 +9,7 @@ from gem import seeding
 from gem.errors import NoVerdict
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker
-from gem.rollout import Job, rollout
+from gem.rollout.drivers import Job, rollout
 from gem.statistics import Interval, exact, mean_interval
 
 FEW = 64
