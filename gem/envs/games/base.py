@@ -24,6 +24,9 @@ PROGRESS_WEIGHT = 0.5
 UNREADABLE_REWARD = -0.1
 """What an unreadable answer earns, as the episode's last reward."""
 
+_SOLVED, _FAILED = StopReason.SOLVED.value, StopReason.FAILED.value
+_UNREADABLE, _TURN_BUDGET = StopReason.UNREADABLE.value, StopReason.TURN_BUDGET.value
+
 
 class Play(NamedTuple):
     """What a move led to: the text the agent reads next, and whether the game is over."""
@@ -126,11 +129,11 @@ class TextGame(Env):
             info["legal"] = False
         if over:
             info["success"] = success
-            info["stop"] = (StopReason.SOLVED if success else StopReason.FAILED).value
+            info["stop"] = _SOLVED if success else _FAILED
         elif self.turn >= self.max_turns:
             over = True
             info["success"] = False
-            info["stop"] = StopReason.TURN_BUDGET.value
+            info["stop"] = _TURN_BUDGET
             text = f"{text} {self.epilogue()}".rstrip()
         if success:
             reward = 1.0 - self._paid
@@ -154,7 +157,7 @@ class TextGame(Env):
         return f"\\boxed{{{self.expert_move()}}}"
 
     def _unreadable(self) -> Step:
-        info = {"success": False, "stop": StopReason.UNREADABLE.value, "legal": False}
+        info = {"success": False, "stop": _UNREADABLE, "legal": False}
         return Step(
             f"Your answer could not be read. {self.answer_form()}", UNREADABLE_REWARD, True, False, info
         )

@@ -77,8 +77,9 @@ class Mastermind(TextGame):
         self.length, self.highest = self.draw(self.code_lengths), self.draw(self.num_numbers)
         codes = _codes(self.length, self.highest, self.duplicate_numbers)
         self.secret = codes[int(self.rng.random() * len(codes))]
-        self.marked: tuple[Marked, ...] = ()
-        self._best = 0
+        self._allowed = frozenset(DIGITS[: self.highest])
+        self.marked: list[Marked] = []
+        self._best = 0  # numbers in place count 2, those elsewhere 1
         repeats = "A number may occur more than once" if self.duplicate_numbers else "No number occurs twice"
         return (
             f"I have a secret code: {self.length} numbers in order, each from 1 to {self.highest}. "
@@ -96,14 +97,15 @@ class Mastermind(TextGame):
         if len(move) != self.length:
             raise IllegalMove(f"The code has {self.length} numbers; your guess has {len(move)}.")
         distinct = set(move)
-        if not distinct.issubset(DIGITS[: self.highest]):
+        if not distinct <= self._allowed:
             raise IllegalMove(f"The numbers go from 1 to {self.highest}.")
         if len(distinct) < len(move) and not self.duplicate_numbers:
             raise IllegalMove("No number occurs twice in the code, so none may in a guess.")
         guess = "".join(move)
         in_place, elsewhere = marks(guess, self.secret)
-        self.marked = (*self.marked, (guess, in_place, elsewhere))
-        self._best = max(self._best, 2 * in_place + elsewhere)
+        self.marked.append((guess, in_place, elsewhere))
+        if 2 * in_place + elsewhere > self._best:
+            self._best = 2 * in_place + elsewhere
         shown = " ".join(move)
         if in_place == self.length:
             return Play.win(f"{shown} is the code.")
@@ -128,7 +130,7 @@ class Mastermind(TextGame):
 
     def expert_move(self) -> str:
         """Guess so that the worst answer leaves the fewest codes."""
-        return " ".join(_minimax(self.length, self.highest, self.duplicate_numbers, self.marked))
+        return " ".join(_minimax(self.length, self.highest, self.duplicate_numbers, tuple(self.marked)))
 
 
 def marks(guess: str, code: str) -> tuple[int, int]:

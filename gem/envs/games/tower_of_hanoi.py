@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import permutations, product
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gem.envs.games.base import Play, Range, Reward, TextGame, interval
 from gem.errors import BadArgument, IllegalMove
@@ -12,6 +13,9 @@ PEGS = "ABC"
 DISKS = "987654321"
 ROUTES = tuple(permutations(range(3), 2))
 MOVES = {PEGS[source] + PEGS[goal]: (source, goal) for source, goal in product(range(3), repeat=2)}
+
+Pegs: TypeAlias = tuple[str, ...]
+"""The disks on each peg, from bottom to top; a disk is a digit."""
 
 
 class TowerOfHanoi(TextGame):
@@ -60,31 +64,28 @@ class TowerOfHanoi(TextGame):
         """Draw the disks where they are not fixed, where they stand, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
-        self.pegs = ["", "", ""]  # the disks on each, from bottom to top
-        self.pegs[source] = disks
-        if self.start == "scattered":
-            self._scatter()
-        self._distance = self.plan()[0]
+        self.pegs = self._tower(source) if self.start == "tower" else self._scattered()
+        self._distance = plan(self.pegs, self.target)[0]
         return (
             f"Tower of Hanoi with {len(disks)} disks, numbered by size: disk 1 is the smallest. Bring all "
             f"disks to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk "
             "of one peg to another peg, never onto a smaller disk. A move against the rules changes nothing "
             "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
-            f"The pegs, each from bottom to top:\n{self.board()}"
+            f"The pegs, each from bottom to top:\n{board(self.pegs)}"
         )
 
-    def _scatter(self) -> None:
-        while True:
-            self.pegs = ["", "", ""]
-            for disk in self.disks:
-                self.pegs[int(self.rng.random() * 3)] += disk
-            if self.pegs[self.target] != self.disks:
-                return
+    def _tower(self, peg: int) -> Pegs:
+        pegs = ["", "", ""]
+        pegs[peg] = self.disks
+        return tuple(pegs)
 
-    def board(self) -> str:
-        """Return the pegs, a line each, from bottom to top."""
-        a, b, c = self.pegs
-        return f"A: {' '.join(a) or '-'}\nB: {' '.join(b) or '-'}\nC: {' '.join(c) or '-'}"
+    def _scattered(self) -> Pegs:
+        while True:
+            pegs = ["", "", ""]
+            for disk in self.disks:
+                pegs[int(self.rng.random() * 3)] += disk
+            if pegs[self.target] != self.disks:
+                return tuple(pegs)
 
     def parse(self, move: str) -> tuple[int, int]:
         """Read two pegs."""
@@ -99,12 +100,13 @@ class TowerOfHanoi(TextGame):
         source, goal = move
         why = self.forbids(source, goal)
         if why:
-            raise IllegalMove(f"{why} Nothing has moved:\n{self.board()}")
-        pegs = self.pegs
+            raise IllegalMove(f"{why} Nothing has moved:\n{board(self.pegs)}")
+        pegs = list(self.pegs)
         disk = pegs[source][-1]
         pegs[source] = pegs[source][:-1]
         pegs[goal] += disk
-        text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{self.board()}"
+        self.pegs = tuple(pegs)
+        text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{board(self.pegs)}"
         if pegs[self.target] == self.disks:
             return Play.win(f"{text}\nAll disks are on peg {PEGS[self.target]}.")
         return Play(text)
@@ -120,31 +122,13 @@ class TowerOfHanoi(TextGame):
             return f"Disk {moved} cannot stand on disk {onto}, the top of peg {PEGS[goal]}."
         return ""
 
-    def plan(self) -> tuple[int, tuple[int, int]]:
-        """Return how many moves the target is away, and the first of them.
-
-        From the largest disk down: a disk that is not where it must be needs every smaller one on the
-        third peg. For a tower as the goal this is the one shortest way (Hinz, "The Tower of Hanoi", 1989).
-        """
-        a, b, _ = self.pegs
-        goal = self.target
-        moves, first = 0, (goal, goal)
-        for disk in self.disks:
-            peg = 0 if disk in a else 1 if disk in b else 2
-            moves *= 2
-            if peg != goal:
-                moves += 1
-                first = (peg, goal)
-                goal = 3 - peg - goal
-        return moves, first
-
     def progress(self) -> float:
         """Return the share of the shortest solution that is done; 0 when further away than at the deal."""
-        return max(0.0, 1.0 - self.plan()[0] / self._distance)
+        return max(0.0, 1.0 - plan(self.pegs, self.target)[0] / self._distance)
 
     def epilogue(self) -> str:
         """Say how far it was."""
-        return f"\nNo moves are left; {self.plan()[0]} more were needed."
+        return f"\nNo moves are left; {plan(self.pegs, self.target)[0]} more were needed."
 
     def answer_form(self) -> str:
         """Say what a move looks like."""
@@ -158,5 +142,30 @@ class TowerOfHanoi(TextGame):
 
     def expert_move(self) -> str:
         """Make the next move of the shortest solution."""
-        source, goal = self.plan()[1]
+        source, goal = plan(self.pegs, self.target)[1]
         return f"{PEGS[source]} {PEGS[goal]}"
+
+
+@lru_cache(maxsize=4096)
+def board(pegs: Pegs) -> str:
+    """Return the pegs, a line each, from bottom to top."""
+    a, b, c = (" ".join(disks) or "-" for disks in pegs)
+    return f"A: {a}\nB: {b}\nC: {c}"
+
+
+@lru_cache(maxsize=4096)
+def plan(pegs: Pegs, target: int) -> tuple[int, tuple[int, int]]:
+    """Return how many moves the target is away, and the first of them.
+
+    From the largest disk down: a disk that is not where it must be needs every smaller one on the third
+    peg. For a tower as the goal this is the one shortest way (Hinz, "The Tower of Hanoi", 1989).
+    """
+    moves, first, goal = 0, (target, target), target
+    where = {disk: peg for peg, disks in enumerate(pegs) for disk in disks}
+    for disk in sorted(where, reverse=True):
+        moves *= 2
+        if where[disk] != goal:
+            moves += 1
+            first = (where[disk], goal)
+            goal = 3 - where[disk] - goal
+    return moves, first
