@@ -1,0 +1,83 @@
+"""An agent on environments: success, return and turns, and how many episodes have a verdict at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gem import seeding
+from gem.errors import BadArgument
+from gem.record import Agent, Episode, Limits
+from gem.rollout import Job, rollout
+from gem.statistics import Interval, mean_interval, wilson
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An agent's figures on one environment.
+
+    `episodes` were played, `scored` of them have a verdict; the others enter no figure but `at_least`.
+    `success` is None where the environment does not say what success is. `at_least` is the rate of success
+    with every episode that has no verdict counted as lost: the truth lies between the two. `errors` counts
+    what broke, by boundary and type.
+    """
+
+    env: str
+    episodes: int
+    scored: int
+    success: Interval | None
+    at_least: float | None
+    reward: Interval | None
+    turns: float | None
+    errors: dict[str, int]
+
+    @property
+    def coverage(self) -> float:
+        """The share of episodes that have a verdict."""
+        return self.scored / self.episodes
+
+
+def evaluate(
+    agent: Agent,
+    env_id: str,
+    *,
+    episodes: int = 200,
+    seed: int = 0,
+    limits: Limits | None = None,
+    concurrency: int = 128,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> Result:
+    """Play `episodes` episodes of an environment, each from a seed of its own, and return the figures.
+
+    Success has a Wilson interval, the return a Student-t interval; both at 95%.
+
+    Raises:
+        BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made.
+    """
+    if episodes < 1:
+        raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
+    jobs = [Job(env_id, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
+    played = rollout(jobs, agent, limits=limits or Limits(), concurrency=concurrency, on_episode=on_episode)
+    return summarise(env_id, played)
+
+
+def summarise(env_id: str, episodes: Sequence[Episode]) -> Result:
+    """Return the figures of episodes that have been played."""
+    scored = [episode for episode in episodes if episode.scored]
+    told = [episode.success for episode in scored if episode.success is not None]
+    errors: dict[str, int] = {}
+    for episode in episodes:
+        if episode.error is not None:
+            name = f"{episode.error.boundary}: {episode.error.type}"
+            errors[name] = errors.get(name, 0) + 1
+    broken = len(episodes) - len(scored)
+    return Result(
+        env=env_id,
+        episodes=len(episodes),
+        scored=len(scored),
+        success=wilson(sum(told), len(told)) if told else None,
+        at_least=sum(told) / (len(told) + broken) if told else None,
+        reward=mean_interval([episode.reward() for episode in scored]) if scored else None,
+        turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
+        errors=errors,
+    )
