@@ -11,6 +11,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
@@ -18,6 +19,7 @@ from gem import seeding
 from gem.content import Obs
 from gem.errors import (
     BadAction,
+    BadArgument,
     CannotFork,
     EnvClosed,
     EpisodeOver,
@@ -106,8 +108,9 @@ class Env:
         """Guard the reset, step and close that a subclass defines."""
         super().__init_subclass__(**kwargs)
         for name, guard in (("reset", _guard_reset), ("step", _guard_step), ("close", _guard_close)):
-            if name in cls.__dict__:
-                setattr(cls, name, guard(cls.__dict__[name]))
+            owner = next(base for base in cls.__mro__ if name in base.__dict__)
+            if owner is cls or not issubclass(owner, Env):  # a mixin's method has no guard yet
+                setattr(cls, name, guard(owner.__dict__[name]))
 
     # -- the contract
 
@@ -243,8 +246,12 @@ class Env:
                 raise UnknownArgument(f"spawn(same_state=True) takes no keywords, got {sorted(kwargs)}.")
             return self.fork()
         args, first = self._init
-        other = type(self)(*args, **{**first, **kwargs})
-        other.spec = self.spec
+        names = [*inspect.signature(type(self)).parameters][: len(args)] if kwargs else []
+        changed = {**first, **kwargs}
+        given = [changed.pop(name, arg) for name, arg in zip(names, args, strict=False)]
+        other = type(self)(*given, *args[len(given) :], **changed)
+        spec = self.spec
+        other.spec = replace(spec, kwargs={**spec.kwargs, **kwargs}) if spec and kwargs else spec
         return other
 
     def _shell(self) -> Self:
@@ -295,6 +302,8 @@ _SHARED: dict[type, frozenset[str]] = {}
 def shared_names(cls: type) -> frozenset[str]:
     """Return what `cls` and its bases list as shared."""
     if cls not in _SHARED:
+        if isinstance(cls.__dict__.get("shared"), str):
+            raise BadArgument(f"{cls.__name__}.shared is a str; accepted: a tuple of attribute names.")
         _SHARED[cls] = frozenset(n for base in cls.__mro__ for n in base.__dict__.get("shared", ()))
     return _SHARED[cls]
 
@@ -313,7 +322,12 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
                 f"{type(self).__name__}.reset does not take {sorted(set(options) - accepted)}; "
                 f"it takes {_listing(accepted - {'self'})}."
             )
-        start = reset(self, seed, **options) if options else reset(self, seed)
+        try:
+            start = reset(self, seed=seed, **options)
+        except BaseException:
+            if self._phase == _RUNNING:
+                self._phase = _OVER  # half an instance must not be stepped
+            raise
         self._phase = _RUNNING
         return start if type(start) is Start else Start(*start)
 
@@ -456,6 +470,7 @@ class EnvWrapper(Env):
         """Return a twin around a fork of the environment inside; see Env.fork."""
         twin = self._shell()
         twin.env = self.env.fork(seed)
+        twin._init = self._init_around(twin.env)  # or the twin would hold this environment too
         super(EnvWrapper, twin).set_state(super().get_state())
         return twin
 
@@ -463,9 +478,13 @@ class EnvWrapper(Env):
         """Return the same wrapper around another environment; `kwargs` go to the environment."""
         if same_state:
             return self.fork() if not kwargs else super().spawn(True, **kwargs)
+        args, own = self._init_around(self.env.spawn(**kwargs))
+        return type(self)(*args, **own)
+
+    def _init_around(self, env: Env) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return this wrapper's arguments with another environment among them."""
         args, own = self._init
-        inner = self.env.spawn(**kwargs)
-        return type(self)(inner, *args[1:], **own) if args else type(self)(**{**own, "env": inner})
+        return ((env, *args[1:]), own) if args else ((), {**own, "env": env})
 
     @property
     def unwrapped(self) -> Env:

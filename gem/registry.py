@@ -19,6 +19,7 @@ from gem.core import Env
 from gem.errors import (
     BadArgument,
     DuplicateEnv,
+    MissingExtra,
     UnknownArgument,
     UnknownEnv,
     did_you_mean,
@@ -95,9 +96,12 @@ class Family:
 
     def find(self, name: str) -> EnvSpec | None:
         """Return the spec of `name`, asking the package only for names not known here."""
-        if name in self.names or (self.more and name in load(self.more, self.extra)()):
+        if name in self.names:
             return self.spec(name)
-        return None
+        try:
+            return self.spec(name) if self.more and name in load(self.more, self.extra)() else None
+        except MissingExtra:  # more likely a typing error than a name newer than the list
+            return None
 
 
 ENV_REGISTRY: dict[str, EnvSpec] = {}
@@ -224,7 +228,7 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if extra and not missing.startswith("gem"):
+        if extra and missing.partition(".")[0] != "gem":
             raise missing_extra(f"{module_name}", missing, extra) from error
         if module_name == missing or module_name.startswith(missing + "."):
             raise BadArgument(f"entry point {entry_point!r}: there is no module {missing!r}.") from error
@@ -270,6 +274,7 @@ def make_vec(
     seed: int | None = 0,
     backend: str | None = None,
     num_envs: int | None = None,
+    autoreset_mode: str = "same_step",
     **kwargs: Any,
 ) -> VectorEnv:
     """Make a vector of environments.
@@ -282,6 +287,7 @@ def make_vec(
         seed: environment `i` starts its chain at ``derive(seed, "env", i)``.
         backend: ``serial``, ``thread`` or ``process``.
         num_envs: how many, when `env_ids` is one id.
+        autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
         **kwargs: go to every constructor.
     """
     from gem.vector.vector_env import VectorEnv
@@ -298,7 +304,7 @@ def make_vec(
         Maker(env_id, {**kwargs, **each}, tuple(wrappers or ()))
         for env_id, each in zip(ids_, own, strict=True)
     ]
-    return VectorEnv(makers, backend=backend or ("thread" if async_mode else "serial"), seed=seed)
+    return VectorEnv(makers, backend or ("thread" if async_mode else "serial"), seed, autoreset_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +329,10 @@ def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: 
     Raises:
         UnknownArgument: with the keywords it takes.
     """
-    parameters = inspect.signature(callee).parameters.values()
+    if isinstance(callee, type) and not any("__init__" in base.__dict__ for base in callee.__mro__[:-1]):
+        parameters = []  # Env.__new__, which takes anything, is not what the author declared
+    else:
+        parameters = list(inspect.signature(callee).parameters.values())
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

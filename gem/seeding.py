@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 from hashlib import blake2b
+from operator import index
 from typing import Any
 
 from gem.errors import BadArgument
@@ -28,7 +29,9 @@ def derive(seed: int, *path: str | int) -> int:
     >>> derive(0, "env", 3) == derive(0, "env", 3) != derive(0, "env", "3")
     True
     """
-    text = repr((seed, *path)) if path else repr(seed)
+    # numpy's integers are hashed as the numbers they are: their repr differs, and by numpy's version
+    exact = tuple(str(part) if isinstance(part, str) else index(part) for part in (seed, *path))
+    text = repr(exact if path else exact[0])
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 

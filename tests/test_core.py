@@ -1,0 +1,412 @@
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gem import Env, EnvWrapper, Start, Step, make
+from gem.errors import (
+    BadAction,
+    BadArgument,
+    CannotFork,
+    EnvClosed,
+    EpisodeOver,
+    NoSolver,
+    ResetNeeded,
+    UnknownArgument,
+)
+from gem.registry import EnvSpec
+from gem.testing import EchoEnv
+
+
+class Counter(Env):
+    """Counts steps, and shares a list with its twins."""
+
+    shared = ("library",)
+
+    def __init__(self, limit=3, library=None):
+        self.limit = limit
+        self.library = library if library is not None else ["shared"]
+        self.notes = []
+
+    def reset(self, seed=None, offset=0):
+        super().reset(seed)
+        self.notes = [offset]
+        return "start", {}
+
+    def step(self, action):
+        self.notes.append(self.rng.randrange(10**6))
+        return f"{action} {self.notes[-1]}", 0, len(self.notes) > self.limit, False, {}
+
+
+class Loud(EnvWrapper):
+    """Counts its own steps and shouts."""
+
+    def __init__(self, env, mark="!"):
+        super().__init__(env)
+        self.mark = mark
+        self.steps = 0
+
+    def on_step(self, step):
+        self.steps += 1
+        return step._replace(obs=step.obs.upper() + self.mark)
+
+
+# -- what reset and step return
+
+
+def test_plain_tuples_become_start_and_step():
+    env = Counter()
+    start = env.reset(seed=0)
+    step = env.step("a")
+    assert isinstance(start, Start)
+    assert start == ("start", {})
+    assert isinstance(step, Step)
+    obs, reward, terminated, truncated, _ = step
+    assert (obs, reward, terminated, truncated) == (step.obs, 0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated"), [(False, False), (True, False), (False, True), (True, True)]
+)
+def test_done_is_either_end(terminated, truncated):
+    assert Step("", 0.0, terminated, truncated, {}).done is (terminated or truncated)
+
+
+# -- order of calls
+
+
+def test_step_needs_a_running_episode():
+    env = Counter(limit=1)
+    with pytest.raises(ResetNeeded):
+        env.step("a")
+    env.reset(seed=0)
+    env.step("a")
+    with pytest.raises(EpisodeOver):
+        env.step("a")
+    env.reset()
+    env.close()
+    env.close()
+    for call in (lambda: env.step("a"), env.reset):
+        with pytest.raises(EnvClosed):
+            call()
+
+
+def test_the_block_closes():
+    with Counter() as env:
+        env.reset(seed=0)
+    with pytest.raises(EnvClosed):
+        env.reset()
+
+
+@pytest.mark.parametrize("action", [None, 1, b"1", ["1"]])
+def test_an_action_is_text(action):
+    env = Counter()
+    env.reset(seed=0)
+    with pytest.raises(BadAction, match="takes text"):
+        env.step(action)
+    assert env.step("1").obs.startswith("1 ")  # the episode goes on
+
+
+def test_a_subclass_may_change_how_its_parent_ends():
+    class Endless(Counter):
+        def step(self, action):
+            return (*super().step(action)[:2], False, False, {})
+
+    env = Endless(limit=1)
+    env.reset(seed=0)
+    for _ in range(3):
+        assert not env.step("a").done
+
+
+def test_a_method_that_a_mixin_brings_is_guarded_too():
+    class Stepping:
+        def step(self, action):
+            return action, 0.0, True, False, {}
+
+    class Mixed(Stepping, Counter):
+        pass
+
+    env = Mixed()
+    with pytest.raises(ResetNeeded):
+        env.step("a")
+    env.reset(seed=0)
+    assert isinstance(env.step("a"), Step)
+    with pytest.raises(EpisodeOver):
+        env.step("a")
+
+
+def test_an_episode_whose_reset_failed_cannot_be_stepped():
+    class Fails(Counter):
+        def reset(self, seed=None):
+            super().reset(seed)
+            raise RuntimeError("half dealt")
+
+    env = Fails()
+    with pytest.raises(RuntimeError, match="half dealt"):
+        env.reset(seed=0)
+    with pytest.raises(EpisodeOver):
+        env.step("a")
+
+
+def test_a_refused_seed_leaves_a_new_environment_new():
+    env = Counter()
+    with pytest.raises(BadArgument):
+        env.reset(seed=-1)
+    with pytest.raises(ResetNeeded):
+        env.step("a")
+
+
+def test_gymnasium_signature_with_keyword_only_seed_works():
+    class Gymnastic(Counter):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return str(options), {}
+
+    env = Gymnastic()
+    assert env.reset(seed=3, options="x").obs == "x"
+    assert env.seed == 3
+
+
+def test_undeclared_options_are_refused_and_declared_ones_arrive():
+    env = Counter()
+    env.reset(seed=0, offset=7)
+    assert env.notes == [7]
+    with pytest.raises(UnknownArgument, match=r"offest.*offset, seed"):
+        env.reset(seed=0, offest=7)
+    with pytest.raises(UnknownArgument):
+        EnvWrapper(env).reset(offest=7)
+
+
+def test_what_is_not_defined_says_so():
+    env = Env()
+    env.reset(seed=0)
+    for call in (env.sample_random_action, env.solve):
+        with pytest.raises(NoSolver):
+            call()
+    with pytest.raises(NotImplementedError, match="must define step"):
+        env.step("a")
+
+
+# -- chance
+
+
+def seeds_of(env, n):
+    found = []
+    for _ in range(n):
+        env.reset()
+        found.append(env.seed)
+    return found
+
+
+def test_a_run_follows_from_its_first_seed():
+    one, other = Counter(), Counter()
+    one.reset(seed=5)
+    other.seed = 5
+    assert seeds_of(other, 4) == [5, *seeds_of(one, 3)]
+    assert len(set(seeds_of(one, 100))) == 100
+
+
+def test_unseeded_runs_differ_and_can_be_replayed():
+    one, other = Counter(), Counter()
+    one.reset()
+    other.reset()
+    assert one.seed != other.seed
+    said = one.step("a")
+    other.reset(seed=one.seed)
+    assert other.step("a") == said
+
+
+def test_numpy_integers_are_seeds():
+    numpy = pytest.importorskip("numpy")
+    env, other = Counter(), Counter()
+    env.reset(seed=numpy.int64(4))
+    other.reset(seed=4)
+    assert type(env.seed) is int
+    assert env.step("a") == other.step("a")
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "1", True, [1]])
+def test_other_seeds_are_refused(seed):
+    env = Counter()
+    with pytest.raises(BadArgument, match="non-negative integer"):
+        env.reset(seed=seed)
+    with pytest.raises(BadArgument):
+        env.seed = seed
+
+
+def test_the_actor_does_not_disturb_the_world():
+    one, other = EchoEnv(), EchoEnv()
+    assert one.reset(seed=1) == other.reset(seed=1)
+    for _ in range(10):
+        one.sample_random_action()
+    assert one.step("0") == other.step("0")
+
+
+def test_there_is_no_chance_before_reset():
+    for stream in ("rng", "actor_rng"):
+        with pytest.raises(ResetNeeded):
+            getattr(Counter(), stream)
+
+
+# -- state
+
+
+def future(env, n=2):
+    return [env.step("a") for _ in range(n)]
+
+
+def test_a_restored_state_has_the_same_future_here_and_elsewhere():
+    env, other = Counter(5), Counter(5)
+    env.reset(seed=0)
+    future(env)
+    state = env.get_state()
+    said = future(env)
+    for target in (env, other):
+        target.set_state(state)
+        assert future(target) == said
+    state["notes"].append("changed by the caller")
+    assert "changed by the caller" not in env.notes
+
+
+def test_twins_share_what_is_shared_and_nothing_else():
+    env = Counter(5)
+    env.reset(seed=0)
+    twin = env.fork()
+    assert twin.library is env.library
+    assert twin.notes is not env.notes
+    assert future(twin) == future(env)
+    assert env.spawn(same_state=True).notes == env.notes
+
+
+def test_a_fork_with_a_seed_has_another_future():
+    env = Counter(5)
+    env.reset(seed=0)
+    said = future(env)
+    futures = [future(env.fork(seed=s), 1) for s in range(3)]
+    assert len({str(f) for f in [*futures, future(env, 1)]}) == 4
+    assert future(env.fork(seed=1), 1) == future(env.fork(seed=1), 1)
+    assert said[0] not in futures
+
+
+def test_what_lives_outside_cannot_be_forked():
+    class Live(Counter):
+        forkable = False
+
+    env = Live()
+    env.reset(seed=0)
+    for call in (env.fork, env.get_state, lambda: env.set_state({}), lambda: env.spawn(same_state=True)):
+        with pytest.raises(CannotFork):
+            call()
+    with pytest.raises(CannotFork):
+        EnvWrapper(env).fork()
+
+
+def test_spawn_makes_another_of_the_same_making():
+    env = make("game:GuessTheNumber-v0-easy")
+    other = env.spawn(max_turns=9)
+    assert other.max_turns == 9
+    assert other.spec.kwargs == {**env.spec.kwargs, "max_turns": 9}  # an episode's record makes it again
+    assert env.spawn().spec == env.spec
+    with pytest.raises(ResetNeeded):
+        env.spawn().step("1")
+    with pytest.raises(UnknownArgument, match="max_turns"):
+        env.spawn(same_state=True, max_turns=9)
+
+
+def test_shared_names_are_a_tuple():
+    class Typo(Counter):
+        shared = "library"  # without the comma
+
+    env = Typo()
+    env.reset(seed=0)
+    with pytest.raises(BadArgument, match="tuple of attribute names"):
+        env.fork()
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+@pytest.mark.parametrize("wrap", [lambda env: env, Loud, lambda env: Loud(env=env, mark="?")])
+def test_copies_and_pickles_go_on(duplicate, wrap):
+    env = wrap(EchoEnv(turns=4))
+    env.reset(seed=0)
+    env.step("0")
+    twin = duplicate(env)
+    assert [twin.step("1") for _ in range(3)] == [env.step("1") for _ in range(3)]
+    assert twin.spawn().unwrapped.turns == 4
+
+
+def test_forks_can_be_played_in_threads():
+    env = Counter(5)
+    env.reset(seed=0)
+    said = future(env.fork())
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(future, [env.fork() for _ in range(8)])) == [said] * 8
+
+
+# -- wrappers
+
+
+def test_a_wrapper_reads_through_live():
+    env = Counter()
+    wrapped = EnvWrapper(Loud(env))
+    env.limit = 17
+    assert wrapped.limit == 17
+    assert wrapped.mark == "!"
+    assert wrapped.unwrapped is env
+    wrapped.seed = 9
+    assert wrapped.reset().info == {}
+    assert (wrapped.seed, env.seed) == (9, 9)
+    assert wrapped.rng is env.rng
+    assert wrapped.actor_rng is env.actor_rng
+    for hidden in ("_phase_of_moon", "no_such_name"):
+        with pytest.raises(AttributeError):
+            getattr(wrapped, hidden)
+
+
+def test_a_wrapper_has_its_envs_spec():
+    wrapped = Loud(make("game:GuessTheNumber-v0-easy"))
+    assert wrapped.env_id == "game:GuessTheNumber-v0-easy"
+    assert wrapped.spec is wrapped.env.spec
+    assert str(wrapped) == "<Loud(game:GuessTheNumber-v0-easy)>"
+    wrapped.spec = EnvSpec("my:Env-v0", Counter)
+    assert wrapped.env.spec.id == "my:Env-v0"
+
+
+def test_a_wrappers_state_nests_its_envs():
+    env = Loud(Counter(9))
+    env.reset(seed=0)
+    env.step("a")
+    state = env.get_state()
+    said = future(env)
+    env.set_state(state)
+    assert env.steps == 1
+    assert future(env) == said
+    other = Loud(Counter(9))
+    other.set_state(state)
+    assert (other.steps, future(other)) == (1, said)
+
+
+@pytest.mark.parametrize("make_loud", [lambda env: Loud(env, "?"), lambda env: Loud(mark="?", env=env)])
+def test_a_forked_wrapper_is_a_twin_of_its_own(make_loud):
+    env = make_loud(Counter(9))
+    env.reset(seed=0)
+    env.step("a")
+    twin = env.fork()
+    assert future(twin) == future(env)
+    assert (twin.steps, twin.mark, env.steps) == (3, "?", 3)
+    twin.close()
+    env.step("a")
+    redrawn = env.fork(seed=1)
+    assert redrawn.steps == env.steps
+    assert redrawn.step("a") != env.fork().step("a")
+    grandchild = twin.spawn(limit=1)
+    assert grandchild.limit == 1
+    assert (grandchild.mark, grandchild.steps) == ("?", 0)
+
+
+def test_a_forked_wrapper_does_not_hold_the_environment_it_came_from():
+    env = Loud(Counter())
+    env.reset(seed=0)
+    twin = env.fork()
+    env.env.burden = "x" * 100_000
+    assert len(pickle.dumps(twin)) < 10_000
