@@ -31,7 +31,7 @@ from gem.vector.host import Command, Host, Outcome, Recipe, Slot, carry_out, ove
 FLUSH_S = 0.001
 """How long finished outcomes may wait for the rest of their message."""
 
-CLOSE_S = 5.0
+CLOSE_S = 2.0
 """How long a worker may take to close its environments; then it is killed."""
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -82,7 +82,7 @@ class Processes(Host):
         for worker, share, message in zip(self._workers, shares, messages, strict=True):
             if share:
                 worker.send(message, [call[0] for call in share])
-        self._made.update([command[0] for command in commands])
+            self._made.update([call[0] for call in share])
         self._done += [Outcome(index, None, WorkerDied(f"the worker of env {index} died.")) for index in lost]
         self._lost.difference_update([command[0] for command in commands])
 
@@ -159,10 +159,12 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self.in_flight: set[int] = set()
-        self.heard = perf_counter()  # when its calls in flight began, or it last sent outcomes
+        self.heard = (
+            _NEVER  # when its calls in flight began, or it last sent outcomes; it first says it is up
+        )
 
     def send(self, message: bytes, indices: Sequence[int]) -> None:
-        if not self.in_flight:
+        if not self.in_flight and self.heard < _NEVER:
             self.heard = perf_counter()
         self.in_flight.update(indices)
         with suppress(OSError):  # it is dead: whoever waits for these calls is told
@@ -184,6 +186,7 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
+    pipe.send_bytes(_packed([]))
     slots: dict[int, Slot] = {}
     while (batch := inbox.get()) is not None:
         done: list[Outcome] = []

@@ -14,16 +14,16 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from gem import registry
 from gem.core import Env
 from gem.errors import NoVerdict
 from gem.registry import EnvSpec, Maker
-from gem.vector.host import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+from gem.vector.host import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, Verb, carry_out, overdue
 
 MAX_THREADS = 1024
-CLOSE_S = 5.0
+CLOSE_S = 2.0
 """How long close() waits for calls that still run; then their threads are left to themselves."""
 
 _NEVER = float("inf")
@@ -49,11 +49,10 @@ class Threads(Host):
         self._enough = threading.Event()
         self._bell = threading.Lock()  # released once to wake one thread
         self._bell.acquire()
-        self._mutex = threading.Lock()  # guards the four below
+        self._mutex = threading.Lock()  # guards the three below
         self._idle = 0
         self._threads: list[threading.Thread] = []
-        self._left_behind = 0
-        self._running: dict[int, tuple[float, Command]] = {}  # kept only where calls are timed
+        self._running: dict[int, _Run] = {}  # kept only where calls are timed
 
     # -- the caller's side
 
@@ -82,7 +81,7 @@ class Threads(Host):
         if self.call_s is None:
             return _NEVER
         with self._mutex:
-            began = [began for began, _ in self._running.values()]
+            began = [run.began for run in self._running.values()]
         return min(began, default=perf_counter()) + self.call_s
 
     def _leave_overdue(self) -> None:
@@ -90,12 +89,12 @@ class Threads(Host):
             return
         with self._mutex:
             late = perf_counter() - self.call_s
-            for index, (began, command) in list(self._running.items()):
-                if began <= late:
+            for index, run in list(self._running.items()):
+                if run.began <= late:
                     del self._running[index]
+                    self._threads.remove(run.thread)
                     self.slots[index] = self._slot(self.slots[index].recipe)
-                    self._left_behind += 1
-                    self._done.append(Outcome(index, None, overdue(command[1], self.call_s)))
+                    self._done.append(Outcome(index, None, overdue(run.verb, self.call_s)))
 
     def _renew(self, index: int, env_fn: Recipe | None) -> None:
         slot = self.slots[index]
@@ -120,7 +119,7 @@ class Threads(Host):
             if self._idle:
                 self._ring()
                 return
-            if len(self._threads) - self._left_behind >= min(len(self), MAX_THREADS) or self._closed:
+            if len(self._threads) >= min(len(self), MAX_THREADS) or self._closed:
                 return  # all are at work, and come back to the queue by themselves
             thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
             self._threads.append(thread)
@@ -155,11 +154,12 @@ class Threads(Host):
             slot = self.slots[index]
             if self.call_s is not None:
                 with self._mutex:
-                    self._running[index] = perf_counter(), command
+                    self._running[index] = _Run(perf_counter(), command[1], threading.current_thread())
             try:
                 outcome = self._carry_out(slot, command)
             except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not its neighbours
                 done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
+                self._enough.set()
                 raise
             if self.call_s is None:
                 done.append(outcome)
@@ -173,7 +173,6 @@ class Threads(Host):
         """Hand an outcome over, unless the caller has stopped waiting for it."""
         with self._mutex:
             if self.slots[outcome.index] is not slot:
-                self._left_behind -= 1
                 return False
             del self._running[outcome.index]
             self._done.append(outcome)
@@ -199,6 +198,14 @@ class Threads(Host):
         if spec is None or spec.thread_safe:
             return None
         return self._locks.setdefault(spec.entry_point, threading.Lock())
+
+
+class _Run(NamedTuple):
+    """A call that runs, where calls are timed."""
+
+    began: float
+    verb: Verb
+    thread: threading.Thread
 
 
 class _Slot(Slot):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -19,29 +18,11 @@ from gem import seeding
 from gem.content import Obs
 from gem.core import Env, Step
 from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
+from gem.vector.autoreset import AutoresetMode, advance, introduce
 from gem.vector.host import NO_KWARGS, Command, Kind, Recipe, failure_of, make_host
 
 LENGTH = len(Step._fields)
 NAN = float("nan")
-
-
-class AutoresetMode(StrEnum):
-    """When the next episode of an environment begins."""
-
-    SAME_STEP = "same_step"
-    """With the step that ends the last one: obs is the new episode's first, the old end is in info."""
-
-    NEXT_STEP = "next_step"
-    """With the step after: its action is ignored, its reward is 0."""
-
-    DISABLED = "disabled"
-    """When the caller resets it; stepping it before that raises."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> AutoresetMode | None:
-        """Accept other spellings of the same words, as ``SameStep``."""
-        plain = str(value).lower().replace("_", "")
-        return next((mode for mode in cls if mode.value.replace("_", "") == plain), None)
 
 
 class Results(NamedTuple):
@@ -109,7 +90,7 @@ class VectorEnv:
         if not env_fns:
             raise BadArgument("env_fns is empty; a vector holds at least one environment.")
         try:
-            known = self._introduce()
+            known = self._known_envs()
             self.env_ids: list[str | None] = [env_id for env_id, _ in known]
             if seed is None:
                 self._next_seeds = [seeding.fresh() if own is None else own for _, own in known]
@@ -123,10 +104,10 @@ class VectorEnv:
         self._resetting: set[int] = set()  # whose call in flight is a reset
         self._broken: dict[int, dict[str, str]] = {}  # failures of episodes that broke, to be reported
 
-    def _introduce(self) -> list[tuple[str | None, int | None]]:
+    def _known_envs(self) -> list[tuple[str | None, int | None]]:
         """Make every environment and return its id and its own seed."""
         known: list[Any] = [None] * self.num_envs
-        self._host.submit_all([(i, _introduction, (), NO_KWARGS) for i in range(self.num_envs)])
+        self._host.submit_all([(i, introduce, (), NO_KWARGS) for i in range(self.num_envs)])
         for index, value, error in self._host.ready(self.num_envs):
             if error is not None:
                 raise error
@@ -375,32 +356,6 @@ class VectorEnv:
             if error is not None:
                 self._host.renew(index)
         self._resetting.clear()
-
-
-# -- what runs next to the environment
-
-
-def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
-    """Step `env`; where that ends its episode and `next_seed` is given, begin the next one.
-
-    This is auto-reset, on every host. When the next episode breaks in its reset, the end of this one stands,
-    and the failure follows as a sixth value.
-    """
-    step = env.step(action)
-    obs, reward, terminated, truncated, info = step
-    if next_seed is None or not (terminated or truncated):
-        return step
-    final = {"final_obs": obs, "final_info": info}
-    try:
-        obs, info = env.reset(seed=next_seed)
-    except Exception as error:
-        failure = asdict(failure_of(error))
-        return "", reward, terminated, truncated, {**final, "error": failure}, failure
-    return obs, reward, terminated, truncated, {**info, **final}
-
-
-def _introduction(env: Env) -> tuple[str | None, int | None]:
-    return env.env_id, env.seed
 
 
 def _break(obs: Obs, info: Mapping[str, Any], failure: dict[str, str]) -> _Step:

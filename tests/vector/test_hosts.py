@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from vector_envs import Odd, Rendezvous, Scripted
+
+from gem.core import Env
+from gem.errors import BadArgument, EnvClosed, WorkerDied
+from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
+from gem.vector.host import KINDS, Host, Outcome, make_host
+from gem.vector.processes import Processes
+from gem.vector.serial import Serial
+from gem.vector.threads import Threads
+
+ANY = pytest.mark.parametrize("kind", KINDS)
+DEADLINE_S = 20.0
+
+
+def collect(host: Host, count: int) -> dict[int, Outcome]:
+    outcomes: dict[int, Outcome] = {}
+    while len(outcomes) < count:
+        outcomes |= {outcome.index: outcome for outcome in host.ready()}
+    return outcomes
+
+
+def until(condition: object, what: str) -> None:
+    """Poll for something that another process does."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, what
+        threading.Event().wait(0.005)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def described(env: Env, word: str, *, end: str) -> str:
+    return f"{word} {type(env).__name__}{end}"
+
+
+@ANY
+def test_a_call_is_a_method_or_a_function_with_arguments(kind: str) -> None:
+    with make_host(kind, [partial(Scripted, length=3)] * 2) as host:
+        host.submit(0, "reset", (7,))
+        host.submit(1, described, ("the",), {"end": "!"})
+        outcomes = collect(host, 2)
+        assert outcomes[0].value == (*Scripted(length=3).reset(7)[:1], outcomes[0].value.info)
+        assert outcomes[1].value == "the Scripted!"
+        state = host.call(0, "get_state")
+        assert state["length"] == 3
+        host.call(1, "set_state", (state,))
+        assert host.call(0, "step", ("x",)).obs == host.call(1, "step", ("x",)).obs
+
+
+@ANY
+@pytest.mark.parametrize(("recipe", "name"), [(Scripted, "ValueError"), (Odd, "OddError")])
+def test_an_error_comes_back_by_its_name_and_leaves_the_neighbours_alone(
+    kind: str, recipe: type, name: str
+) -> None:
+    with make_host(kind, [recipe, Scripted]) as host:
+        host.submit_all([(i, "reset", (1,), {}) for i in range(2)])
+        collect(host, 2)
+        host.submit_all([(0, "step", ("raise",), {}), (1, "step", ("fine",), {})])
+        outcomes = collect(host, 2)
+        assert outcomes[1].value.obs.startswith("fine")
+        failure = outcomes[0].failure
+        assert failure is not None
+        assert (failure.boundary, failure.type) == ("env", name)
+        assert failure.message in ("asked to", "salt and pepper")
+        host.renew(0)
+        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+@ANY
+def test_exit_in_an_environment_is_an_error_of_that_environment(kind: str) -> None:
+    with make_host(kind, [Scripted]) as host:
+        host.call(0, "reset", (1,))
+        host.submit(0, "step", ("exit",))
+        assert host.ready()[0].failure.type == "NoVerdict"  # type: ignore[union-attr]
+
+
+@ANY
+def test_renew_takes_another_recipe_and_closes_the_old_environment(kind: str) -> None:
+    with make_host(kind, [Scripted]) as host:
+        host.call(0, "reset", (1,))
+        host.renew(0, partial(Scripted, length=9))
+        assert host.call(0, "get_state")["length"] == 9
+
+
+def test_renew_closes_what_it_replaces() -> None:
+    with Serial([Scripted]) as host:
+        host.call(0, "reset")
+        old = host.slots[0].env
+        host.renew(0)
+        with pytest.raises(EnvClosed):
+            old.step("x")  # type: ignore[union-attr]
+
+
+@ANY
+def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
+    with make_host(kind, [Scripted] * 2) as host:
+        with pytest.raises(BadArgument, match="0 calls are in flight"):
+            host.ready()
+        with pytest.raises(BadArgument, match=r"env index is 2; accepted: 0 to 1"):
+            host.submit(2, "reset")
+        with pytest.raises(BadArgument, match="twice"):
+            host.submit_all([(0, "reset", (), {}), (0, "reset", (), {})])
+        host.submit(0, "reset", (1,))
+        with pytest.raises(BadArgument, match="env 0 has a call in flight"):
+            host.submit(0, "reset")
+        with pytest.raises(BadArgument, match="env 0 has a call in flight"):
+            host.renew(0)
+        with pytest.raises(BadArgument, match="at_least is 2 and 1 calls"):
+            host.ready(2)
+        (outcome,) = host.ready()
+        assert outcome.error is None
+    host.close()
+    with pytest.raises(EnvClosed):
+        host.submit(0, "reset")
+
+
+def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
+    with pytest.raises(BadArgument, match="backend is 'threads'; accepted: serial, thread, process"):
+        make_host("threads", [Scripted])
+    with pytest.raises(BadArgument, match=r"env_fns\[0\] is 'game:X'"):
+        make_host("serial", ["game:X"])  # type: ignore[list-item]
+    with pytest.raises(BadArgument, match=r"env_fns\[1\] cannot be pickled"):
+        make_host("process", [Scripted, lambda: Scripted()])
+    with pytest.raises(BadArgument, match="call_s is 0"):
+        make_host("thread", [Scripted], call_s=0)
+
+
+# -- stragglers and hung calls
+
+
+def test_a_straggler_does_not_hold_up_the_others_on_threads() -> None:
+    gate = threading.Event()
+    with Threads([partial(Scripted, gate=gate)] * 4) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        collect(host, 4)
+        host.submit_all([(i, "step", ("wait" if i == 0 else "go",), {}) for i in range(4)])
+        assert set(collect(host, 3)) == {1, 2, 3}
+        assert host.ready(timeout=0.01) == []
+        gate.set()
+        assert host.ready()[0].index == 0
+
+
+def test_a_straggler_holds_up_only_its_own_worker() -> None:
+    with Processes([Scripted] * 4, workers=2) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        collect(host, 4)
+        host.submit_all([(i, "step", ("hang" if i == 0 else "go",), {}) for i in range(4)])
+        assert set(collect(host, 2)) == {1, 3}
+        assert host.ready(timeout=0.01) == []
+        os.kill(host.pids[0], signal.SIGKILL)
+        assert {o.failure.type for o in collect(host, 2).values() if o.failure} == {"WorkerDied"}
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_hung_call_is_given_up_and_its_environment_replaced(kind: str) -> None:
+    with make_host(kind, [partial(Scripted, gate=None)], call_s=DEADLINE_S) as host:
+        host.call(0, "reset", (1,))  # the worker is up: from here on the limit may be short
+        host.call_s = 0.05
+        host.submit(0, "step", ("hang",))
+        (outcome,) = host.ready()
+        assert isinstance(outcome.error, WorkerDied)
+        assert "0.05 s" in str(outcome.error)
+        host.call_s = DEADLINE_S
+        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+def test_threads_left_behind_do_not_deliver_twice() -> None:
+    gate = threading.Event()
+    with Threads([partial(Scripted, gate=gate)], call_s=0.02) as host:
+        host.call(0, "reset", (1,))
+        host.submit(0, "step", ("wait",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        gate.set()
+        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+        assert host.call(0, "step", ("x",)).obs.startswith("x")
+
+
+def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
+    with Serial([Scripted], call_s=1e-9) as host:
+        host.submit(0, "reset", (1,))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+
+
+# -- workers that die
+
+
+def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None:
+    with Processes([Scripted] * 4, workers=2) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        collect(host, 4)
+        before = host.pids
+        host.submit(0, "step", ("hang",))
+        os.kill(before[0], signal.SIGKILL)
+        (outcome,) = host.ready()
+        assert outcome.failure is not None
+        assert (outcome.index, outcome.failure.boundary, outcome.failure.type) == (0, "host", "WorkerDied")
+        assert "-9" in outcome.failure.message
+        assert host.pids[1] == before[1]
+        assert not alive(before[0])
+        # env 2 lived there too: it says so at its next step, once; a reset would have begun anew
+        host.submit_all([(i, "step", ("go",), {}) for i in (1, 2, 3)])
+        outcomes = collect(host, 3)
+        assert [i for i in (1, 2, 3) if outcomes[i].error] == [2]
+        assert host.call(2, "reset", (2,)).obs == Scripted().reset(2).obs
+        assert host.call(0, "reset", (0,)).obs == Scripted().reset(0).obs
+
+
+def test_a_reset_after_a_death_just_begins_anew() -> None:
+    with Processes([Scripted] * 2, workers=1) as host:
+        for i in range(2):
+            host.call(i, "reset", (i,))
+        host.submit(0, "step", ("die",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        assert host.call(1, "reset", (5,)).obs == Scripted().reset(5).obs
+
+
+def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
+    with Processes([Scripted] * 2, workers=1) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(2)])
+        collect(host, 2)
+        host.submit_all([(0, "step", ("lock",), {}), (1, "step", ("fine",), {})])
+        outcomes = collect(host, 2)
+        assert "cannot leave its process" in str(outcomes[0].error)
+        assert outcomes[1].value.obs.startswith("fine")
+
+
+def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() -> None:
+    with Processes([Scripted], workers=1) as host:
+        with pytest.raises((TypeError, pickle.PicklingError)):
+            host.submit(0, "step", (threading.Lock(),))
+        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+def test_large_messages_both_ways_do_not_block_each_other() -> None:
+    text = "x" * 1_000_000
+    with Processes([Scripted] * 4, workers=1) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        collect(host, 4)
+        for i in range(4):  # nobody reads while these are written
+            host.submit(i, "step", (text,))
+        assert all(len(o.value.obs) > 1_000_000 for o in collect(host, 4).values())
+
+
+def test_close_ends_every_worker_thread_and_pipe() -> None:
+    with Processes([Scripted], workers=1):
+        pass  # whatever the interpreter opens once is open now
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    with Processes([Scripted] * 3, workers=3) as host, Threads([Scripted] * 3) as other:
+        for each in (host, other):
+            each.submit_all([(i, "reset", (i,), {}) for i in range(3)])
+            collect(each, 3)
+        pids = host.pids
+        host.submit(0, "step", ("go",))  # in flight while it closes
+    assert not any(map(alive, pids))
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert threading.active_count() == threads
+
+
+ORPHANS = """
+import sys, time
+from vector_envs import Scripted
+from gem.vector.processes import Processes
+if __name__ == "__main__":
+    host = Processes([Scripted] * 2, workers=2)
+    for i in range(2):
+        host.call(i, "reset")
+    host.submit(0, "step", ("hang",))
+    print(*host.pids, flush=True)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "sent", "code"),
+    [
+        ("time.sleep(60)", signal.SIGKILL, -signal.SIGKILL),
+        ("sys.exit()", None, 0),
+        ("host.ready()", signal.SIGINT, -signal.SIGINT),
+    ],
+    ids=["killed", "exits", "interrupted"],
+)
+def test_no_worker_outlives_its_parent(
+    tmp_path: Path, then: str, sent: signal.Signals | None, code: int
+) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(ORPHANS.format(then=then))
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    with parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        if sent is not None:
+            parent.send_signal(sent)
+        assert parent.wait(DEADLINE_S) == code
+        assert parent.stderr is not None
+        said = parent.stderr.read()
+    assert said.count("Traceback") == (1 if sent is signal.SIGINT else 0), said
+    until(lambda: not any(map(alive, pids)), "workers are still there")
+
+
+# -- threads
+
+
+def test_an_environment_that_is_not_thread_safe_is_entered_by_one_thread_at_a_time() -> None:
+    ids = {
+        name: EnvSpec(f"test:{name}", Rendezvous, thread_safe=name == "Safe") for name in ("Safe", "Unsafe")
+    }
+    for spec in ids.values():
+        register(spec)
+    try:
+        for name, at_once in (("Safe", range(2, 9)), ("Unsafe", range(1, 2))):
+            Rendezvous.most.clear()
+            recipes = [Maker(f"test:{name}")] * 4 + [Maker(f"test:{name}").__call__] * 4
+            with Threads(recipes) as host:
+                host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
+                collect(host, 8)
+                for _ in range(3):
+                    host.submit_all([(i, "step", ("go",), {}) for i in range(8)])
+                    collect(host, 8)
+            assert max(Rendezvous.most) in at_once
+    finally:
+        for spec in ids.values():
+            del ENV_REGISTRY[spec.id]
+
+
+def test_all_blocking_calls_run_at_the_same_time() -> None:
+    everybody = threading.Barrier(50, timeout=DEADLINE_S)
+    with Threads([Scripted] * 50) as host:
+        host.submit_all([(i, lambda env: everybody.wait(), (), {}) for i in range(50)])
+        assert all(outcome.error is None for outcome in host.ready(50))
+
+
+def test_cheap_calls_in_a_loop_lose_nothing() -> None:
+    with Threads([Scripted] * 8) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
+        host.ready(8)
+        seen = [0] * 8
+        for _ in range(2000):
+            idle = [i for i in range(8) if i not in host.busy]
+            host.submit_all([(i, type, (), {}) for i in idle])
+            for outcome in host.ready():
+                seen[outcome.index] += outcome.value is Scripted
+        assert sum(seen) + len(host.busy) >= 2000
+
+
+def test_an_interrupt_inside_a_call_loses_that_call_alone() -> None:
+    with Serial([Scripted] * 3) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(3)])
+        host.ready(3)
+        host.submit_all([(i, "step", ("interrupt" if i == 1 else "go",), {}) for i in range(3)])
+        with pytest.raises(KeyboardInterrupt):
+            host.ready(3)
+        outcomes = collect(host, 3)
+        assert [i for i in range(3) if outcomes[i].error] == [1]
+        assert "KeyboardInterrupt" in str(outcomes[1].error)

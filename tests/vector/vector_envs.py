@@ -1,0 +1,80 @@
+"""Small environments that break, wait or crash on command; importable by worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import ClassVar
+
+from gem.core import Env, Start, Step
+
+
+class Scripted(Env):
+    """Does what the action says; an episode has `length` steps, and its observations draw from the world."""
+
+    shared = ("gate",)
+
+    def __init__(self, length: int = 5, gate: threading.Event | None = None) -> None:
+        self.length = length
+        self.gate = gate
+
+    def reset(self, seed: int | None = None) -> Start:
+        super().reset(seed)
+        self.turn = 0
+        return Start(f"start {self.rng.randrange(10**6)}", {"pid": os.getpid()})
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        if action == "raise":
+            raise ValueError("asked to")
+        if action == "exit":
+            raise SystemExit(3)
+        if action == "interrupt":
+            raise KeyboardInterrupt
+        if action == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "hang":
+            threading.Event().wait()
+        if action == "wait" and self.gate is not None:
+            assert self.gate.wait(20), "nobody opened the gate"
+        if action == "lock":
+            return Step("lock", 0.0, False, False, {"lock": threading.Lock()})
+        obs = f"{action} {self.rng.randrange(10**6)}"
+        return Step(obs, self.turn / 8, self.turn >= self.length, action == "cut", {"turn": self.turn})
+
+
+class Fragile(Scripted):
+    """Its reset breaks when the seed is odd."""
+
+    def reset(self, seed: int | None = None) -> Start:
+        start = super().reset(seed)
+        if self.seed is not None and self.seed % 2:
+            raise OSError("no luck")
+        return start
+
+
+class OddError(Exception):
+    """Cannot be unpickled: its constructor takes two arguments."""
+
+    def __init__(self, a: str, b: str) -> None:
+        super().__init__(f"{a} and {b}")
+
+
+class Odd(Scripted):
+    def step(self, action: str) -> Step:
+        raise OddError("salt", "pepper")
+
+
+class Rendezvous(Scripted):
+    """Notes how many threads are inside its class at once, and stays inside for a moment."""
+
+    inside: ClassVar[list[int]] = []
+    most: ClassVar[list[int]] = []
+
+    def step(self, action: str) -> Step:
+        self.inside.append(1)
+        self.most.append(len(self.inside))
+        threading.Event().wait(0.002)  # long enough for others to come in, if nothing holds them back
+        self.inside.pop()
+        return super().step(action)
