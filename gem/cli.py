@@ -9,18 +9,22 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import tyro
 from tyro.conf import Positional, arg
 
 import gem
 from gem import seeding
-from gem.content import Obs, text_of
+from gem.content import printable
 from gem.errors import BadArgument, GemError, UnknownEnv, did_you_mean
-from gem.record import Episode
+from gem.record import Agent, Episode, StopReason
 from gem.registry import load
+
+if TYPE_CHECKING:
+    from gem.statistics import Interval
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
@@ -38,8 +42,10 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "list": Command("gem.cli:list_ids", "list the environments"),
+    "play": Command("gem.cli:play", "play an episode, or watch an agent play one"),
+    "check": Command("gem.cli:check", "judge environments by what they claim"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
-    "play": Command("gem.cli:play", "watch an agent play an episode"),
+    "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
 }
 
 
@@ -112,47 +118,173 @@ def list_ids(family: Annotated[Positional[str | None], arg(metavar="[FAMILY]")] 
 
 def play(
     env_id: Annotated[Positional[str], arg(metavar="ID")],
-    agent: Literal["random", "solver"] = "solver",
+    agent: str = "human",
     seed: MaybeInt = None,
     turns: MaybeInt = None,
 ) -> int:
-    """Watch an agent play an episode.
+    """Play an episode in the terminal, or watch an agent play it.
 
     Args:
         env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
-        agent: random plays legal actions; solver is the environment's own expert.
+        agent: human (you), random (legal actions), solver (the environment's own expert), or the folder of a
+            training run.
         seed: which episode; drawn, and shown, when left out.
         turns: stop after so many turns.
     """
-    from gem.agents.random import RandomAgent
-    from gem.agents.solver import SolverAgent
     from gem.rollout import Job, rollout
+    from gem.rollout.session import session
 
     seed = seeding.fresh() if seed is None else seeding.check(seed)
-    print(f"{gem.spec(env_id).id}, seed {seed}")
-    actor = RandomAgent() if agent == "random" else SolverAgent()
-    (episode,) = rollout([Job(env_id, seed)], actor, limits=gem.Limits(turns=turns))
-    show(episode)
+    limits = gem.Limits(turns=turns)
+    print(f"{gem.spec(env_id).id}, seed {seed}\n")
+    if agent == "human":
+        episode = session(env_id, seed, limits=limits)
+    else:
+        (episode,) = rollout([Job(env_id, seed)], local_agent(agent), limits=limits)
+        show(episode)
+    if episode.stop is StopReason.CANCELLED:
+        return INTERRUPTED
     return 0 if episode.scored else FAILED
+
+
+def check(
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|FILE.py:Class")],
+    seeds: int = 3,
+    thorough: bool = False,
+    record: bool = False,
+) -> int:
+    """Judge environments by the contract and by what they claim: seeds, state, forks, hostile actions, documentation.
+
+    Args:
+        targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
+        seeds: how many episodes to try.
+        thorough: also compare transcripts on every host and under two hash seeds; seconds each, ids alone.
+        record: write the golden transcript of each id, under tests/golden/.
+    """
+    from gem.testing import check_env
+    from gem.testing.golden import FOLDER, record as write_golden
+
+    if not targets:
+        raise BadArgument("nothing to check was named: an id, or a class as my_envs.py:MyEnv.")
+    if record and not FOLDER.is_dir():
+        raise BadArgument(
+            f"there is no {FOLDER}/ here; --record writes into a checkout of gem, from its root."
+        )
+    code = 0
+    for name in targets:
+        target = environment(name)
+        report = check_env(target, seeds=range(seeds), hosts=thorough, hash_seed=thorough)
+        print(printable(str(report)))
+        if not report.ok:
+            code = FAILED
+        elif record:
+            if not isinstance(target, str):
+                raise BadArgument(f"{name} is a class; golden transcripts are kept for ids.")
+            print(f"  recorded {write_golden(target)}")
+    return code
+
+
+def environment(name: str) -> str | Callable[..., Any]:
+    """Return the id that `name` is, or the class that ``file.py:Class`` or ``module:Class`` names.
+
+    Raises:
+        UnknownEnv: for an unknown id of a known family. BadArgument: when there is no such file or class.
+    """
+    source, _, class_name = name.rpartition(":")
+    if not source or any(env_id.startswith(f"{source}:") for env_id in gem.ids()):
+        return gem.spec(name).id
+    if not source.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+        return load(name)
+    path = Path(source)
+    if not path.is_file():
+        raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
+    sys.path.insert(0, str(path.parent.resolve()))  # its own imports, and the processes that unpickle it
+    return load(f"{path.stem}:{class_name}")
+
+
+def evaluate(
+    env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]")],
+    agent: str = "random",
+    episodes: int = 200,
+    seed: int = 0,
+    turns: MaybeInt = None,
+    temperature: float = 1.0,
+) -> int:
+    """Measure a local agent: success, return and turns, each with its 95% interval.
+
+    An episode that infrastructure broke has no verdict: it enters no figure, and coverage says how many there
+    are. `at least` counts them as lost.
+
+    Args:
+        env_ids: environments; `gem-gym list` shows all.
+        agent: random, solver, or the folder of a training run, as runs/demo.
+        episodes: how many, each from a seed of its own.
+        seed: the same seed gives the same episodes.
+        turns: cut an episode off after so many turns.
+        temperature: of a trained model; 0 is greedy.
+    """
+    from gem.evals import evaluate as measured
+
+    if not env_ids:
+        raise BadArgument("no environment was named; `gem-gym list` shows all.")
+    actor = local_agent(agent, temperature)
+    rows = []
+    for env_id in env_ids:
+        result = measured(actor, env_id, episodes=episodes, seed=seed, limits=gem.Limits(turns=turns))
+        rows.append(
+            (
+                env_id,
+                _interval(result.success, "{:.1%}"),
+                "-" if result.at_least is None else f"{result.at_least:.1%}",
+                _interval(result.reward, "{:.3f}"),
+                "-" if result.turns is None else f"{result.turns:.2f}",
+                f"{result.scored}/{result.episodes}",
+            )
+        )
+        for broken, count in result.errors.items():
+            print(f"{env_id}: {count} episodes without verdict, {broken}", file=sys.stderr)
+    table("env", "success", "at least", "return", "turns", "verdicts", rows=rows)
+    return 0
+
+
+def local_agent(name: str, temperature: float = 1.0) -> Agent:
+    """Return the agent of that name: ``random``, ``solver``, or the model in a training run's folder.
+
+    Raises:
+        BadArgument: when there is neither such an agent nor such a folder.
+    """
+    from gem.agents.random import RandomAgent
+    from gem.agents.solver import SolverAgent
+
+    if name in ("random", "solver"):
+        return RandomAgent() if name == "random" else SolverAgent()
+    if os.path.isdir(name):
+        from gem.train.policy_gradient import trained_agent
+
+        return trained_agent(Path(name), temperature)
+    raise BadArgument(f"agent is {name!r}; accepted: random, solver, or the folder of a training run.")
+
+
+def _interval(value: Interval | None, form: str) -> str:
+    if value is None:
+        return "-"
+    mean, low, high = (form.format(number) for number in value[:3])
+    return f"{mean} ({low} to {high})"
 
 
 def show(episode: Episode) -> None:
     """Print what was said in an episode, and how it ended."""
     for turn in episode.turns:
-        print(f"\n{plain(turn.observation)}\n\n{turn.agent}> {plain(turn.action or '')}")
-    print(f"\n{plain(episode.final_observation)}\n")
+        print(f"{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
+    print(f"{printable(episode.final_observation)}\n")
     if episode.error:
-        print(f"no verdict: {episode.error.type} in {episode.error.boundary}: {plain(episode.error.message)}")
+        print(
+            f"no verdict: {episode.error.type} in {episode.error.boundary}: {printable(episode.error.message)}"
+        )
     else:
         count = len(episode.turns)
         print(f"{episode.stop} after {count} turn{'s' * (count != 1)}, return {episode.reward():g}")
-
-
-def plain(obs: Obs) -> str:
-    """Return what was said as text that cannot steer the terminal: control characters are shown escaped."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text_of(obs)
-    )
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]]) -> None:

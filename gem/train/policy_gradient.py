@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from gem import seeding
+from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import SchemaMismatch
@@ -235,6 +237,19 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
         policy.model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise SchemaMismatch(f"{where} holds another shape of model: {str(error).splitlines()[0]}") from error
+
+
+def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
+    """Return the agent that a run's folder holds, as of its newest checkpoint.
+
+    Raises:
+        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+    """
+    folder = RunFolder(path)
+    policy = make_policy(folder.read_config())
+    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    policy.temper(temperature)
+    return policy.agent
 
 
 def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
