@@ -55,6 +55,13 @@ def text_of(obs: Obs) -> str:
     return "\n".join(part.text if isinstance(part, Text) else part.alt for part in obs)
 
 
+def printable(obs: Obs) -> str:
+    """Return an observation as text that cannot steer a terminal: control characters are shown escaped."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text_of(obs)
+    )
+
+
 def join(pieces: Iterable[Obs], separator: str = "\n") -> Obs:
     """Join observations into one; the result is text when every piece is text."""
     kept = [piece for piece in pieces if piece]

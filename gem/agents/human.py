@@ -1,0 +1,53 @@
+"""HumanAgent: somebody at a terminal; and a whole session with one, for `gem-gym play`."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Sequence
+from typing import TextIO
+
+from gem.agents.base import BaseAgent
+from gem.content import printable
+from gem.record import Ask, Reply
+
+PROMPT = "> "
+
+
+class HumanAgent(BaseAgent):
+    r"""Shows each observation and reads one line as the answer.
+
+    Where the environment's messages speak of ``\boxed{}``, an answer without a box is put into one, so that
+    a bare ``5`` will do. The end of the input cancels the episode.
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        """Talk over these streams; the terminal's by default."""
+        self._in, self._out = stdin or sys.stdin, stdout or sys.stdout
+        self._boxed: set[str] = set()  # episodes whose answers go into a box
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Ask one after another."""
+        return [Reply(self._answer(ask)) for ask in asks]
+
+    def forget(self, episode: str) -> None:
+        """Drop what is kept for `episode`."""
+        self._boxed.discard(episode)
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        self._out.write(f"{text}\n")
+
+    def _answer(self, ask: Ask) -> str:
+        new = ask.messages if ask.turn == 0 else ask.messages[-1:]  # the rest stands on the screen already
+        for message in new:
+            self.say(printable(message.content))
+        if any("\\boxed" in message.text for message in new):
+            self._boxed.add(ask.episode)
+        self._out.write(PROMPT)
+        self._out.flush()
+        line = self._in.readline()
+        if not line:
+            raise CancelledError("the input ended")
+        answer = line.strip()
+        return f"\\boxed{{{answer}}}" if ask.episode in self._boxed and "\\boxed" not in answer else answer

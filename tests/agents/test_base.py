@@ -1,0 +1,148 @@
+import asyncio
+import pickle
+import threading
+
+import pytest
+
+from gem.agents.base import BaseAgent, BatchBroken, batch_answers
+from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
+from gem.errors import BadArgument
+from gem.record import Agent, Ask, Reply
+
+
+def asks(*turns):
+    return [Ask(f"e{i}", "agent", turn, ()) for i, turn in enumerate(turns)]
+
+
+class Batches(BaseAgent):
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, asks):
+        self.batches.append([ask.episode for ask in asks])
+        return [Reply(ask.episode) for ask in asks]
+
+
+class OneByOne(BaseAgent):
+    async def ask(self, ask):
+        if ask.turn < 0:
+            raise ValueError(f"turn {ask.turn}")
+        await asyncio.sleep(0)
+        return Reply(ask.episode)
+
+
+async def ask_all(agent, asks):
+    return await asyncio.gather(*(agent.ask(ask) for ask in asks), return_exceptions=True)
+
+
+def texts(replies):
+    return [reply.text for reply in replies]
+
+
+def test_every_agent_keeps_the_protocol():
+    for agent in (Batches(), OneByOne(), RandomAgent(), ScriptedAgent([])):
+        assert isinstance(agent, Agent)
+
+
+def test_ask_follows_from_call_and_takes_the_moments_asks_together():
+    agent = Batches()
+    assert texts(asyncio.run(ask_all(agent, asks(0, 0, 0)))) == ["e0", "e1", "e2"]
+    assert texts(asyncio.run(ask_all(agent, asks(0)))) == ["e0"]
+    assert agent.batches == [["e0", "e1", "e2"], ["e0"]]
+
+
+def test_an_ask_that_was_cancelled_is_not_asked():
+    async def main(agent):
+        tasks = [asyncio.ensure_future(agent.ask(ask)) for ask in asks(0, 0)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    agent = Batches()
+    cancelled, reply = asyncio.run(main(agent))
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert reply.text == "e1"
+    assert agent.batches == [["e1"]]
+
+
+def test_call_follows_from_ask_with_and_without_a_running_loop():
+    async def inside(agent):
+        return agent(asks(0, 0))
+
+    with OneByOne() as agent:
+        assert texts(agent(asks(0, 0, 0))) == ["e0", "e1", "e2"]
+        assert texts(asyncio.run(inside(agent))) == ["e0", "e1"]
+
+
+def test_call_asks_all_at_the_same_time():
+    class Meets(BaseAgent):
+        async def ask(self, ask):
+            self.here = getattr(self, "here", 0) + 1
+            while self.here < 5:
+                await asyncio.sleep(0)
+            return Reply("met")
+
+    with Meets() as agent:
+        assert texts(agent(asks(0, 0, 0, 0, 0))) == ["met"] * 5
+
+
+def test_closing_ends_the_agents_thread():
+    agent = OneByOne()
+    agent(asks(0))
+    assert "gem-agent-loop" in {thread.name for thread in threading.enumerate()}
+    agent.close()
+    agent.close()
+    assert "gem-agent-loop" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_what_failed_is_told_beside_what_was_answered():
+    with (
+        OneByOne() as agent,
+        pytest.raises(BatchBroken, match=r"1 of 2 asks failed: ValueError: turn -1") as caught,
+    ):
+        agent(asks(0, -1))
+    reply, error = caught.value.answers
+    assert (reply.text, str(error)) == ("e0", "turn -1")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert again.answers[0] == reply
+
+
+def test_an_exhausted_iterator_in_an_agent_is_an_error_like_others():
+    class Exhausted(BaseAgent):
+        def __call__(self, asks):
+            return [next(iter(()))]
+
+    (answer,) = batch_answers(Exhausted(), asks(0))
+    assert isinstance(answer, RuntimeError)
+    (answer,) = asyncio.run(ask_all(Exhausted(), asks(0)))
+    assert "StopIteration" in str(answer)
+
+
+def test_an_agent_that_defines_neither_says_so():
+    agent = RandomAgent()
+    with pytest.raises(NotImplementedError, match=r"RandomAgent must define __call__\(asks\) or async ask"):
+        agent(asks(0))
+    with pytest.raises(NotImplementedError, match="RandomAgent"):
+        asyncio.run(agent.ask(asks(0)[0]))
+
+
+def test_a_script_answers_by_turn_or_by_function():
+    reply = Reply("tokens", (1,), (2,))
+    assert ScriptedAgent(["a", reply])(asks(0, 1)) == [Reply("a"), reply]
+    assert texts(ScriptedAgent(lambda ask: f"turn {ask.turn}")(asks(4))) == ["turn 4"]
+
+
+def test_a_script_that_is_too_short_breaks_the_ask_that_it_cannot_answer():
+    with pytest.raises(BatchBroken) as caught:
+        ScriptedAgent(["a"])(asks(0, 1))
+    reply, error = caught.value.answers
+    assert reply == Reply("a")
+    assert isinstance(error, BadArgument)
+    assert "has 1 answers; turn 1" in str(error)
+
+
+def test_a_script_that_is_one_text_is_refused():
+    with pytest.raises(BadArgument, match="give a list"):
+        ScriptedAgent("abc")

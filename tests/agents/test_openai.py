@@ -1,0 +1,321 @@
+import asyncio
+import base64
+from threading import Event
+
+import pytest
+
+from gem.agents.openai import OpenAIAgent
+from gem.content import Image, Message, Text
+from gem.errors import BadArgument, NoVerdict
+from gem.record import Ask, Limits, StopReason
+from gem.rollout import Job, rollout, rollout_async
+from gem.testing.stub_server import Fault, StubServer
+
+EASY = "game:GuessTheNumber-v0-easy"
+
+
+@pytest.fixture(autouse=True)
+def nothing_from_outside(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def ask(*messages, **changes):
+    return Ask("e", "agent", 0, messages or (Message("user", "hello"),), **changes)
+
+
+def agent_of(server, **options):
+    return OpenAIAgent("tiny", base_url=server.base_url, backoff_s=0.001, **options)
+
+
+def one(server, request=None, **options):
+    with agent_of(server, **options) as agent:
+        return agent([request or ask()])[0]
+
+
+def failure(server, **options):
+    with agent_of(server, **options) as agent:
+
+        async def first():
+            return await agent.ask(ask())
+
+        with pytest.raises(NoVerdict) as caught:
+            asyncio.run(first())
+    return str(caught.value)
+
+
+def test_an_ask_becomes_a_request_and_the_answer_a_reply():
+    picture = Image(b"\x00png", "image/png")
+    messages = (
+        Message("system", "be brief"),
+        Message("user", "first"),
+        Message("assistant", "second"),
+        Message("user", (Text("look"), picture)),
+    )
+    with StubServer("fine") as server:
+        reply = one(server, ask(*messages, seed=2**63 - 1, max_tokens=7), temperature=0.5, max_tokens=9)
+        (request,) = server.requests
+    assert request == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "first"},
+            {"role": "assistant", "content": "second"},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "look"},
+                    {
+                        "type": "image_url",
+                        "image_url": {
+                            "url": "data:image/png;base64," + base64.b64encode(picture.data).decode()
+                        },
+                    },
+                ],
+            },
+        ],
+        "temperature": 0.5,
+        "seed": 2**63 - 1,
+        "max_tokens": 7,
+    }
+    assert (reply.text, reply.finish, reply.token_ids) == ("fine", "stop", ())
+
+
+def test_text_with_lone_surrogates_is_sent_and_read():
+    with StubServer(lambda body: body["messages"][0]["content"] + "!") as server:
+        assert one(server, ask(Message("user", "a\ud800b"))).text == "a\ud800b!"
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    refusal = Fault.error(401, "who are you?")
+    with StubServer("x", [refusal, refusal]) as server:
+        shown = failure(server, api_key_env="MY_KEY")
+        assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+        assert "MY_KEY, which is set" in shown
+        assert "sk-secret" not in shown
+        shown = failure(server, api_key_env="NO_KEY")
+        assert "Authorization" not in server.headers[1]
+        assert "NO_KEY, which is not set" in shown
+        assert len(server.requests) == 2
+
+
+def completion(text="yes", **choice):
+    return {"choices": [{"message": {"content": text}, "finish_reason": "stop", **choice}]}
+
+
+def test_token_ids_and_logprobs_are_taken_where_the_server_gives_them():
+    body = completion(
+        token_ids=[5, 6],
+        logprobs={"content": [{"token": "y", "logprob": -0.5}, {"token": "es", "logprob": -1}]},
+    )
+    with StubServer({**body, "prompt_token_ids": [1, 2, 3]}) as server:
+        reply = one(server, token_ids=True)
+        assert server.requests[0]["return_token_ids"] is True
+        assert server.requests[0]["logprobs"] is True
+    assert (reply.prompt_ids, reply.token_ids, reply.logprobs) == ((1, 2, 3), (5, 6), (-0.5, -1.0))
+
+
+def test_logprobs_that_do_not_fit_the_tokens_are_left_out():
+    with StubServer(completion(token_ids=[5, 6], logprobs={"content": [{"logprob": -0.5}]})) as server:
+        reply = one(server, token_ids=True)
+    assert (reply.token_ids, reply.logprobs) == ((5, 6), ())
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish", "info"),
+    [
+        ("stop", "stop", {}),
+        ("length", "length", {}),
+        (None, "stop", {}),
+        ("content_filter", "stop", {"finish_reason": "content_filter"}),
+    ],
+)
+def test_finish_reasons(reason, finish, info):
+    with StubServer(completion(finish_reason=reason)) as server:
+        reply = one(server)
+    assert (reply.finish, reply.info) == (finish, info)
+
+
+def test_an_answer_without_text_is_empty():
+    with StubServer(completion(None, finish_reason="tool_calls")) as server:
+        reply = one(server)
+    assert (reply.text, reply.info) == ("", {"finish_reason": "tool_calls"})
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.error(400, "This model's maximum context length is 4096 tokens."),
+        Fault(400, body=b'{"error": {"code": "context_length_exceeded"}}'),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_a_context_limit(fault):
+    with StubServer("x", [fault]) as server, agent_of(server) as agent:
+        (episode,) = rollout([Job(EASY, 0)], agent)
+    assert (episode.stop, episode.scored) == (StopReason.CONTEXT_LIMIT, True)
+
+
+def test_the_context_limit_of_the_episode_holds_by_the_servers_count():
+    body = completion() | {"usage": {"prompt_tokens": 30, "completion_tokens": 3}}
+    with StubServer(body) as server:
+        assert one(server, ask(context=33)).finish == "stop"
+        assert one(server, ask(context=32)).finish == "context"
+
+
+def test_tokens_that_the_server_counts_count_against_the_episodes_limit():
+    body = completion(r"\boxed{99}") | {"usage": {"prompt_tokens": 30, "completion_tokens": 3}}
+    with StubServer(body) as server, agent_of(server) as agent:
+        (episode,) = rollout([Job(EASY, 0)], agent, limits=Limits(tokens=6))
+    assert (episode.stop, len(episode.turns)) == (StopReason.TOKEN_LIMIT, 2)
+    assert [request["max_tokens"] for request in server.requests] == [6, 3]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.error(500, "oops"),
+        Fault.error(503),
+        Fault.error(429, "slow down", retry_after="0.01"),
+        Fault.error(429, retry_after="Thu, 01 Jan 1970 00:00:00 GMT"),
+        Fault.error(429, retry_after="soon"),
+        Fault(body=b"<html>not json"),
+        Fault(body=b"[]"),
+        Fault(body=b'{"choices": []}'),
+        Fault(body=b"[" * 100_000),
+        Fault(body=b'{"choices": [{"message": {"content": 3}}]}'),
+        Fault(headers={"Content-Encoding": "gzip"}, body=b"not gzip"),
+        Fault(drop=True),
+    ],
+)
+def test_a_fault_is_tried_again_and_then_told(fault):
+    with StubServer("fine", [fault, fault]) as server:
+        assert one(server, retries=2).text == "fine"
+        assert len(server.requests) == 3
+    with StubServer("fine", [fault, fault]) as server:
+        assert "tried 2 times" in failure(server, retries=1)
+
+
+def test_a_slow_answer_is_given_up_and_tried_again():
+    with StubServer("fine", [Fault(stall=Event())]) as server:
+        assert one(server, timeout_s=0.1).text == "fine"
+
+
+def test_a_server_that_is_not_there_is_told():
+    with StubServer() as server:
+        pass
+    assert "ConnectError" in failure(server, retries=1)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_a_request_that_the_server_refuses_is_not_tried_again(status):
+    with StubServer("fine", [Fault.error(status, "no such model")]) as server:
+        shown = failure(server)
+        assert len(server.requests) == 1
+    assert f"answered {status}" in shown
+    assert "no such model" in shown
+
+
+def solve(body):
+    """Bisect from the conversation alone."""
+    low, high = 1, 10
+    talk = body["messages"]
+    for said, heard in zip(talk[1::2], talk[2::2], strict=True):
+        guess = int(said["content"][7:-1])
+        low, high = (guess + 1, high) if "higher" in heard["content"] else (low, guess - 1)
+    return rf"\boxed{{{(low + high) // 2}}}"
+
+
+def test_both_drivers_play_the_same_episodes_over_http():
+    jobs = [Job(EASY, seed) for seed in range(12)]
+    with StubServer(solve) as server, agent_of(server) as agent:
+        first = rollout(jobs, agent, concurrency=6)
+        second = asyncio.run(rollout_async(jobs, agent, concurrency=5))
+    assert {episode.stop for episode in first} == {StopReason.SOLVED}
+    assert [e.transcript_hash() for e in first] == [e.transcript_hash() for e in second]
+
+
+def test_an_answer_that_does_not_come_costs_its_own_episode_alone():
+    def refuse_some(body):
+        if body["seed"] % 3 == 0:
+            raise ConnectionError
+        return solve(body)
+
+    jobs = [Job(EASY, seed) for seed in range(12)]
+    with StubServer(refuse_some) as server, agent_of(server, retries=0) as agent:
+        first = rollout(jobs, agent)
+        second = asyncio.run(rollout_async(jobs, agent))
+    lost = [episode.scored for episode in first]
+    assert lost == [episode.scored for episode in second]
+    assert {True, False} == set(lost)
+    assert {e.error.type for e in first if e.error} == {"NoVerdict"}
+
+
+def meeting_point(count):
+    """An answer that comes only when `count` requests are there together."""
+    here, everybody = [], Event()
+
+    def answer(body):
+        here.append(1)
+        if len(here) == count:
+            everybody.set()
+        assert everybody.wait(30)
+        return "x"
+
+    return answer
+
+
+def test_a_batch_is_asked_concurrently():
+    with StubServer(meeting_point(8)) as server, agent_of(server) as agent:
+        assert len(agent([ask()] * 8)) == 8
+
+
+def test_a_batch_is_asked_concurrently_inside_a_running_loop_too():
+    async def main(agent):
+        return agent([ask()] * 8)
+
+    with StubServer(meeting_point(8)) as server, agent_of(server) as agent:
+        assert len(asyncio.run(main(agent))) == 8
+
+
+def test_no_more_requests_are_in_flight_than_allowed():
+    with StubServer(meeting_point(3)) as server, agent_of(server, concurrency=3) as agent:
+        agent([ask()] * 9)
+        assert server.most_at_once == 3
+
+
+def test_an_ask_that_takes_too_long_is_cut_off_with_its_connection():
+    with StubServer("x", [Fault(stall=Event())]) as server, agent_of(server) as agent:
+        (episode,) = asyncio.run(rollout_async([Job(EASY, 0)], agent, limits=Limits(policy_s=0.1)))
+    assert (episode.stop, episode.scored) == (StopReason.TIME_LIMIT, True)
+
+
+def test_an_agent_can_be_used_again_after_it_was_closed():
+    with StubServer("x") as server:
+        agent = agent_of(server)
+        agent([ask()])
+        agent.close()
+        agent.close()
+        assert agent([ask()])[0].text == "x"
+        agent.close()
+
+
+def test_the_address_comes_from_the_environment_when_it_is_not_given(monkeypatch):
+    with StubServer("x") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        with OpenAIAgent("tiny", extra={"top_p": 0.5}) as agent:
+            agent([ask()])
+        assert server.requests[0]["top_p"] == 0.5
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x/v1", "http://", "http://[x/v1"])
+def test_a_bad_address_is_refused(url):
+    with pytest.raises(BadArgument, match="accepted: an address"):
+        OpenAIAgent("tiny", base_url=url)
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"retries": -1}])
+def test_bad_numbers_are_refused(options):
+    with pytest.raises(BadArgument, match="accepted"):
+        OpenAIAgent("tiny", **options)
