@@ -259,7 +259,8 @@ def make(env_id: str | EnvSpec, *, seed: int | None = None, **kwargs: Any) -> En
     check_keywords(entry, merged, found.id)
     env = entry(**merged)
     if kwargs:
-        found = replace(found, kwargs=merged)
+        # A budget that the caller chose is the budget; the other claims are those of the registered keywords.
+        found = replace(found, kwargs=merged, max_turns=kwargs.get("max_turns", found.max_turns))
     env.spec = found
     if seed is not None:
         env.seed = seed

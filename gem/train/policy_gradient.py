@@ -8,6 +8,7 @@ stale samples, since every batch is sampled by the weights that it trains.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -150,6 +151,14 @@ class Trainer:
     def maker(self) -> Maker:
         """The recipe of the environment."""
         return Maker(self.config.env, self.config.env_kwargs)
+
+    @functools.cached_property
+    def budget(self) -> int:
+        """Turns that an episode may take at most: a lost one counts as one more."""
+        with self.maker() as env:
+            stated = env.spec.max_turns if env.spec else None
+        known = [turns for turns in (stated, self.config.max_turns) if turns is not None]
+        return min(known, default=1)
 
     @property
     def limits(self) -> Limits:
@@ -340,7 +349,7 @@ def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None
         trainer.maker,
         instances,
         samples=samples,
-        budget=config.max_turns or spec(config.env).max_turns or 1,
+        budget=trainer.budget,
         limits=trainer.limits,
         exactly=episodes == 0 and instances.complete,
         concurrency=config.batch,
