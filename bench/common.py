@@ -14,6 +14,7 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 import time
 import venv
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +57,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
         drawn.add_column(column, justify="right" if number else "left")
     for row in rows:
         drawn.add_row(*map(_shown, row))
-    Console().print(drawn)
+    Console(width=None if sys.stdout.isatty() else 140).print(drawn)
 
 
 def _shown(value: Any) -> str:

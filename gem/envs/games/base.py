@@ -74,7 +74,7 @@ class TextGame(Env):
     def draw(self, bounds: tuple[int, int]) -> int:
         """Return a number of an inclusive range; of a range that holds one, without drawing."""
         low, high = bounds
-        return low if low == high else self.rng.randint(low, high)
+        return low if low == high else low + int(self.rng.random() * (high - low + 1))
 
     # -- a game defines
 

@@ -52,7 +52,7 @@ class GuessTheNumber(TextGame):
         size = self.max_number - self.min_number + 1
         if self._budget is None:
             self.max_turns = size.bit_length()
-        self.secret = self.rng.randint(self.min_number, self.max_number)
+        self.secret = self.draw((self.min_number, self.max_number))
         self.low, self.high = self.min_number, self.max_number  # what the answers leave possible
         self._log_size = log(size)
         return (

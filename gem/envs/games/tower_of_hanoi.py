@@ -82,8 +82,10 @@ class TowerOfHanoi(TextGame):
     def _scattered(self) -> Pegs:
         while True:
             pegs = ["", "", ""]
+            places = int(self.rng.random() * 3 ** len(self.disks))
             for disk in self.disks:
-                pegs[int(self.rng.random() * 3)] += disk
+                places, peg = divmod(places, 3)
+                pegs[peg] += disk
             if pegs[self.target] != self.disks:
                 return tuple(pegs)
 

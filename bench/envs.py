@@ -1,0 +1,67 @@
+"""Resets and steps per second of every game, beside gem-llm's same ids in an environment of its own.
+
+``python -m bench.envs [--trials N]``. Both sides run the same script, in turn, each trial on seeds of its
+own; figures are medians over trials, per CPU-second of one process. Legal actions are random and drawn
+outside the clock. The -random ids draw from other ranges on each side, so no mean counts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+
+import gem
+from bench.common import geometric_mean, peer_python, run_peer, table, write_json
+
+PEER = "gem-llm==0.1.0"
+SEEDS = 10_000
+KINDS = ("resets", "steps")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of the games, beside gem-llm.")
+    parser.add_argument("--trials", type=int, default=5)
+    trials = parser.parse_args().trials
+    ids = gem.ids("game")
+    pythons = {"ours": Path(sys.executable), "peer": peer_python(PEER)}
+    runs = [
+        {side: run_peer(python, "games_trial.py", str(trial), *ids) for side, python in pythons.items()}
+        for trial in range(trials)
+    ]
+    games = {}
+    for env_id in ids:
+        games[env_id] = figures = {"distinct": distinct(env_id)}
+        for kind in KINDS:
+            for side in pythons:
+                figures[f"{kind}_{side}"] = statistics.median(run[side][env_id][kind] for run in runs)
+            figures[f"{kind}_ratio"] = figures[f"{kind}_ours"] / figures[f"{kind}_peer"]
+    same = [figures for env_id, figures in games.items() if not env_id.endswith("-random")]
+    means = {kind: geometric_mean(figures[f"{kind}_ratio"] for figures in same) for kind in KINDS}
+    means["both"] = geometric_mean(means.values())
+
+    table(
+        f"Games per CPU-second, beside {PEER} ({trials} trials)",
+        ["id", "resets/s", "peer", "ratio", "steps/s", "peer", "ratio", f"distinct of {SEEDS:,}"],
+        [
+            [env_id, *(f[f"{k}_{column}"] for k in KINDS for column in (*pythons, "ratio")), f["distinct"]]
+            for env_id, f in games.items()
+        ],
+    )
+    table("Geometric means of the ratios, -easy and -hard", ["over", "ratio"], means.items())
+    write_json("envs", {"peer": PEER, "trials": trials, "games": games, "geometric_means": means})
+
+
+def distinct(env_id: str) -> int:
+    """Return how many different instances the first seeds deal: everything public that a deal sets."""
+    env = gem.make(env_id)
+    seen = set()
+    for seed in range(SEEDS):
+        env.reset(seed=seed)
+        seen.add(repr([(name, value) for name, value in vars(env).items() if not name.startswith("_")]))
+    return len(seen)
+
+
+if __name__ == "__main__":
+    main()
