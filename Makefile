@@ -20,7 +20,7 @@ wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 	@scripts/setup.sh wheels
 
 demo: setup ## train an agent on game:GuessTheNumber, start to finish
-	$(PY) -m gem train demo
+	$(PY) -m gem train --out runs/demo --overwrite
 
 test: setup ## every test, the slow ones too
 	$(PY) -m pytest -q -m "" --numprocesses auto --maxprocesses 4 --dist worksteal

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import tyro
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 import gem
 from gem import seeding
@@ -81,7 +81,7 @@ def _run(args: list[str]) -> int:
     if name not in COMMANDS:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
     function = load(COMMANDS[name].entry_point)
-    return tyro.cli(function, prog=f"gem-gym {name}", args=rest) or 0
+    return tyro.cli(function, prog=f"gem-gym {name}", args=rest, config=(FlagCreatePairsOff,)) or 0
 
 
 def _help() -> str:
@@ -153,7 +153,7 @@ def check(
     thorough: bool = False,
     record: bool = False,
 ) -> int:
-    """Judge environments by the contract and by what they claim: seeds, state, forks, hostile actions, documentation.
+    """Judge environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
 
     Args:
         targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
@@ -162,7 +162,8 @@ def check(
         record: write the golden transcript of each id, under tests/golden/.
     """
     from gem.testing import check_env
-    from gem.testing.golden import FOLDER, record as write_golden
+    from gem.testing.golden import FOLDER
+    from gem.testing.golden import record as write_golden
 
     if not targets:
         raise BadArgument("nothing to check was named: an id, or a class as my_envs.py:MyEnv.")
@@ -279,9 +280,8 @@ def show(episode: Episode) -> None:
         print(f"{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
     print(f"{printable(episode.final_observation)}\n")
     if episode.error:
-        print(
-            f"no verdict: {episode.error.type} in {episode.error.boundary}: {printable(episode.error.message)}"
-        )
+        broken = episode.error
+        print(f"no verdict: {broken.type} in {broken.boundary}: {printable(broken.message)}")
     else:
         count = len(episode.turns)
         print(f"{episode.stop} after {count} turn{'s' * (count != 1)}, return {episode.reward():g}")

@@ -4,16 +4,21 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import gem
 from gem import cli
+from gem.testing.golden import compare
 
 
-def gem_gym(*args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+def gem_gym(
+    *args: str, stdin: str = "", cwd: Path | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gem", *args],
+        cwd=cwd,
         input=stdin,
         capture_output=True,
         text=True,
@@ -97,7 +102,7 @@ def read(leader: int) -> bytes:
 
 
 def test_play_shows_the_whole_episode(capsys):
-    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--seed", "0"]) == 0
+    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--agent", "solver", "--seed", "0"]) == 0
     shown = capsys.readouterr().out
     env = gem.make("game:GuessTheNumber-v0-easy")
     said = [env.reset(seed=0).obs]
@@ -107,7 +112,7 @@ def test_play_shows_the_whole_episode(capsys):
         step = env.step(action)
         said += [f"agent> {action}", step.obs]
     assert [line for line in shown.splitlines() if line][1:-1] == said
-    assert shown.endswith("solved after 3 turns, return 1\n")
+    assert shown.endswith(f"solved after {len(said) // 2} turns, return 1\n")
 
 
 def test_play_names_the_seed_that_shows_the_episode_again(capsys):
@@ -120,8 +125,24 @@ def test_play_names_the_seed_that_shows_the_episode_again(capsys):
 
 
 def test_play_stops_where_it_is_told(capsys):
-    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--seed", "0", "--turns", "1"]) == 0
+    assert (
+        cli.main(["play", "game:GuessTheNumber-v0-hard", "--agent", "solver", "--seed", "0", "--turns", "1"])
+        == 0
+    )
     assert "turn_limit after 1 turn, return" in capsys.readouterr().out
+
+
+def test_a_human_plays_in_the_terminal():
+    done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", "0", stdin="5\nhalf\n")
+    assert done.returncode == 0
+    assert "I have a secret whole number between 1 and 10." in done.stdout
+    assert "unreadable after 2 turns" in done.stdout
+
+
+def test_a_human_who_leaves_ends_the_program():
+    done = gem_gym("play", "game:GuessTheNumber-v0-easy", stdin="")
+    assert done.returncode == 130
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("seed", ["-1", "half", "1.5"])
@@ -146,7 +167,7 @@ def test_play_escapes_what_would_steer_the_terminal(monkeypatch, capsys):
 
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", {})
     gem.register("my:Bell-v0", Bell)
-    assert cli.main(["play", "my:Bell-v0"]) == 0
+    assert cli.main(["play", "my:Bell-v0", "--agent", "solver"]) == 0
     assert "\\x1b[2J\\x07boom" in capsys.readouterr().out
 
 
@@ -158,8 +179,71 @@ def test_an_episode_without_verdict_says_why_and_fails(capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gem.registry.ENV_REGISTRY", {})
         gem.register("my:Broken-v0", Broken)
-        assert cli.main(["play", "my:Broken-v0"]) == 1
+        assert cli.main(["play", "my:Broken-v0", "--agent", "solver"]) == 1
     assert "no verdict: OSError in env: the disk is gone" in capsys.readouterr().out
+
+
+def test_play_refuses_an_agent_that_is_not_there(capsys):
+    assert cli.main(["play", "game:GuessTheNumber-v0-easy", "--agent", "slover"]) == 2
+    assert "agent is 'slover'; accepted: " in capsys.readouterr().err
+
+
+def test_check_judges_an_id(capsys):
+    assert cli.main(["check", "game:GuessTheNumber-v0-easy", "--seeds", "1"]) == 0
+    assert capsys.readouterr().out.startswith("game:GuessTheNumber-v0-easy: ")
+
+
+OWN = """
+import random
+
+import gem
+
+
+class Noisy(gem.Env):
+    def reset(self, seed=None):
+        super().reset(seed)
+        return gem.Start("a question", {})
+
+    def step(self, action):
+        return gem.Step(str(random.random()), 0.0, True, False, {})
+
+    def sample_random_action(self):
+        return "x"
+"""
+
+
+@pytest.mark.parametrize("target", ["own_envs.py:Noisy", "own_envs:Noisy"])
+def test_check_judges_a_class_in_a_file(target, tmp_path):
+    (tmp_path / "own_envs.py").write_text(OWN)
+    done = gem_gym("check", target, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "BROKEN global-rng:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("game:Soduku-v0-easy", "Did you mean 'game:Sudoku-v0-easy'"),
+        ("nowhere.py:Game", "there is no file nowhere.py"),
+        ("nowhere:Game", "there is no module 'nowhere'"),
+        ("gem.envs.games.sudoku:Soduku", "Did you mean 'Sudoku'?"),
+        ("Sudoku", "no environment 'Sudoku'"),
+    ],
+)
+def test_check_says_what_it_cannot_find(target, why, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert cli.main(["check", target]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_check_records_a_golden_transcript(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    game = ["check", "game:GuessTheNumber-v0-easy", "--seeds", "1", "--record"]
+    assert cli.main(game) == 2
+    assert "there is no tests/golden/ here" in capsys.readouterr().err
+    (tmp_path / "tests/golden").mkdir(parents=True)
+    assert cli.main(game) == 0
+    assert compare("game:GuessTheNumber-v0-easy", tmp_path / "tests/golden") == ""
 
 
 def test_an_error_of_ours_has_no_traceback():
