@@ -231,7 +231,13 @@ class TinyAgent(BaseAgent):
         temperature: float = 1.0,
         max_tokens: int = 16,
     ) -> None:
-        """Serve `model`, whose weights may change between calls if `reset_cache` is called then."""
+        """Serve `model`, whose weights may change between calls if `reset_cache` is called then.
+
+        Raises:
+            BadArgument: for `max_tokens` below 1.
+        """
+        if max_tokens < 1:
+            raise BadArgument(f"max_tokens is {max_tokens}; accepted: 1 or more.")
         self.model = model
         self.renderer = renderer or TinyRenderer()
         self.temperature = temperature
@@ -253,7 +259,13 @@ class TinyAgent(BaseAgent):
 
     @torch.inference_mode()
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Answer a batch of asks."""
+        """Answer a batch of asks, in order.
+
+        Raises:
+            BadArgument: for two asks of one seat of one episode: they would share a cache.
+        """
+        if len({(ask.episode, ask.agent) for ask in asks}) < len(asks):
+            raise BadArgument("two asks of a batch have the same episode and seat; each needs its own.")
         replies: list[Reply | None] = [None] * len(asks)
         prompts = [render(self.renderer, ask) for ask in asks]
         limits = [self._room(ask, prompt) for ask, prompt in zip(asks, prompts, strict=True)]
@@ -308,6 +320,7 @@ class TinyAgent(BaseAgent):
             # extend the slot's ids (history was rewritten) starts over.
             reusable = talk.ids == prompt[: len(talk.ids)]
             known.append(min(len(talk.ids), len(prompt) - 1) if reusable else 0)
+            talk.ids = prompt[: known[-1]]  # no more than this is sure to stand there if sampling breaks
         result = torch.empty(len(talks), self.model.config.width)
         batches: dict[bool, list[int]] = {}
         for row, start in enumerate(known):

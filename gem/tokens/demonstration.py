@@ -17,10 +17,14 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     """
     turns: list[Turn] = []
     held: tuple[int, ...] = ()
-    mine = episode.turns_of(seat)
-    for number, turn in enumerate(mine):
-        waiting = replace(turn, info={})
-        shown = messages([*mine[:number], waiting])
+    mine: list[Turn] = []
+    for turn in episode.turns:
+        if turn.agent != seat:
+            turns.append(turn)
+            continue
+        # What a turn's info holds was said after it; the text around its observation is not recorded.
+        mine.append(replace(turn, info={}))
+        shown = messages(mine)
         prompt = (*held, *renderer.delta(held, shown[-1:])) if held else renderer.prompt(shown)
         answer = renderer.answer(turn.action or "")
         turns.append(

@@ -12,14 +12,14 @@ from functools import lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from gem.content import Message
+from gem.content import Message, Role
 
 SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 END, SYSTEM, USER, ASSISTANT = range(4)
 PAD = END
 """What fills rows of a batch; never attended to, never learnt on."""
 
-_ROLES = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
+_ROLES: dict[Role, int] = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
 _FIRST_BYTE = len(SPECIAL)
 BRACE = _FIRST_BYTE + ord("}")
 _PIECE = re.compile(r"\\boxed\{| ?[A-Za-z]+|(?<!\d)\d\d(?!\d)|.", re.DOTALL)
@@ -47,9 +47,11 @@ class TinyRenderer:
         self._bytes += [bytes([value]) for value in range(256)]
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
-        self.vocab_hash = blake2b("\n".join((*SPECIAL, *pieces)).encode(), digest_size=8).hexdigest()
         self.stop_ids = frozenset((END, BRACE))
         self.encode = lru_cache(maxsize=65536)(self._encode)
+        layout = self.prompt([Message(role, "\\boxed{7}") for role in _ROLES])
+        meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
+        self.vocab_hash = blake2b("\n".join(meaning).encode(), digest_size=8).hexdigest()
 
     def __len__(self) -> int:
         """The size of the vocabulary."""
@@ -86,4 +88,8 @@ class TinyRenderer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special ids are left out, broken bytes are replaced."""
-        return b"".join([self._bytes[i] for i in ids]).decode("utf-8", "replace")
+        data = b"".join([self._bytes[i] for i in ids])
+        try:
+            return data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return data.decode("utf-8", "replace")

@@ -1,0 +1,11 @@
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_torch_thread():
+    # Small models gain nothing from more threads, and tests run in parallel. Whoever uses torch has imported
+    # it by now; nobody else waits for it.
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)

@@ -1,0 +1,82 @@
+import dataclasses
+
+from gem.agents.base import BaseAgent
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.content import Message
+from gem.record import Episode, Reply, Turn
+from gem.rollout import Job, rollout
+from gem.tokens.demonstration import tokenise
+from gem.tokens.rows import rows
+from gem.tokens.tiny import TinyRenderer
+
+RENDERER = TinyRenderer()
+JOBS = [Job("game:GuessTheNumber-v0-easy", seed) for seed in range(20)]
+
+
+class Recorder(BaseAgent):
+    """Answers out of a script per episode, and keeps what it was shown."""
+
+    def __init__(self, scripts):
+        self.scripts = scripts
+        self.prompts = []
+
+    def __call__(self, asks):
+        self.prompts += [(ask.turn, RENDERER.prompt(ask.messages)) for ask in asks]
+        return [Reply(self.scripts[ask.turn]) for ask in asks]
+
+
+def test_a_demonstration_is_one_row_with_every_answer_in_it():
+    for episode in rollout(JOBS, RandomAgent()):
+        (row,) = rows(tokenise(episode, RENDERER))
+        written = [i for i, learn in zip(row.ids, row.mask, strict=True) if learn]
+        assert RENDERER.decode(written) == "".join(turn.action for turn in episode.turns)
+        assert set(row.turn) == {-1, *range(len(episode.turns))}
+        assert not any(row.logprobs)
+
+
+def test_prompts_are_what_a_model_would_have_been_shown():
+    """A model that warms up on demonstrations meets the same tokens when it plays."""
+    (solved,) = rollout(JOBS[:1], SolverAgent())
+    agent = Recorder([turn.action for turn in solved.turns])
+    (played,) = rollout(JOBS[:1], agent)
+    assert played.transcript_hash() == solved.transcript_hash()
+    demonstrated = tokenise(solved, RENDERER)
+    assert agent.prompts == [(n, turn.prompt_ids) for n, turn in enumerate(demonstrated.turns)]
+    assert len(agent.prompts) > 1
+
+
+def test_the_last_row_is_the_whole_conversation():
+    (episode,) = rollout(JOBS[:1], SolverAgent())
+    chat = []
+    for turn in episode.turns:
+        chat += [Message("user", turn.observation), Message("assistant", turn.action)]
+    (row,) = rows(tokenise(episode, RENDERER))
+    closed = (*row.ids, *RENDERER.delta(row.ids, ()))
+    assert closed == RENDERER.prompt(chat)
+
+
+def test_the_record_itself_stays_as_it_was():
+    (episode,) = rollout(JOBS[:1], RandomAgent())
+    before = dataclasses.asdict(episode)
+    tokenise(episode, RENDERER)
+    assert dataclasses.asdict(episode) == before
+
+
+def test_other_seats_keep_their_turns():
+    def turn(seat, text):
+        return Turn(seat, f"{text}?", text, reward=0.0)
+
+    episode = Episode("e", "", 0, turns=[turn("a", "x"), turn("b", "y"), turn("a", "z")])
+    shown = tokenise(episode, RENDERER, "a")
+    assert [t.agent for t in shown.turns] == ["a", "b", "a"]
+    assert shown.turns[1] == episode.turns[1]
+    (row,) = rows(shown, "a")
+    assert RENDERER.decode([i for i, learn in zip(row.ids, row.mask, strict=True) if learn]) == "xz"
+    assert "y" not in RENDERER.decode(row.ids)
+
+
+def test_an_unanswered_turn_is_an_empty_answer():
+    episode = Episode("e", "", 0, turns=[Turn("agent", "x?", None)])
+    (row,) = rows(tokenise(episode, RENDERER))
+    assert [i for i, learn in zip(row.ids, row.mask, strict=True) if learn] == list(RENDERER.answer(""))
