@@ -1,0 +1,51 @@
+"""Wrappers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from gem.core import Env
+from gem.errors import BadArgument, UnknownEnv, did_you_mean
+from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
+from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
+
+WrapperFn = Callable[..., Env]
+
+WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
+    {
+        "concat": ObservationWrapper,
+        "concat_with_action": partial(ObservationWrapper, include_action=True),
+        "concat_chat": partial(ObservationWrapper, include_chat_template=True),
+        "concat_chat_on_reset": partial(
+            ObservationWrapper, include_action=True, apply_chat_template_on_reset=True
+        ),
+        "episode_tracking": EpisodeTrackingWrapper,
+    }
+)
+"""What each name makes: called with an environment, it returns a new wrapper around it."""
+
+TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")
+"""The names whose wrapper takes ``tokenizer=``."""
+
+
+def get_wrapper_fns(wrappers: str, tokenizer: Tokenizer | None = None) -> list[WrapperFn]:
+    """Return the wrappers that a comma-separated list names, innermost first; empty text names none.
+
+    Raises:
+        UnknownEnv: for an unknown name. BadArgument: when a name needs a tokenizer and there is none.
+    """
+    fns: list[WrapperFn] = []
+    for name in filter(None, (part.strip() for part in wrappers.split(","))):
+        if name not in WRAPPER_FACTORY:
+            known = ", ".join(WRAPPER_FACTORY)
+            hint = did_you_mean(name, WRAPPER_FACTORY)
+            raise UnknownEnv(f"no wrapper {name!r}.{hint} Known: {known}.")
+        fn = WRAPPER_FACTORY[name]
+        if name in TOKENIZER_REQUIRED:
+            if tokenizer is None:
+                raise BadArgument(f"wrapper {name!r} needs tokenizer=, one that has apply_chat_template.")
+            fn = partial(fn, tokenizer=tokenizer)
+        fns.append(fn)
+    return fns
