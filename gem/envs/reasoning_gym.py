@@ -32,16 +32,19 @@ ANSWER_FORM = "Give your final answer inside \\boxed{}."
 
 RESEEDABLE = frozenset(
     {
-        *(
-            "arc_agi",
-            "base_conversion",
-            "codeio",
-            "figlet_font",
-            "group_anagrams",
-            "letter_counting",
-            "n_queens",
-        ),
-        *("rearc", "rush_hour", "sentence_reordering", "spell_backward", "word_ladder", "word_sorting"),
+        "arc_agi",
+        "base_conversion",
+        "codeio",
+        "figlet_font",
+        "group_anagrams",
+        "letter_counting",
+        "n_queens",
+        "rearc",
+        "rush_hour",
+        "sentence_reordering",
+        "spell_backward",
+        "word_ladder",
+        "word_sorting",
     }
 )
 """Data sets whose constructor reads files (10 to 600 ms) and that draw nothing there: one instance is
@@ -253,6 +256,13 @@ class _OrderedSet(set[str]):
         return _OrderedSet(set.__sub__(self, other))
 
 
+class _OrderedFrozenSet(frozenset[str]):
+    """A frozenset that is iterated in order."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(frozenset.__iter__(self)))
+
+
 def _order_letters(dataset: Any) -> None:
     dataset.letters = _OrderedSet(dataset.letters)
 
@@ -262,18 +272,31 @@ def _order_monomials(dataset: Any) -> None:
     dataset._get_monomials = lambda rng: sorted(unordered(rng), key=str)
 
 
-def _silence(dataset: Any) -> None:
-    vars(sys.modules[type(dataset).__module__])["print"] = lambda *args: None
+def _order_neighbours(dataset: Any) -> None:
+    for graph in dataset.word_graphs.values():
+        graph.update({word: sorted(neighbours) for word, neighbours in graph.items()})
+
+
+def _shadow(name: str, replacement: Any) -> Callable[[Any], None]:
+    """Return a repair that gives the data set's module a builtin of its own."""
+
+    def repair(dataset: Any) -> None:
+        vars(sys.modules[type(dataset).__module__])[name] = replacement
+
+    return repair
 
 
 REPAIRS: dict[str, Callable[[Any], None]] = {
+    # questions or reference answers follow the order of a set, which changes with the hash seed
     "isomorphic_strings": _order_letters,
     "ransom_note": _order_letters,
     "polynomial_multiplication": _order_monomials,
-    "codeio": _silence,
+    "word_ladder": _order_neighbours,
+    "knight_swap": _shadow("frozenset", _OrderedFrozenSet),
+    # prints, into whatever protocol runs over stdout
+    "codeio": _shadow("print", lambda *args: None),
 }
-"""Data sets that draw from sets of strings or symbols, whose order changes with the interpreter's hash
-seed, and what gives them an order; and one that prints, into whatever protocol runs over stdout."""
+"""What is done to a data set when it has been built."""
 
 
 def _answer(text: str) -> str:
