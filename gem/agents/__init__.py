@@ -1,1 +1,33 @@
 """Agents: who acts. An agent is anything that keeps `gem.record.Agent`."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gem.agents.base import BaseAgent as BaseAgent
+    from gem.agents.hugging_face import HuggingFaceAgent as HuggingFaceAgent
+    from gem.agents.human import HumanAgent as HumanAgent
+    from gem.agents.openai import OpenAIAgent as OpenAIAgent
+    from gem.agents.random import RandomAgent as RandomAgent
+    from gem.agents.scripted import ScriptedAgent as ScriptedAgent
+    from gem.agents.solver import SolverAgent as SolverAgent
+    from gem.agents.tiny import TinyAgent as TinyAgent
+
+_HOMES = {  # imported when first asked for: some need torch, or httpx
+    "BaseAgent": "base",
+    "HuggingFaceAgent": "hugging_face",
+    "HumanAgent": "human",
+    "OpenAIAgent": "openai",
+    "RandomAgent": "random",
+    "ScriptedAgent": "scripted",
+    "SolverAgent": "solver",
+    "TinyAgent": "tiny",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from gem import registry, seeding
 from gem.agents.base import batch_answers
 from gem.errors import BadArgument, GemError, NoVerdict
 from gem.history import HistoryPolicy
@@ -33,6 +34,15 @@ class Job:
     seed: int
     group: str = ""
     sample: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no episode can be begun with."""
+        object.__setattr__(self, "seed", seeding.check(self.seed))
+        if not isinstance(self.env, str) and not callable(self.env):
+            raise BadArgument(
+                f"env is {self.env!r:.80}; accepted: an id, a Maker, or a callable that makes an environment "
+                "(an environment itself cannot be played twice at a time)."
+            )
 
 
 def rollout(
@@ -128,6 +138,8 @@ class _Driver:
     ) -> None:
         if concurrency < 1:
             raise BadArgument(f"concurrency is {concurrency}; accepted: 1 or more episodes in flight.")
+        for env_id in dict.fromkeys(job.env for job in jobs if isinstance(job.env, str)):
+            registry.spec(env_id)  # an unknown id is told before anything is played
         self.jobs, self.agent, self.limits, self.history = jobs, agent, limits, history
         self.on_episode = on_episode
         self.actor: str | None = getattr(agent, "verb", None)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+import gem.agents
 from gem.agents.base import BaseAgent, BatchBroken, batch_answers
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
@@ -146,3 +147,18 @@ def test_a_script_that_is_too_short_breaks_the_ask_that_it_cannot_answer():
 def test_a_script_that_is_one_text_is_refused():
     with pytest.raises(BadArgument, match="give a list"):
         ScriptedAgent("abc")
+
+
+@pytest.mark.parametrize("name", gem.agents.__all__)
+def test_every_agent_is_in_the_room_by_its_name(name):
+    try:
+        agent = getattr(gem.agents, name)
+    except ImportError as absent:
+        pytest.skip(str(absent))
+    assert issubclass(agent, BaseAgent)
+    assert agent.__name__ == name
+
+
+def test_an_agent_that_is_not_there_is_missed():
+    with pytest.raises(AttributeError, match="NoAgent"):
+        gem.agents.NoAgent  # noqa: B018

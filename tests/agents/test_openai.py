@@ -4,12 +4,13 @@ from threading import Event
 
 import pytest
 
-from gem.agents.openai import OpenAIAgent
 from gem.content import Image, Message, Text
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Ask, Limits, StopReason
 from gem.rollout import Job, rollout, rollout_async
 from gem.testing.stub_server import Fault, StubServer
+
+OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 
 EASY = "game:GuessTheNumber-v0-easy"
 

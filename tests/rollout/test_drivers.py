@@ -18,6 +18,7 @@ from gem.history import HistoryPolicy
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Job, rollout, rollout_async
+from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
 
@@ -247,16 +248,44 @@ def test_no_more_environments_stand_at_a_time_than_episodes(drive):
 
 
 @both
-@pytest.mark.parametrize(
-    ("env", "error"),
-    [("game:GuessTheNumbr-v0-easy", UnknownEnv), (Maker(EASY, {"max_turnz": 3}), UnknownArgument)],
-)
-def test_an_environment_that_nobody_could_make_is_the_callers_error(drive, env, error):
+def test_an_unknown_id_is_told_before_anything_is_played(drive):
+    with pytest.raises(UnknownEnv, match="Did you mean"):
+        drive([Job(Watched, 0), Job("game:GuessTheNumbr-v0-easy", 0)], Counting(), concurrency=1)
+    assert Watched.made == []
+
+
+@both
+def test_an_environment_that_nobody_could_make_is_the_callers_error(drive):
     agent = Counting()
-    with pytest.raises(error):
-        drive([Job(Watched, 0), Job(env, 0), Job(Watched, 3)], agent, concurrency=3)
+    with pytest.raises(UnknownArgument, match="max_turnz"):
+        drive([Job(Watched, 0), Job(Maker(EASY, {"max_turnz": 3}), 0), Job(Watched, 3)], agent, concurrency=3)
     assert all(env.closed == 1 for env in Watched.made)
     assert len(set(agent.forgotten)) == len(agent.forgotten)
+
+
+@pytest.mark.parametrize(
+    ("env", "seed", "message"),
+    [(EASY, -1, "seed is -1"), (EASY, None, "seed"), (Brittle(), 0, "accepted: an id")],
+)
+def test_a_job_that_cannot_be_played_is_refused(env, seed, message):
+    with pytest.raises(BadArgument, match=message):
+        Job(env, seed)
+
+
+def test_a_wrapper_that_assembles_the_history_shows_what_the_history_policy_shows():
+    policy = HistoryPolicy("concat_with_action", window=3)
+    wrapped = Maker(HARD, {}, (Tail, partial(ObservationWrapper, policy=policy)))
+    raw = Maker(HARD, {}, (Tail,))
+    prompts = []
+
+    def note(ask):
+        prompts.append([message.text for message in ask.messages])
+        return guess(ask)
+
+    rollout([Job(raw, seed) for seed in range(8)], Counting(note), history=policy, concurrency=1)
+    expected, prompts = prompts, []
+    rollout([Job(wrapped, seed) for seed in range(8)], Counting(note), concurrency=1)
+    assert prompts == expected
 
 
 @both

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gem.agents.random import RandomAgent
@@ -118,6 +118,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(values)
 def test_every_json_like_value_comes_back(value):
     stored = json.loads(json.dumps(plain(value), allow_nan=False))
@@ -127,6 +128,7 @@ def test_every_json_like_value_comes_back(value):
 ids = st.lists(st.integers(0, 9), max_size=6).map(tuple)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), ids, ids, st.booleans()), max_size=6))
 def test_prompts_come_back_whether_they_extend_the_last_one_or_not(turns):
     held = {}
