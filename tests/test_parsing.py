@@ -1,0 +1,180 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gem.parsing import boxed, code, tagged
+
+PIECES = ["\\boxed{", "\\boxed {", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", "7", "x", " ", "\n"]
+latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+balanced = st.recursive(
+    st.sampled_from(["7", "x y", "\\{", "\\frac", "^2", "\n"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: "{" + "".join(parts) + "}")
+        | st.lists(inner, max_size=3).map("".join)
+    ),
+    max_leaves=8,
+)
+
+
+# -- boxes
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"\boxed{7}", "7"),
+        (r"first \boxed{1}, then \boxed{2}", "2"),
+        (r"\boxed{ 7 }", "7"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed{}", ""),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\text{a } b}", r"\text{a } b"),
+        (r"\boxed{\boxed{7}}", "7"),
+        (r"\boxed{a \boxed{7} b}", "7"),
+        (r"\boxed{1} \boxed{unclosed", "1"),
+        (r"\boxed{1} \boxed{2 {3}", "1"),
+        (r"} \boxed{1} }", "1"),
+        (r"\\boxed{7}", "7"),
+        ("\\boxed{two\nlines}", "two\nlines"),
+        (r"\boxed{7", None),
+        (r"\boxed 7", None),
+        (r"boxed{7}", None),
+        (r"\BOXED{7}", None),
+        ("", None),
+        ("7", None),
+    ],
+)
+def test_the_last_closed_box_counts(text, found):
+    assert boxed(text) == found
+
+
+def boxes_by_counting(text):
+    """The definition, slowly: match each box by counting braces; the closed one that starts last."""
+    best = None
+    for opener in re.finditer(r"\\boxed\s*\{", text):
+        depth, place = 1, opener.end()
+        while place < len(text) and depth:
+            escape = re.compile(r"\\+[{}]").match(text, place)
+            inner = re.compile(r"\\boxed\s*\{").match(text, place)
+            if inner:
+                depth, place = depth + 1, inner.end()
+            elif escape:
+                place = escape.end()
+            else:
+                depth += {"{": 1, "}": -1}.get(text[place], 0)
+                place += 1
+        if not depth:
+            best = text[opener.end() : place - 1].strip()
+    return best
+
+
+@given(latex)
+def test_the_one_pass_finds_what_counting_finds(text):
+    assert boxed(text) == boxes_by_counting(text)
+
+
+@given(balanced, st.text(alphabet="abc 12\n"), st.text(alphabet="abc 12\n"))
+def test_what_is_boxed_comes_back(content, before, after):
+    assert boxed(f"{before}\\boxed{{{content}}}{after}") == content.strip()
+
+
+# -- tags
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<answer>7</answer>", "7"),
+        ("<answer>1</answer> no, <answer> 2 </answer>", "2"),
+        ("<answer>1</answer> <answer>2", "1"),
+        ("<answer><answer>7</answer></answer>", "7</answer>"),
+        ("<answer></answer>", ""),
+        ("</answer><answer>", None),
+        ("<answer>7", None),
+        ("7</answer>", None),
+        ("<ANSWER>7</ANSWER>", None),
+        ("", None),
+    ],
+)
+def test_the_last_closed_tag_counts(text, found):
+    assert tagged(text, "answer") == found
+
+
+@given(st.text(), st.text())
+def test_what_is_tagged_comes_back(before, content):
+    if "<answer>" not in content and "</answer>" not in content:
+        assert tagged(f"{before}<answer>{content}</answer>", "answer") == content.strip()
+
+
+# -- code
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "found"),
+    [
+        ("```\nx = 1\n```", None, "x = 1"),
+        ("```python\nx = 1\n```", "python", "x = 1"),
+        ("```py\nx = 1\n```", "python", "x = 1"),
+        ("```Python3\nx = 1\n```", "python", "x = 1"),
+        ("```sql\nselect 1\n```", "python", None),
+        ("```python\na\n```\n```sql\nb\n```", "python", "a"),
+        ("```\na\n```\nand\n```\nb\n```", None, "b"),
+        ("~~~\na\n```\n~~~", None, "a\n```"),
+        ("````\n```\na\n```\n````", None, "```\na\n```"),
+        ("```\n    indented\n```", None, "    indented"),
+        ("```\n```", None, ""),
+        ("```\nunclosed", None, None),
+        ("no fence", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_last_closed_block_counts(text, language, found):
+    assert code(text, language) == found
+
+
+@given(st.text(alphabet="abc =1()\n    "))
+def test_what_is_fenced_comes_back(program):
+    assert code(f"Here:\n```python\n{program}\n```\nDone.", "python") == program.rstrip("\n")
+
+
+# -- hostile text
+
+
+@given(st.text(), st.sampled_from(["answer", "a.*b", "(", "\\"]))
+def test_no_text_raises(text, tag):
+    for found in (boxed(text), tagged(text, tag), code(text), code(text, "python")):
+        assert found is None or found in text
+
+
+HOSTILE = [
+    "\\boxed{" * 150_000,
+    "\\boxed{" * 75_000 + "}" * 75_000,
+    "{" * 1_000_000,
+    "}" * 1_000_000,
+    "\\" * 1_000_000,
+    "\\boxed" + " " * 1_000_000,
+    "\\boxed " * 150_000,
+    "\\boxed{\\{" + "\\}" * 500_000,
+    "<answer>" * 125_000,
+    "</answer>" * 110_000,
+    "<" * 1_000_000,
+    "`" * 1_000_000,
+    "```\n" * 250_000,
+    "```a\n" * 200_000,
+    " " * 1_000_000 + "```",
+    ("`" * 3 + " " * 1000 + "\n") * 1000,
+    "\ud800" * 1_000_000,
+    "\x00" * 1_000_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
+def test_a_megabyte_of_anything_is_read_in_one_pass(text):
+    """A parser that went back over the text would take hours here: there is nothing to time."""
+    boxed(text)
+    tagged(text, "answer")
+    code(text)
+    code(text, "python")
