@@ -53,8 +53,7 @@ class StubServer:
         self._faults = list(faults)
         self._stalled = [fault.stall for fault in self._faults if fault.stall is not None]
         handler = type("Handler", (_Handler,), {"stub": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
@@ -105,6 +104,11 @@ class StubServer:
                 {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
             ],
         }
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # of 5, the default, a batch's connections wait for one another
 
 
 class _Handler(BaseHTTPRequestHandler):
