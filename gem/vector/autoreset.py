@@ -35,8 +35,8 @@ class AutoresetMode(StrEnum):
 def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
     """Step `env`; where that ends its episode and `next_seed` is given, begin the next one.
 
-    When the next episode breaks in its reset, the end of this one stands, and the failure follows as a
-    sixth value.
+    When the next episode breaks in its reset, the end of this one stands: obs is None, and the failure is
+    ``info["error"]``.
     """
     step = env.step(action)
     obs, reward, terminated, truncated, info = step
@@ -47,7 +47,7 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
         obs, info = env.reset(seed=next_seed)
     except Exception as error:
         failure = asdict(failure_of(error))
-        return "", reward, terminated, truncated, {**final, "error": failure}, failure
+        return None, reward, terminated, truncated, {**final, "error": failure}
     return obs, reward, terminated, truncated, {**info, **final}
 
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from gem import seeding
 from gem.content import Obs
-from gem.core import Env, Step
+from gem.core import Env
 from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
 from gem.vector.autoreset import AutoresetMode, advance, introduce
 from gem.vector.host import NO_KWARGS, Command, Kind, Recipe, failure_of, make_host
 
-LENGTH = len(Step._fields)
 NAN = float("nan")
 
 
@@ -163,9 +162,20 @@ class VectorEnv:
         if self._host.busy:
             raise BadArgument(f"{len(self._host.busy)} steps are in flight; recv() them before step().")
         indices, chosen = self._checked(actions)
-        self._send(indices, chosen)
-        steps = self._receive(len(indices), None)
-        return _columns([steps[index] for index in indices])
+        if self._paused and not self._paused.isdisjoint(indices):
+            self._send(indices, chosen)
+            steps = self._receive(len(indices), None)
+            return _columns([steps[index] for index in indices])
+        values, errors = self._host.map(indices, advance, chosen, self._seeds_after(indices))
+        for place, value in enumerate(values):
+            if value is None:
+                values[place] = self._settled(indices[place], None, errors[place])
+            elif value[2] or value[3]:
+                values[place] = self._ended(indices[place], value)
+        if self._resetting:  # the next episodes of those that broke
+            steps = self._receive(len(self._resetting), None)
+            values = [steps.get(index, value) for index, value in zip(indices, values, strict=True)]
+        return _columns(values)
 
     def reset(
         self,
@@ -266,11 +276,9 @@ class VectorEnv:
         return indices
 
     def _send(self, indices: Sequence[int], actions: Sequence[str]) -> None:
-        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        seeds: Sequence[int | None] = self._next_seeds if same_step else [None] * self.num_envs
         commands: list[Command] = [
-            (index, advance, (action, seeds[index]), NO_KWARGS)
-            for index, action in zip(indices, actions, strict=True)
+            (index, advance, (action, seed), NO_KWARGS)
+            for index, action, seed in zip(indices, actions, self._seeds_after(indices), strict=True)
         ]
         if self._paused and not self._paused.isdisjoint(indices):
             self._check_free(indices)
@@ -278,6 +286,13 @@ class VectorEnv:
                 self._beginning(command[0]) if command[0] in self._paused else command for command in commands
             ]
         self._host.submit_all(commands)
+
+    def _seeds_after(self, indices: Sequence[int]) -> Sequence[int | None]:
+        """Return the seeds with which a step may go on to the next episode."""
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            return [None] * len(indices)
+        seeds = self._next_seeds
+        return [seeds[index] for index in indices]
 
     def _check_free(self, indices: Sequence[int]) -> None:
         """Raise for what only the caller can put right, before anything changes."""
@@ -307,21 +322,20 @@ class VectorEnv:
                     if step is not None:
                         steps[index] = step
                 else:
-                    steps[index] = self._end(index, value) if value[2] or value[3] else value
+                    steps[index] = self._ended(index, value) if value[2] or value[3] else value
             if len(steps) >= at_least or (until is not None and perf_counter() >= until):
                 return steps
 
-    def _end(self, index: int, step: tuple[Any, ...]) -> _Step:
+    def _ended(self, index: int, step: _Step) -> _Step:
         """Take note of the end of an episode and return its last step."""
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             self._paused.add(index)
             return step
         self._next_seeds[index] = seeding.derive(self._next_seeds[index], "next")
-        if len(step) > LENGTH:  # the next episode broke in its reset
-            self._host.renew(index)
-            self._paused.add(index)
-            self._broken[index] = step[LENGTH]
-        return step[:LENGTH]
+        if step[0] is not None:
+            return step
+        self._give_up(index, step[4]["error"])
+        return "", *step[1:]
 
     def _settled(self, index: int, value: Any, error: Exception | None) -> _Step | None:
         """Return the step that the end of an unusual call amounts to; None while it is not at its end."""
@@ -342,13 +356,17 @@ class VectorEnv:
         return _break("", {}, failure)
 
     def _broke(self, index: int, error: Exception) -> dict[str, str]:
-        """Give up an environment whose episode broke; another takes its place."""
+        """Give up an environment whose episode broke, and return the failure."""
         failure = asdict(failure_of(error))
+        self._give_up(index, failure)
+        return failure
+
+    def _give_up(self, index: int, failure: dict[str, str]) -> None:
+        """Let another environment take the place of a broken one at its next reset."""
         self._host.renew(index)
         self._paused.add(index)
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             self._broken[index] = failure  # reported with the first observation of the next episode
-        return failure
 
     def _drop(self) -> None:
         """Wait for every call in flight and forget what came of it."""
