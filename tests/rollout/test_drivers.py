@@ -1,4 +1,5 @@
 import asyncio
+import signal
 import threading
 from functools import partial
 from typing import ClassVar
@@ -341,21 +342,28 @@ def interrupt_in_agent(ask):
     return "x"
 
 
-class InterruptedEnv(Watched):
-    def step(self, action):
-        raise KeyboardInterrupt
-
-
-@both
-@pytest.mark.parametrize(
-    ("env", "answer"), [(Watched, interrupt_in_agent), (InterruptedEnv, lambda ask: "x")]
-)
-def test_ctrl_c_closes_everything_and_goes_on_to_the_caller(drive, env, answer):
+def interrupted(drive, env, answer):
     agent = Counting(answer)
     with pytest.raises(KeyboardInterrupt):
         drive([Job(env, 0) for _ in range(5)], agent, concurrency=3)
     assert len(agent.forgotten) == len(set(agent.forgotten)) == 3
     assert all(env.closed == 1 for env in Watched.made)
+
+
+@both
+@pytest.mark.parametrize(
+    "answer", [interrupt_in_agent, lambda ask: signal.raise_signal(signal.SIGINT) or "x"]
+)
+def test_ctrl_c_closes_everything_and_goes_on_to_the_caller(drive, answer):
+    interrupted(drive, Watched, answer)
+
+
+def test_ctrl_c_in_an_environment_closes_everything_and_goes_on_to_the_caller():
+    class Interrupted(Watched):
+        def step(self, action):
+            raise KeyboardInterrupt
+
+    interrupted(batched, Interrupted, lambda ask: "x")
 
 
 @pytest.mark.parametrize("impatient", [False, True])
