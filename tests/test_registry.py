@@ -1,0 +1,319 @@
+import pickle
+import sys
+import warnings
+from importlib import metadata
+from types import SimpleNamespace
+
+import pytest
+
+import gem
+from gem import registry
+from gem.core import Env, EnvWrapper, Start, Step
+from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv
+from gem.registry import EnvSpec, Family, Maker
+from gem.testing import EchoEnv
+
+HERE = "gem.testing.doubles:EchoEnv"
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "ENV_REGISTRY", dict(registry.ENV_REGISTRY))
+    monkeypatch.setattr(registry, "FAMILIES", dict(registry.FAMILIES))
+
+
+# -- specs
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": ""},
+        {"id": "my:Env with spaces"},
+        {"id": "my:Env", "solver": "perfect"},
+        {"id": "my:Env", "solver": "measured"},
+        {"id": "my:Env", "solver": "exact", "solver_rate": 0.5},
+    ],
+)
+def test_a_spec_that_means_nothing_is_refused(wrong):
+    with pytest.raises(BadArgument):
+        EnvSpec(entry_point=EchoEnv, **wrong)
+
+
+def test_a_spec_knows_its_family_and_can_be_sent():
+    spec = gem.spec("game:GuessTheNumber-v0-easy")
+    assert spec.family == "game"
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+# -- registering
+
+
+def test_a_class_is_registered_with_its_keywords_and_made():
+    gem.register("my:Echo-v0", EchoEnv, turns=5)
+    gem.register("my:Echo-v1", HERE)
+    env = gem.make("my:Echo-v0")
+    assert isinstance(env, EchoEnv)
+    assert (env.turns, env.env_id) == (5, "my:Echo-v0")
+    assert gem.make("my:Echo-v0", turns=2).turns == 2
+    assert gem.make("my:Echo-v1").turns == 3
+    assert gem.ids("my") == ["my:Echo-v0", "my:Echo-v1"]
+
+
+def test_registering_twice_is_harmless_and_something_else_is_refused():
+    gem.register("my:Echo-v0", HERE)
+    gem.register("my:Echo-v0", HERE)
+    with pytest.raises(DuplicateEnv, match=f"as {HERE}; choose another id"):
+        gem.register("my:Echo-v0", HERE, turns=5)
+    with pytest.raises(BadArgument, match="needs an entry point"):
+        gem.register("my:Echo-v2")
+
+
+def test_a_spec_is_registered_with_its_claims():
+    gem.register(EnvSpec("my:Echo-v0", HERE, {"turns": 2}, max_turns=2, solver="exact"))
+    assert gem.make("my:Echo-v0").spec.solver == "exact"
+
+
+# -- finding
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"),
+    [
+        (
+            "game:GessTheNumber-v0-easy",
+            "Did you mean 'game:GuessTheNumber-v0-easy'.*`gem-gym list game` shows all",
+        ),
+        ("guess", "`gem-gym list` shows all"),
+        ("", "no environment ''"),
+        (":", "no environment ':'"),
+        ("game:", "gem-gym list game"),
+        ("rg:", "gem-gym list rg"),
+        ("rg:chain_sum:x", "no environment"),
+        ("\ud800", "no environment"),
+        ("game:\n\x00", "no environment"),
+        ("x" * 100_000, "no environment"),
+        ("../../etc/passwd:x", "no environment"),
+    ],
+)
+def test_an_unknown_id_is_refused_with_the_nearest_and_the_way_to_all(env_id, said):
+    with pytest.raises(UnknownEnv, match=said):
+        gem.spec(env_id)
+
+
+@pytest.mark.parametrize("env_id", [None, 7, b"game:X", ["game:X"]])
+def test_an_id_is_text(env_id):
+    with pytest.raises(BadArgument, match="env id is"):
+        gem.make(env_id)
+
+
+def test_ids_are_sorted_and_of_one_family_when_asked():
+    assert gem.ids() == sorted(set(gem.ids()))
+    assert gem.ids("game") == [i for i in gem.ids() if i.startswith("game:")]
+    assert gem.ids("no-such-family") == []
+    assert [spec.id for spec in registry.specs("game")] == gem.ids("game")
+
+
+def test_print_envs_prints_a_block_per_family(capsys):
+    gem.register("my:Echo-v0", HERE)
+    gem.print_envs("my")
+    assert capsys.readouterr().out == "my:\n  my:Echo-v0\n"
+
+
+# -- making
+
+
+def test_unknown_keywords_are_refused_with_those_taken():
+    with pytest.raises(
+        UnknownArgument, match=r"'max_turn'\. Did you mean 'max_turns'\? It takes: min_number"
+    ):
+        gem.make("game:GuessTheNumber-v0-easy", max_turn=3)
+
+
+def test_a_class_without_a_constructor_takes_no_keywords():
+    class Plain(Env):
+        def step(self, action):
+            return Step("", 0.0, True, False, {})
+
+    gem.register("my:Plain-v0", Plain)
+    assert isinstance(gem.make("my:Plain-v0"), Plain)
+    with pytest.raises(UnknownArgument, match="It takes: no keywords"):
+        gem.make("my:Plain-v0", sise=3)
+
+
+def test_a_function_may_make_an_environment():
+    gem.register("my:Wrapped-v0", lambda turns=2: EnvWrapper(EchoEnv(turns)))
+    env = gem.make("my:Wrapped-v0", turns=4)
+    assert (env.turns, env.env_id) == (4, "my:Wrapped-v0")
+    with pytest.raises(UnknownArgument):
+        gem.make("my:Wrapped-v0", sise=3)
+
+
+def test_the_spec_of_what_was_made_makes_it_again():
+    env = gem.make("game:GuessTheNumber-v0-easy", max_turns=9)
+    again = gem.make(env.spec)
+    assert again.max_turns == 9
+    assert gem.make("game:GuessTheNumber-v0-easy").max_turns == 4  # the registered one is as it was
+
+
+def test_seed_belongs_to_the_first_reset():
+    env, other = gem.make("game:GuessTheNumber-v0-easy", seed=5), gem.make("game:GuessTheNumber-v0-easy")
+    env.reset()
+    other.reset(seed=5)
+    assert (env.seed, env.secret) == (5, other.secret)
+    with pytest.raises(BadArgument):
+        gem.make("game:GuessTheNumber-v0-easy", seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "extra", "error", "said"),
+    [
+        ("gem.testing.doubles", None, BadArgument, "accepted: 'module:name'"),
+        ("gem.testing.doubles:EkoEnv", None, BadArgument, "Did you mean 'EchoEnv'"),
+        ("gem.no_such_room:X", None, BadArgument, "no module 'gem.no_such_room'"),
+        ("gem.no_such_room:X", "rg", BadArgument, "no module 'gem.no_such_room'"),
+        ("no_such_package.envs:X", None, BadArgument, "no module 'no_such_package'"),
+        ("gemstones_missing:X", "rg", MissingExtra, r"pip install 'gem-gym\[rg\]'"),
+    ],
+)
+def test_an_entry_point_that_leads_nowhere_says_where(entry_point, extra, error, said):
+    with pytest.raises(error, match=said):
+        gem.make(EnvSpec("my:Env-v0", entry_point, extra=extra))
+
+
+def test_a_module_that_lacks_something_else_says_what(tmp_path, monkeypatch):
+    (tmp_path / "wants_more.py").write_text("import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        gem.make(EnvSpec("my:Env-v0", "wants_more:X"))
+
+
+def test_a_maker_is_a_picklable_recipe():
+    maker = pickle.loads(pickle.dumps(Maker("game:GuessTheNumber-v0-easy", {"max_turns": 9}, (EnvWrapper,))))
+    env = maker()
+    assert isinstance(env, EnvWrapper)
+    assert env.max_turns == 9
+
+
+# -- families
+
+
+class Named(EchoEnv):
+    def __init__(self, name, turns=3):
+        super().__init__(turns)
+        self.name = name
+
+
+def newer_names():
+    return ["old", "new"]
+
+
+def family(**kwargs):
+    return Family("fam", "family_of_tests:Named", ("old", "other"), **kwargs)
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    monkeypatch.setitem(sys.modules, "family_of_tests", SimpleNamespace(Named=Named, newer_names=newer_names))
+
+
+def test_a_family_makes_any_of_its_names(importable):
+    registry.register_family(
+        family(
+            more="family_of_tests:newer_names",
+            claims={"solver": "exact"},
+            exceptions={"other": {"solver": "none"}},
+        )
+    )
+    env = gem.make("fam:old", turns=2)
+    assert (env.name, env.turns, env.env_id) == ("old", 2, "fam:old")
+    assert gem.make("fam:new").name == "new"  # asked of the package
+    assert gem.ids("fam") == ["fam:old", "fam:other"]
+    assert (gem.spec("fam:old").solver, gem.spec("fam:other").solver) == ("exact", "none")
+    with pytest.raises(UnknownEnv, match="Did you mean 'fam:other'"):
+        gem.spec("fam:othr")
+
+
+def test_a_prefix_belongs_to_one_family(importable):
+    registry.register_family(family())
+    registry.register_family(family())
+    with pytest.raises(DuplicateEnv, match="family 'fam'"):
+        registry.register_family(family(extra="rg"))
+
+
+def test_listing_and_mistyping_work_without_the_package():
+    registry.register_family(Family("far", "far_away:Env", ("one", "two"), more="far_away:names", extra="rg"))
+    assert gem.ids("far") == ["far:one", "far:two"]
+    with pytest.raises(UnknownEnv, match="Did you mean 'far:one'"):
+        gem.make("far:onn")
+    with pytest.raises(MissingExtra, match="far_away"):
+        gem.make("far:one")
+
+
+# -- plug-ins
+
+
+def plugged(monkeypatch, **loaders):
+    class Point:
+        def __init__(self, name, load):
+            self.name, self.value, self.load = name, f"{name}:register", load
+
+    points = [Point(name, load) for name, load in loaders.items()]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "gem.envs" else [])
+    monkeypatch.setattr(registry, "_plugins_loaded", False)
+
+
+def test_a_plugin_registers_when_an_id_is_not_known(monkeypatch):
+    calls = []
+
+    def register():
+        calls.append("once")
+        gem.register("plug:Echo-v0", HERE)
+
+    plugged(monkeypatch, good=lambda: register)
+    assert gem.spec("game:GuessTheNumber-v0-easy")
+    assert calls == []  # known ids need no plug-in
+    assert gem.make("plug:Echo-v0").turns == 3
+    assert "plug:Echo-v0" in gem.ids()
+    assert calls == ["once"]
+
+
+def test_a_plugin_may_be_a_module_that_registers_when_imported(monkeypatch):
+    plugged(monkeypatch, module=lambda: gem.register("plug:Echo-v0", HERE))
+    assert "plug:Echo-v0" in gem.ids()
+
+
+def test_a_plugin_that_fails_is_reported_and_the_others_load(monkeypatch):
+    def fails():
+        raise RuntimeError("wrong version")
+
+    plugged(monkeypatch, bad=fails, good=lambda: lambda: gem.register("plug:Echo-v0", HERE))
+    with pytest.warns(UserWarning, match="plug-in 'bad'.*wrong version"):
+        found = gem.ids()
+    assert "plug:Echo-v0" in found
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gem.ids()  # said once
+
+
+# -- vectors
+
+
+def test_make_vec_takes_one_id_or_many():
+    with gem.make_vec("game:GuessTheNumber-v0-easy", num_envs=2, max_turns=9) as vec:
+        assert vec.num_envs == 2
+    with gem.make_vec(["game:GuessTheNumber-v0-easy"] * 2, vec_kwargs=[{"max_turns": 3}, {}]) as vec:
+        assert vec.num_envs == 2
+
+
+@pytest.mark.parametrize("kwargs", [{"num_envs": 3}, {"vec_kwargs": [{}]}], ids=["num_envs", "vec_kwargs"])
+def test_make_vec_refuses_counts_that_do_not_agree(kwargs):
+    with pytest.raises(BadArgument, match="make_vec got 2 ids"):
+        gem.make_vec(["game:GuessTheNumber-v0-easy"] * 2, **kwargs)
+
+
+def test_start_and_step_come_through_make():
+    env = gem.make("game:GuessTheNumber-v0-easy", seed=0)
+    assert isinstance(env.reset(), Start)
+    assert isinstance(env.step("\\boxed{5}"), Step)
