@@ -56,23 +56,24 @@ class Measurement(NamedTuple):
 
 
 def find_instances(maker: Maker, seed: int, wanted: int = 256) -> Instances:
-    """Return seeds of distinct instances: all of them where they are few, else `wanted`.
+    """Return the distinct instances where they are few, else `wanted` seeds as they come.
 
-    Instances are told apart by what the environment says of them (`instance`), else every seed counts as one.
+    Instances are told apart by what the environment says of them (`instance`). Where they are too many, or
+    it does not say, every seed counts as one, so that an instance comes up as often as it is dealt.
     """
     env = maker()
     tell = getattr(env, "instance", None)
     seeds = [seeding.derive(seed, "instance", i) for i in range(SCAN)]
-    if tell is None:
-        return Instances(tuple((each,) for each in seeds[:wanted]), False)
     found: dict[str, list[int]] = {}
     for each in seeds:
+        if tell is None or len(found) > FEW:
+            break
         env.reset(seed=each)
         found.setdefault(tell(), []).append(each)
     env.close()
-    complete = len(found) <= FEW
-    chosen = sorted(found)[: None if complete else wanted]
-    return Instances(tuple(tuple(found[key]) for key in chosen), complete)
+    if tell is None or len(found) > FEW:
+        return Instances(tuple((each,) for each in seeds[:wanted]), False)
+    return Instances(tuple(tuple(found[key]) for key in sorted(found)), True)
 
 
 def measure(
@@ -81,7 +82,7 @@ def measure(
     instances: Instances,
     *,
     samples: int,
-    budget: int,
+    budget: int | None,
     limits: Limits,
     exactly: bool = False,
     concurrency: int = 256,
@@ -93,7 +94,7 @@ def measure(
         maker: the recipe of the environment.
         instances: what is played.
         samples: episodes of each instance.
-        budget: turns that the task allows.
+        budget: turns that an episode may take; None where nobody says, then those it took.
         limits: limits from outside.
         exactly: the agent plays without chance and `instances` are all there are, so that the figures are
             not estimates and their intervals are points.
@@ -113,7 +114,9 @@ def measure(
         reason = next((e.error for e in episodes if e.error), None)
         raise NoVerdict(f"none of {len(episodes)} episodes has a verdict: {reason}")
     won = [float(episode.success or 0) for episode in scored]
-    guesses = [float(len(e.turns) if e.success else budget + 1) for e in scored]
+    guesses = [
+        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in scored
+    ]
     clusters = [episode.group for episode in scored]
     if exactly:
         return Measurement(exact(won), exact(guesses), len(scored) / len(episodes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gem.core import Env
@@ -91,6 +91,7 @@ def _expected(recipe: Callable[[], Env]) -> Identity:
     """Return what an environment is to be, for the record of an episode that never began."""
     if isinstance(recipe, Maker):
         return Identity(recipe.env_id, recipe.kwargs)
-    named = recipe if hasattr(recipe, "__qualname__") else type(recipe)
-    kwargs: Mapping[str, Any] = {}
-    return Identity(f"{named.__module__}:{named.__qualname__}", kwargs)
+    named: Any = getattr(recipe, "func", recipe)  # what a functools.partial calls
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    return Identity(f"{named.__module__}:{named.__qualname__}", {})

@@ -295,10 +295,11 @@ def test_an_environment_that_fails_to_start_gives_no_verdict(drive):
         def __init__(self):
             raise NoVerdict("the daemon is down")
 
-    episodes = drive([Job(NoDocker, 0), Job(EASY, 0)], Counting())
-    assert [episode.scored for episode in episodes] == [False, True]
+    episodes = drive([Job(NoDocker, 0), Job(EASY, 0), Job(partial(NoDocker), 0)], Counting())
+    assert [episode.scored for episode in episodes] == [False, True, False]
     assert (episodes[0].error.message, episodes[0].turns) == ("the daemon is down", [])
-    assert episodes[0].spec.endswith("NoDocker")
+    assert episodes[0].spec.endswith(".NoDocker")
+    assert episodes[2].spec == episodes[0].spec
 
 
 @both
