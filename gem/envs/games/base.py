@@ -134,7 +134,7 @@ class TextGame(Env):
             over = True
             info["success"] = False
             info["stop"] = _TURN_BUDGET
-            text = f"{text} {self.epilogue()}".rstrip()
+            text = f"{text}\n{self.epilogue()}"
         if success:
             reward = 1.0 - self._paid
         elif self.reward == "sparse":

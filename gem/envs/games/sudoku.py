@@ -68,7 +68,7 @@ class Sudoku(TextGame):
             "row, column and digit, separated by spaces, inside \\boxed{}; rows count from the top and "
             "columns from the left, from 1. The cells given at the start stay; your own digits you may "
             "overwrite, and digit 0 empties a cell. A digit that its row, column or box already holds is "
-            "refused and costs the turn.\n"
+            "refused and costs the turn. A dot is an empty cell.\n"
             f"{self.board()}"
         )
 

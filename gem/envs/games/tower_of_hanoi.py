@@ -71,7 +71,7 @@ class TowerOfHanoi(TextGame):
             f"disks to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk "
             "of one peg to another peg, never onto a smaller disk. A move against the rules changes nothing "
             "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
-            f"The pegs, each from bottom to top:\n{board(self.pegs)}"
+            f"The pegs, from bottom to top (- is empty):\n{board(self.pegs)}"
         )
 
     def _tower(self, peg: int) -> Pegs:
@@ -130,7 +130,7 @@ class TowerOfHanoi(TextGame):
 
     def epilogue(self) -> str:
         """Say how far it was."""
-        return f"\nNo moves are left; {plan(self.pegs, self.target)[0]} more were needed."
+        return f"No moves are left; {plan(self.pegs, self.target)[0]} more were needed."
 
     def answer_form(self) -> str:
         """Say what a move looks like."""
