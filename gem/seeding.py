@@ -18,6 +18,7 @@ SEED_BITS = 63
 """Seeds fit a signed 64-bit integer, which every store and framework can hold."""
 
 _MASK = (1 << 64) - 1
+_EXACT = frozenset((int, str))
 
 
 def derive(seed: int, *path: str | int) -> int:
@@ -30,10 +31,14 @@ def derive(seed: int, *path: str | int) -> int:
     True
     """
     # numpy's integers are hashed as the numbers they are: their repr differs, and by numpy's version
-    exact = tuple(str(part) if isinstance(part, str) else index(part) for part in (seed, *path))
-    text = repr(exact if path else exact[0])
+    exact = [part if type(part) in _EXACT else _exactly(part) for part in (seed, *path)]
+    text = repr(tuple(exact) if path else exact[0])
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
+
+
+def _exactly(part: str | int) -> str | int:
+    return str(part) if isinstance(part, str) else index(part)
 
 
 class Stream(random.Random):
