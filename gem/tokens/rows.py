@@ -22,6 +22,10 @@ class Row:
     logprobs: tuple[float, ...] = ()
     turn: tuple[int, ...] = ()
 
+    def first(self, tokens: int | None) -> Row:
+        """Return the row's first `tokens` tokens; None: all."""
+        return Row(self.ids[:tokens], self.mask[:tokens], self.logprobs[:tokens], self.turn[:tokens])
+
 
 def rows(episode: Episode, seat: str = SEAT) -> list[Row]:
     """Return the training rows of a seat's turns.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -102,6 +103,11 @@ def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
 
 
 def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:
-    """Return the rows in random minibatches of about `size`."""
+    """Return the rows in random minibatches of at most `size`, as equal as can be.
+
+    A remainder of its own would take a step of full length on a handful of rows.
+    """
     order = torch.randperm(len(weighted), generator=generator).tolist()
-    return [[weighted[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
+    count = -(-len(order) // size)
+    edges = [i * len(order) // count for i in range(count + 1)]
+    return [[weighted[i] for i in order[start:end]] for start, end in pairwise(edges)]

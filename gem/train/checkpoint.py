@@ -8,7 +8,7 @@ every environment.
 from __future__ import annotations
 
 import os
-import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ def save(path: Path, state: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        with suppress(OSError):
+            partial.unlink()  # half a checkpoint is of no use, and fills the disk
         raise StoreError(
             f"checkpoint {path} cannot be written: {error}. The one before it stands; free the disk or "
             "choose another --out, then go on with --resume."
@@ -52,8 +54,9 @@ def load(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise StoreError(f"no checkpoint at {path}; a run writes one after each iteration.") from None
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise StoreError(f"checkpoint {path} cannot be read: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # a torn file may break the unpickling anywhere
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise StoreError(f"checkpoint {path} cannot be read: {first}") from error
     found = state.get("schema") if isinstance(state, dict) else None
     if found != SCHEMA:
         raise SchemaMismatch(

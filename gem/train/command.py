@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import shlex
 from typing import Annotated
 
 import tyro
@@ -45,8 +45,10 @@ def command(
         watcher.close()
         if folder.checkpoint.exists():
             console.print(
-                f"stopped; the run stands. Go on with: gem-gym train --out {config.out} --resume",
+                "stopped; the run stands. Go on with: "
+                f"gem-gym train --out {shlex.quote(str(config.out))} --resume",
                 highlight=False,
+                soft_wrap=True,
             )
         raise
     watcher.close()
@@ -66,12 +68,12 @@ def command(
 
 def _resumed(asked: TrainConfig, stored: TrainConfig) -> TrainConfig:
     """Return the stored config; flags that were given and differ from it are refused."""
-    default = TrainConfig()
-    for setting in fields(TrainConfig):
-        wanted, have = getattr(asked, setting.name), getattr(stored, setting.name)
-        if setting.name != "out" and wanted not in (have, getattr(default, setting.name)):
+    given = asked.differences(TrainConfig())  # a flag that names its default cannot be told from none
+    for name in asked.differences(stored):
+        if name in given:
             raise BadArgument(
-                f"the run in {asked.out} has {setting.name}={have!r}, --resume was given {wanted!r}; a run "
-                "goes on as it began. Leave the flag out, or begin another run with another --out."
+                f"the run in {asked.out} has {name}={getattr(stored, name)!r}, --resume was given "
+                f"{getattr(asked, name)!r}; a run goes on as it began. Leave the flag out, or begin another "
+                "run with another --out."
             )
     return TrainConfig.from_json({**stored.to_json(), "out": str(asked.out)})

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
+
+from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.estimators import KINDS, Kind
 
-Algorithm = Literal["reinforce", "rebn", "grpo", "dr_grpo"]
+
+def _keywords(args: list[str]) -> dict[str, Any]:
+    values = json.loads(args[0])
+    if not isinstance(values, dict):
+        raise BadArgument(f"got {args[0]}; accepted: a JSON object.")
+    return values
+
+
+KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="JSON",
+    instance_from_str=_keywords,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda values: [json.dumps(values)],
+)
+
+
+AT_LEAST_ONE = (
+    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes"),
+    *("width", "layers", "heads", "max_tokens", "max_turns", "threads"),
+)
+NOT_NEGATIVE = ("warmup_steps", "warmup_lr", "entropy", "clip", "lr", "seed")
 
 
 @dataclass(frozen=True)
@@ -22,10 +48,10 @@ class TrainConfig:
     env: str = "game:GuessTheNumber-v0-easy"
     """Id of the environment."""
 
-    env_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Keywords for the environment, as --env-kwargs reward sparse."""
+    env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
+    """Keywords for the environment, as '{"reward": "sparse"}'."""
 
-    algorithm: Algorithm = "rebn"
+    algorithm: Kind = "rebn"
     """How returns become advantages: plain returns, Return Batch Normalisation, or relative to a group of
     samples of one task (grpo divides by the group's deviation, dr_grpo does not)."""
 
@@ -76,6 +102,9 @@ class TrainConfig:
     model: str = "tiny"
     """``tiny``, or the folder or name of a Hugging Face causal language model."""
 
+    device: str = "cpu"
+    """Where a Hugging Face model lives, as cuda; the tiny model is at home on the CPU."""
+
     width: int = 64
     """Width of the tiny model."""
 
@@ -108,14 +137,24 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained."""
-        for name in ("episodes", "batch", "group", "epochs", "minibatch", "max_tokens", "threads"):
-            if getattr(self, name) < 1:
-                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 1 or more.")
-        for name in ("warmup_steps", "entropy", "clip", "lr", "seed", "eval_episodes"):
-            if getattr(self, name) < 0:
+        # `not x >= 0` refuses NaN too.
+        for name in AT_LEAST_ONE:
+            value = getattr(self, name)
+            if value is not None and not value >= 1:
+                raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+        for name in NOT_NEGATIVE:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more.")
-        if not 0 <= self.gamma <= 1:
-            raise BadArgument(f"gamma is {self.gamma}; accepted: 0 to 1.")
+        for name in ("temperature", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: above 0.")
+        for name in ("gamma", "lr_end"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 to 1.")
+        if self.algorithm not in KINDS:
+            raise BadArgument(f"algorithm is {self.algorithm!r}; accepted: {', '.join(KINDS)}.")
+        if self.model == "tiny" and self.device != "cpu":
+            raise BadArgument(f"device is {self.device!r}; the tiny model takes cpu alone.")
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
@@ -135,6 +174,11 @@ class TrainConfig:
         """Return the config as plain JSON values."""
         return {**asdict(self), "out": str(self.out)}
 
+    def differences(self, other: TrainConfig) -> list[str]:
+        """Return the settings in which the configs differ; where the run stands is none of them."""
+        mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
+        return [name for name in mine if name != "out" and mine[name] != others[name]]
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:
         """Return the config that to_json() gave.
@@ -142,6 +186,8 @@ class TrainConfig:
         Raises:
             SchemaMismatch: for a setting that this version does not have.
         """
+        if not isinstance(values, dict):
+            raise SchemaMismatch(f"the run's config is {values!r:.40}; a config is a JSON object.")
         known = [f.name for f in fields(cls)]
         for name in values:
             if name not in known:
@@ -149,4 +195,4 @@ class TrainConfig:
                 raise SchemaMismatch(
                     f"the run's config has {name!r}, which this version does not know.{hint}"
                 )
-        return cls(**{**values, "out": Path(values["out"])})
+        return cls(**{**values, "out": Path(values.get("out", cls.out))})

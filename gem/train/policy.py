@@ -11,7 +11,7 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
-from gem.errors import missing_extra
+from gem.errors import BadArgument, missing_extra
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
 from gem.tokens.tiny import PAD, TinyRenderer
@@ -42,6 +42,11 @@ class Policy(Protocol):
         """The id that fills rows of a batch."""
         ...
 
+    @property
+    def context(self) -> int | None:
+        """Tokens that a conversation may take; None where nobody says."""
+        ...
+
     def temper(self, temperature: float) -> None:
         """Let the agent sample at this temperature from now on; 0 is greedy."""
         ...
@@ -49,7 +54,8 @@ class Policy(Protocol):
     def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the log probability and the entropy at each sampled token, (N,) each, with gradient.
 
-        Both are of the distribution that the agent samples from while training, at its temperature.
+        Both stand on the CPU, as the batch does, and are of the distribution that the agent samples from
+        while training, at its temperature.
         """
         ...
 
@@ -68,6 +74,7 @@ class TinyPolicy:
         self.renderer = TinyRenderer()
         self.model = TinyLM(len(self.renderer), config, seed)
         self.agent = TinyAgent(self.model, self.renderer, temperature, max_tokens)
+        self.context = config.context
         self.temperature = temperature
 
     def temper(self, temperature: float) -> None:
@@ -99,31 +106,48 @@ class TinyPolicy:
 class CausalPolicy:
     """A Hugging Face causal language model as a policy."""
 
-    def __init__(self, name: str, temperature: float = 1.0, max_tokens: int = 1024) -> None:
-        """Load the model and its tokenizer from a folder or the hub.
+    def __init__(
+        self, name: str, temperature: float = 1.0, max_tokens: int = 1024, device: str = "cpu"
+    ) -> None:
+        """Load the model and its tokenizer from a folder or the hub, and put the model on `device`.
 
         Raises:
             MissingExtra: without the transformers package.
+            BadArgument: when there is no such model, or it has no chat template.
         """
         try:
             from transformers import AutoModelForCausalLM, AutoTokenizer
         except ImportError:
             raise missing_extra(f"the model {name!r}", "transformers", "train") from None
-        self.renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
-        self.model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        try:
+            self.renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
+            model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+            self.model: Any = model.to(device)
+        except BadArgument:
+            raise
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            AssertionError,
+        ) as error:  # torch asserts that CUDA is there
+            raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}") from error
         self.agent = HuggingFaceAgent(self.model, self.renderer, temperature, max_tokens)
+        self.context = self.agent.context
         self.pad = min(self.renderer.stop_ids)
         self.temperature = temperature
 
     def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """See Policy.token_logprobs."""
-        shared = len(batch.prefix)
-        ids_BS = torch.cat((batch.prefix.expand(len(batch.ids), -1), batch.ids), 1)
+        device = self.model.device
+        ids_BS = torch.cat((batch.prefix.expand(len(batch.ids), -1), batch.ids), 1).to(device)
+        # Logits are what takes memory, so they are made where some row needs them and nowhere else.
+        needed, place_N = (len(batch.prefix) + batch.column - 1).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         # Padding stands on the right, where causal attention never looks; no mask is needed.
-        hidden_BSD = self.model.base_model(input_ids=ids_BS, use_cache=False).last_hidden_state
-        hidden_ND = hidden_BSD[batch.row, shared + batch.column - 1]
-        logits_NV = self.model.get_output_embeddings()(hidden_ND)
-        return logprob_and_entropy(logits_NV / self.temperature, batch.target)
+        output = self.model(input_ids=ids_BS, use_cache=False, logits_to_keep=needed.to(device))
+        logits_NV = output.logits[batch.row.to(device), place_N.to(device)]
+        logprob_N, entropy_N = logprob_and_entropy(logits_NV / self.temperature, batch.target.to(device))
+        return logprob_N.cpu(), entropy_N.cpu()
 
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
@@ -141,7 +165,7 @@ def make_policy(config: TrainConfig) -> Policy:
         return TinyPolicy(
             shape, seeding.derive(config.seed, "weights"), config.temperature, config.max_tokens
         )
-    return CausalPolicy(config.model, config.temperature, config.max_tokens)
+    return CausalPolicy(config.model, config.temperature, config.max_tokens, config.device)
 
 
 def logprob_and_entropy(logits_NV: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:

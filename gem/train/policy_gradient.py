@@ -21,7 +21,7 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import SchemaMismatch
+from gem.errors import BadArgument, SchemaMismatch
 from gem.estimators import has_signal, turn_advantages
 from gem.record import SEAT, Episode, Limits, StopReason
 from gem.registry import Maker, spec
@@ -69,6 +69,7 @@ class Trainer:
     iteration: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
+    save_s: float = NAN
     figures: dict[str, Any] = field(default_factory=dict)
 
     # -- the loop
@@ -86,19 +87,19 @@ class Trainer:
             self.policy.updated(self.iteration)
             self.cpu_s += time.process_time() - began_cpu
             self.wall_s += time.perf_counter() - began
-            metrics = self.summarise(
-                episodes, losses, tokens, sampled - began, updated - sampled, self.save()
-            )
+            metrics = self.summarise(episodes, losses, tokens, sampled - began, updated - sampled)
+            # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
             self.folder.append(metrics)
+            self.save()
             self.watcher.iterated(metrics, self.config)
 
     def sample(self) -> list[Episode]:
         """Play one iteration's episodes."""
-        config = self.config
+        config, maker = self.config, self.maker
         size = config.group if config.grouped else 1
         jobs = [
             Job(
-                self.maker,
+                maker,
                 seeding.derive(config.seed, "episode", self.iteration, i // size),
                 str(i // size),
                 i % size,
@@ -110,12 +111,19 @@ class Trainer:
     def learn(self, episodes: Sequence[Episode]) -> tuple[list[tuple[float, ...]], int]:
         """Take the clipped steps on one iteration's episodes; return each step's figures, and the tokens."""
         config = self.config
+        if broken := [episode for episode in episodes if not episode.scored]:
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
+                f"and are left out; the first: {broken[0].error or broken[0].stop}"
+            )
         advantages = turn_advantages(episodes, config.algorithm, config.gamma)
         if not has_signal(advantages):
-            self.watcher.warned(
-                f"iteration {self.iteration + 1}: all returns are equal, so there is no gradient. A policy "
-                "that always fails does not recover by itself: warm up longer, or make the task easier."
-            )
+            if len(broken) < len(episodes):
+                self.watcher.warned(
+                    f"iteration {self.iteration + 1}: no return differs from another, so there is no "
+                    "gradient. A policy that always fails does not recover by itself: warm up longer, or "
+                    "make the task easier."
+                )
             return [], 0
         weighted = weigh(episodes, advantages, SEAT)
         left = 1 - self.iteration / config.iterations
@@ -153,12 +161,17 @@ class Trainer:
         return Maker(self.config.env, self.config.env_kwargs)
 
     @functools.cached_property
-    def budget(self) -> int:
-        """Turns that an episode may take at most: a lost one counts as one more."""
+    def instances(self) -> Instances:
+        """The instances that every figure of the run is measured on."""
+        return find_instances(self.maker, self.config.seed)
+
+    @functools.cached_property
+    def budget(self) -> int | None:
+        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
         with self.maker() as env:
             stated = env.spec.max_turns if env.spec else None
         known = [turns for turns in (stated, self.config.max_turns) if turns is not None]
-        return min(known, default=1)
+        return min(known, default=None)
 
     @property
     def limits(self) -> Limits:
@@ -172,7 +185,6 @@ class Trainer:
         tokens: int,
         sample_s: float,
         update_s: float,
-        save_s: float,
     ) -> Metrics:
         """Return the figures of an iteration."""
         scored = [episode for episode in episodes if episode.scored]
@@ -197,12 +209,12 @@ class Trainer:
             tokens_trained=tokens,
             sample_s=sample_s,
             update_s=update_s,
-            save_s=save_s,
+            save_s=self.save_s,
             cpu_s=self.cpu_s,
         )
 
-    def save(self) -> float:
-        """Write the checkpoint; return the seconds it took."""
+    def save(self) -> None:
+        """Write the checkpoint."""
         began = time.perf_counter()
         state = {
             "iteration": self.iteration,
@@ -214,7 +226,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
         }
         checkpoint.save(self.folder.checkpoint, state)
-        return time.perf_counter() - began
+        self.save_s = time.perf_counter() - began
 
     def restore(self) -> None:
         """Become what the checkpoint holds.
@@ -269,6 +281,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
 
     Raises:
         StoreError: when the folder holds a run already (or none, with `resume`), or cannot be written.
+        BadArgument: with `resume`, for another config than the run began with.
     """
     watcher = watcher or Watcher()
     torch.set_num_threads(config.threads)
@@ -279,6 +292,10 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
     )
     trainer = Trainer(config, folder, policy, optimiser, watcher)
     if resume:
+        if changed := config.differences(folder.read_config()):
+            raise BadArgument(
+                f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
+            )
         trainer.restore()
         for name, figures in trainer.figures.items():
             watcher.measured(name, Measurement.from_json(figures))
@@ -298,6 +315,7 @@ def prepare(trainer: Trainer) -> None:
     take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
     if spec(config.env).solver != "none":
         take_figures(trainer, "optimum", SolverAgent(), 0)
+    trainer.policy.updated(0)
     if config.warmup_steps:
         watcher.stage("warm-up: the format, on random play")
         warm_up(
@@ -342,7 +360,7 @@ def finish(trainer: Trainer) -> dict[str, Any]:
 def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
     """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance."""
     config = trainer.config
-    instances = trainer_instances(trainer)
+    instances = trainer.instances
     samples = max(1, -(-episodes // len(instances.seeds)))
     measured = measure(
         agent,
@@ -356,8 +374,3 @@ def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None
     )
     trainer.figures[name] = measured.to_json()
     trainer.watcher.measured(name, measured)
-
-
-def trainer_instances(trainer: Trainer) -> Instances:
-    """Return the instances that every figure of a run is measured on."""
-    return find_instances(trainer.maker, trainer.config.seed)

@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,12 @@ from gem.train.config import TrainConfig
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One iteration. Times are seconds; `loss` and the three after it are NaN where nothing was learnt."""
+    """One iteration; a figure that there is none of is NaN here and null in the file.
+
+    `success`, `reward`, `turns` and `unreadable` are means over the episodes with a verdict, `loss` and the
+    three after it over the steps. `tokens_trained` counts every pass, and padding. Times are seconds;
+    `save_s` is that of the checkpoint before.
+    """
 
     iteration: int
     episodes: int
@@ -85,42 +92,63 @@ class RunFolder:
 
         Raises:
             StoreError: when there is none.
+            SchemaMismatch: when it belongs to another version.
         """
         try:
-            return TrainConfig.from_json(json.loads(self.config.read_text()))
+            values = json.loads(self.config.read_text())
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self.path} holds no run to resume: {error}") from error
+            raise StoreError(f"{self.path} holds no run: {error}") from error
+        return TrainConfig.from_json(values)
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
         """Write a JSON file so that a crash leaves the old one or the new one."""
-        partial = file.with_name(file.name + ".partial")
-        try:
-            partial.write_text(json.dumps(values, indent=2) + "\n")
-            partial.replace(file)
-        except OSError as error:
-            raise StoreError(f"{file} cannot be written: {error}") from error
+        self._replace(file, json.dumps(values, indent=2) + "\n")
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
         try:
             with self.metrics.open("a") as file:
-                file.write(json.dumps(asdict(metrics)) + "\n")
+                file.write(_line(metrics))
         except OSError as error:
             raise StoreError(f"{self.metrics} cannot be written: {error}") from error
 
     def history(self) -> list[Metrics]:
-        """Return the iterations that the metrics hold; a torn last line is left out."""
+        """Return the iterations that the metrics hold; a torn last line is left out.
+
+        Raises:
+            StoreError: when there are no metrics.
+        """
+        try:
+            lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError as error:
+            raise StoreError(f"{self.metrics} cannot be read: {error}") from error
         found: list[Metrics] = []
-        for line in self.metrics.read_text().splitlines():
+        for line in lines:
             try:
-                found.append(Metrics(**json.loads(line)))
-            except (ValueError, TypeError):
+                values = json.loads(line)
+                known: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
+                found.append(Metrics(**known))
+            except (ValueError, TypeError, AttributeError):
                 break
         return found
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
         kept = [metrics for metrics in self.history() if metrics.iteration <= iteration]
-        partial = self.metrics.with_name(self.metrics.name + ".partial")
-        partial.write_text("".join(json.dumps(asdict(metrics)) + "\n" for metrics in kept))
-        partial.replace(self.metrics)
+        self._replace(self.metrics, "".join(map(_line, kept)))
+
+    def _replace(self, file: Path, text: str) -> None:
+        partial = file.with_name(file.name + ".partial")
+        try:
+            partial.write_text(text)
+            partial.replace(file)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink()
+            raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+def _line(metrics: Metrics) -> str:
+    # JSON has no NaN.
+    values = {name: None if value != value else value for name, value in asdict(metrics).items()}
+    return json.dumps(values) + "\n"

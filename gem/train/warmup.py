@@ -13,6 +13,7 @@ import torch
 
 from gem import seeding
 from gem.agents.random import RandomAgent
+from gem.errors import NoVerdict
 from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
@@ -35,17 +36,28 @@ def warm_up(
     """Clone random play for `steps` steps of `batch` episodes each.
 
     `on_step` is given each step's number and its loss, the mean negative log probability per token in nats.
+    Of an episode that outgrows the model's context, the beginning is learnt.
+
+    Raises:
+        NoVerdict: when there is nothing to learn from: every episode broke, or no answer fits the context.
     """
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=lr, weight_decay=0.0)
     for step in range(steps):
         jobs = [Job(maker, seeding.derive(seed, "warm-up", step, i)) for i in range(batch)]
         episodes = rollout(jobs, RandomAgent(), concurrency=batch)
         demonstrations = [
-            Weighted(row, {})
+            Weighted(cut, {})
             for episode in episodes
             if episode.scored
             for row in rows(tokenise(episode, policy.renderer))
+            if any((cut := row.first(policy.context)).mask)
         ]
+        if not demonstrations:
+            broken = next((episode.error for episode in episodes if episode.error), None)
+            raise NoVerdict(
+                f"no demonstration among {batch} episodes of random play: "
+                + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
+            )
         logprob_N, _ = policy.token_logprobs(collate(demonstrations, policy.pad))
         loss = -logprob_N.mean()
         optimiser.zero_grad()
