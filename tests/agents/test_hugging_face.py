@@ -1,7 +1,9 @@
 import dataclasses
 
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,

@@ -1,7 +1,9 @@
 import math
 
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from hypothesis import given
 from hypothesis import strategies as st
 

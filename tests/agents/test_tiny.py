@@ -1,4 +1,3 @@
-# ruff: noqa: E402  (the imports below need torch, which may be absent)
 import dataclasses
 
 import pytest

@@ -18,11 +18,11 @@ pytestmark = [  # of what the package does in its own files
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-from reasoning_gym.dataset import ProceduralDataset  # noqa: E402
-from reasoning_gym.factory import DATASETS  # noqa: E402
+from reasoning_gym.dataset import ProceduralDataset
+from reasoning_gym.factory import DATASETS
 
-from gem.envs import reasoning_gym as bridge  # noqa: E402
-from gem.envs.reasoning_gym_screens import SCREENS, refused  # noqa: E402
+from gem.envs import reasoning_gym as bridge
+from gem.envs.reasoning_gym_screens import SCREENS, refused
 
 
 def start(name, seed=0, **config):

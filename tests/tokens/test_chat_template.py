@@ -1,4 +1,7 @@
 import pytest
+
+pytest.importorskip("transformers")
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
