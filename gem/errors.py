@@ -32,7 +32,6 @@ nearest GemError and the builtin, keep the constructor at one message, export it
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -114,6 +113,8 @@ class WorkerDied(NoVerdict):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
+    import difflib  # here, because `import gem` is to be light and few names are misspelt
+
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 

@@ -6,7 +6,6 @@ An episode is written once, by `gem.rollout.play`, and read by stores, trainers,
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -225,6 +224,8 @@ class Episode:
 
     def transcript_hash(self) -> str:
         """Return a hash of all that was said, done and earned; timings and tokens do not enter."""
+        import json  # here, because `import gem` is to be light
+
         digest = blake2b(digest_size=16)
         for turn in self.turns:
             line = (turn.agent, _plain(turn.observation), turn.action, _number(turn.reward))
