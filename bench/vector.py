@@ -1,8 +1,9 @@
 """Overhead of a vector of cheap environments over a bare loop of env.step, per host, beside gem-llm's two.
 
 ``python -m bench.vector [--trials N]``. Every trial times the vector and a bare loop over as many
-environments of the same package one after the other, resets included; the ratio of such a pair hardly depends on what else
-the machine does. Figures are medians over pairs, wall clock; actions are fixed guesses at one game.
+environments of the same package one after the other, resets included; the ratio of such a pair hardly
+depends on what else the machine does. Figures are medians over pairs, wall clock; actions are fixed guesses
+at one game.
 """
 
 from __future__ import annotations

@@ -146,22 +146,6 @@ class Host(ABC):
         self.busy.difference_update([outcome[0] for outcome in outcomes])
         return outcomes
 
-    def call(
-        self, index: int, verb: Verb, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
-    ) -> Any:
-        """Make one call, wait for it and return its value.
-
-        Raises:
-            BadArgument: while other calls are in flight. And whatever the call raised.
-        """
-        if self.busy:
-            raise BadArgument(f"{len(self.busy)} calls are in flight; call() is for a host at rest.")
-        self.submit(index, verb, args, kwargs)
-        (outcome,) = self.ready()
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value
-
     def map(self, indices: Sequence[int], verb: Callable[..., Any], *columns: Sequence[Any]) -> Mapped:
         """Call ``verb(env, *row)`` on many environments and wait for all; `columns` hold the rows' arguments.
 

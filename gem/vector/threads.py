@@ -141,7 +141,8 @@ class Threads(Host):
         while not self._closed:
             if len(self._todo) > 1:
                 self._call_one_more()
-            self._work()
+            if not self._work():
+                return
             with self._mutex:
                 self._idle += 1
             if self._todo:  # it came between the last look and going idle
@@ -151,13 +152,14 @@ class Threads(Host):
                 self._idle -= 1
         self._ring()  # pass the end on
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Carry out calls until there are none; False when the caller gave this thread up meanwhile."""
         todo, done = self._todo, self._done
         while True:
             try:
                 command = todo.popleft()
             except IndexError:
-                return
+                return True
             index = command[0]
             slot = self.slots[index]
             if self.call_s is not None:
@@ -173,7 +175,7 @@ class Threads(Host):
                 done.append(outcome)
             elif not self._deliver(slot, outcome):
                 slot.close()
-                return
+                return False
             if len(done) >= self._wanted:
                 self._enough.set()
 

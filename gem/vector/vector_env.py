@@ -84,10 +84,10 @@ class VectorEnv:
         except ValueError:
             accepted = ", ".join(AutoresetMode)
             raise BadArgument(f"autoreset_mode is {autoreset_mode!r}; accepted: {accepted}.") from None
-        self._host = make_host(backend, env_fns, call_s=call_s)
-        self.num_envs = len(env_fns)
         if not env_fns:
             raise BadArgument("env_fns is empty; a vector holds at least one environment.")
+        self.num_envs = len(env_fns)
+        self._host = make_host(backend, env_fns, call_s=call_s)
         try:
             known = self._known_envs()
             self.env_ids: list[str | None] = [env_id for env_id, _ in known]

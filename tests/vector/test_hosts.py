@@ -9,6 +9,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vector_envs import Odd, Rendezvous, Scripted
@@ -30,6 +31,15 @@ def collect(host: Host, count: int) -> dict[int, Outcome]:
     while len(outcomes) < count:
         outcomes |= {outcome.index: outcome for outcome in host.ready()}
     return outcomes
+
+
+def call(host: Host, index: int, verb: str, args: tuple[Any, ...] = ()) -> Any:
+    """Make one call on a host at rest."""
+    host.submit(index, verb, args)
+    (outcome,) = host.ready()
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
 
 
 def until(condition: object, what: str) -> None:
@@ -59,10 +69,10 @@ def test_a_call_is_a_method_or_a_function_with_arguments(kind: str) -> None:
         outcomes = collect(host, 2)
         assert outcomes[0].value == (*Scripted(length=3).reset(7)[:1], outcomes[0].value.info)
         assert outcomes[1].value == "the Scripted!"
-        state = host.call(0, "get_state")
+        state = call(host, 0, "get_state")
         assert state["length"] == 3
-        host.call(1, "set_state", (state,))
-        assert host.call(0, "step", ("x",)).obs == host.call(1, "step", ("x",)).obs
+        call(host, 1, "set_state", (state,))
+        assert call(host, 0, "step", ("x",)).obs == call(host, 1, "step", ("x",)).obs
 
 
 @ANY
@@ -81,13 +91,13 @@ def test_an_error_comes_back_by_its_name_and_leaves_the_neighbours_alone(
         assert (failure.boundary, failure.type) == ("env", name)
         assert failure.message in ("asked to", "salt and pepper")
         host.renew(0)
-        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
 @ANY
 def test_exit_in_an_environment_is_an_error_of_that_environment(kind: str) -> None:
     with make_host(kind, [Scripted]) as host:
-        host.call(0, "reset", (1,))
+        call(host, 0, "reset", (1,))
         host.submit(0, "step", ("exit",))
         assert host.ready()[0].failure.type == "NoVerdict"  # type: ignore[union-attr]
 
@@ -95,14 +105,14 @@ def test_exit_in_an_environment_is_an_error_of_that_environment(kind: str) -> No
 @ANY
 def test_renew_takes_another_recipe_and_closes_the_old_environment(kind: str) -> None:
     with make_host(kind, [Scripted]) as host:
-        host.call(0, "reset", (1,))
+        call(host, 0, "reset", (1,))
         host.renew(0, partial(Scripted, length=9))
-        assert host.call(0, "get_state")["length"] == 9
+        assert call(host, 0, "get_state")["length"] == 9
 
 
 def test_renew_closes_what_it_replaces() -> None:
     with Serial([Scripted]) as host:
-        host.call(0, "reset")
+        call(host, 0, "reset")
         old = host.slots[0].env
         host.renew(0)
         with pytest.raises(EnvClosed):
@@ -172,25 +182,27 @@ def test_a_straggler_holds_up_only_its_own_worker() -> None:
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_a_hung_call_is_given_up_and_its_environment_replaced(kind: str) -> None:
     with make_host(kind, [partial(Scripted, gate=None)], call_s=DEADLINE_S) as host:
-        host.call(0, "reset", (1,))  # the worker is up: from here on the limit may be short
+        call(host, 0, "reset", (1,))  # the worker is up: from here on the limit may be short
         host.call_s = 0.05
         host.submit(0, "step", ("hang",))
         (outcome,) = host.ready()
         assert isinstance(outcome.error, WorkerDied)
         assert "0.05 s" in str(outcome.error)
         host.call_s = DEADLINE_S
-        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
 def test_threads_left_behind_do_not_deliver_twice() -> None:
     gate = threading.Event()
-    with Threads([partial(Scripted, gate=gate)], call_s=0.02) as host:
-        host.call(0, "reset", (1,))
+    with Threads([partial(Scripted, gate=gate)], call_s=DEADLINE_S) as host:
+        call(host, 0, "reset", (1,))
+        host.call_s = 0.02
         host.submit(0, "step", ("wait",))
         assert isinstance(host.ready()[0].error, WorkerDied)
+        host.call_s = DEADLINE_S
         gate.set()
-        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
-        assert host.call(0, "step", ("x",)).obs.startswith("x")
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+        assert call(host, 0, "step", ("x",)).obs.startswith("x")
 
 
 def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
@@ -219,17 +231,17 @@ def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None
         host.submit_all([(i, "step", ("go",), {}) for i in (1, 2, 3)])
         outcomes = collect(host, 3)
         assert [i for i in (1, 2, 3) if outcomes[i].error] == [2]
-        assert host.call(2, "reset", (2,)).obs == Scripted().reset(2).obs
-        assert host.call(0, "reset", (0,)).obs == Scripted().reset(0).obs
+        assert call(host, 2, "reset", (2,)).obs == Scripted().reset(2).obs
+        assert call(host, 0, "reset", (0,)).obs == Scripted().reset(0).obs
 
 
 def test_a_reset_after_a_death_just_begins_anew() -> None:
     with Processes([Scripted] * 2, workers=1) as host:
         for i in range(2):
-            host.call(i, "reset", (i,))
+            call(host, i, "reset", (i,))
         host.submit(0, "step", ("die",))
         assert isinstance(host.ready()[0].error, WorkerDied)
-        assert host.call(1, "reset", (5,)).obs == Scripted().reset(5).obs
+        assert call(host, 1, "reset", (5,)).obs == Scripted().reset(5).obs
 
 
 def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
@@ -246,7 +258,7 @@ def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() 
     with Processes([Scripted], workers=1) as host:
         with pytest.raises((TypeError, pickle.PicklingError)):
             host.submit(0, "step", (threading.Lock(),))
-        assert host.call(0, "reset", (1,)).obs == Scripted().reset(1).obs
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
 def test_large_messages_both_ways_do_not_block_each_other() -> None:
@@ -281,7 +293,8 @@ from gem.vector.processes import Processes
 if __name__ == "__main__":
     host = Processes([Scripted] * 2, workers=2)
     for i in range(2):
-        host.call(i, "reset")
+        host.submit(i, "reset")
+        host.ready()
     host.submit(0, "step", ("hang",))
     print(*host.pids, flush=True)
     {then}

@@ -289,7 +289,7 @@ def test_a_killed_worker_breaks_its_episodes_and_no_others(mode: AutoresetMode) 
 
 @pytest.mark.parametrize("backend", ["thread", "process"])
 def test_a_hung_environment_is_given_up(backend: str) -> None:
-    with VectorEnv([Scripted] * 2, backend, seed=0, call_s=1.0) as vec:
+    with VectorEnv([Scripted] * 2, backend, seed=0, call_s=2.0) as vec:
         vec.reset()
         obs, reward, _, _, infos = vec.step(["hang", "go"])
         assert infos[0]["final_info"]["error"]["type"] == "WorkerDied"
