@@ -43,8 +43,8 @@ docs: setup ## build the documentation into site/
 	$(PY) -m mkdocs build --strict
 
 bench: setup ## every figure that the README quotes
-	@set -e; for script in bench/[a-z]*.py; do case "$$script" in bench/common.py) continue ;; esac; \
-		echo "$(PY) $$script"; $(PY) "$$script"; done
+	@set -e; for module in $(filter-out common,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \
+		echo "$(PY) -m bench.$$module"; $(PY) -m bench.$$module; done
 
 clean: ## remove what was built; runs/ and wheels/ stay
 	rm -rf .venv .venv-* site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
