@@ -1,0 +1,53 @@
+"""Time and modules of ``import gem``, beside the packages it is compared with.
+
+``python -m bench.import_time [--trials N]``. Each import runs in fresh processes with warm files, every
+package in turn; the time of Python's own start is not part of it, and figures are medians. Peers have
+environments of their own: gem-llm one, the smaller ones share another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+
+from bench.common import peer_python, run_peer, table, write_json
+
+UPSTREAM = "gem-llm==0.1.0"
+OTHERS = ("gymnasium==1.4.0", "textarena==0.7.4", "reasoning-gym==0.1.25")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time and modules of `import gem`, beside its peers.")
+    parser.add_argument("--trials", type=int, default=11)
+    trials = parser.parse_args().trials
+    upstream, others = peer_python(UPSTREAM), peer_python(*OTHERS)
+    imports = {
+        "gem": (Path(sys.executable), "gem"),
+        UPSTREAM: (upstream, "gem"),
+        **{name: (others, name.partition("==")[0].replace("-", "_")) for name in OTHERS},
+    }
+    runs = [
+        {name: run_peer(python, "import_trial.py", module) for name, (python, module) in imports.items()}
+        for _ in range(trials + 1)
+    ][1:]  # the first warms the files
+    results = {
+        name: {
+            kind: statistics.median(run[name][kind] for run in runs)
+            for kind in ("wall_s", "cpu_s", "modules")
+        }
+        for name in imports
+    }
+    for figures in results.values():
+        figures["times_gem"] = figures["cpu_s"] / results["gem"]["cpu_s"]
+    table(
+        f"import, medians of {trials} fresh processes",
+        ["package", "wall s", "CPU s", "modules", "CPU / gem's"],
+        [[name, f["wall_s"], f["cpu_s"], int(f["modules"]), f["times_gem"]] for name, f in results.items()],
+    )
+    write_json("import_time", {"trials": trials, "packages": results})
+
+
+if __name__ == "__main__":
+    main()
