@@ -34,7 +34,7 @@ AT_LEAST_ONE = (
     *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes"),
     *("width", "layers", "heads", "max_tokens", "max_turns", "threads"),
 )
-NOT_NEGATIVE = ("warmup_steps", "warmup_lr", "entropy", "clip", "lr", "seed")
+NOT_NEGATIVE = ("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "lr", "seed")
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class TrainConfig:
     """How returns become advantages: plain returns, Return Batch Normalisation, or relative to a group of
     samples of one task (grpo divides by the group's deviation, dr_grpo does not)."""
 
-    gamma: float = 0.5
+    gamma: float = 0.3
     """Discount per turn."""
 
-    episodes: int = 100_000
+    episodes: int = 51_200
     """Episodes to train on."""
 
     batch: int = 256
@@ -70,26 +70,30 @@ class TrainConfig:
     epochs: int = 2
     """Passes over each iteration's episodes."""
 
-    minibatch: int = 128
+    minibatch: int = 64
     """Rows of one optimiser step."""
 
     lr: float = 1e-3
     """Step size of AdamW."""
 
-    lr_end: float = 0.1
+    lr_end: float = 0.0
     """What is left of the step size at the end of the run, falling linearly."""
 
     clip: float = 0.2
     """How far a token's probability ratio may leave 1."""
 
-    entropy: float = 0.003
-    """Weight of the entropy bonus per token, falling linearly to 0; without one the policy hardens before it
-    has learnt."""
+    kl: float = 0.1
+    """Weight of the divergence from the policy before RL, per token, falling linearly to 0. It keeps the
+    policy exploring while it learns, and well-formed. 0: no reference is kept."""
+
+    entropy: float = 0.0
+    """Weight of an entropy bonus per token, falling linearly to 0. Over a whole vocabulary it feeds tokens
+    that belong nowhere; `kl` explores without that."""
 
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
 
-    warmup_steps: int = 100
+    warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
     strategy. 0: none."""
 

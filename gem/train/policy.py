@@ -1,4 +1,4 @@
-"""What a trainer needs of a model: log probabilities of sampled tokens, and an agent that samples from it."""
+"""What a trainer needs of a model: its distributions at sampled tokens, and an agent that samples from it."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Policy(Protocol):
         """Let the agent sample at this temperature from now on; 0 is greedy."""
         ...
 
-    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the log probability and the entropy at each sampled token, (N,) each, with gradient.
+    def distributions(self, batch: Batch) -> Tensor:
+        """Return the log probability of every token where one was sampled, (N, V), with gradient.
 
-        Both stand on the CPU, as the batch does, and are of the distribution that the agent samples from
+        They stand on the CPU, as the batch does, and are of the distribution that the agent samples from
         while training, at its temperature.
         """
         ...
@@ -81,12 +81,8 @@ class TinyPolicy:
         """See Policy.temper."""
         self.agent.temperature = temperature
 
-    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Policy.token_logprobs."""
-        hidden_ND = self._hidden(batch)
-        return logprob_and_entropy(self.model.logits(hidden_ND) / self.temperature, batch.target)
-
-    def _hidden(self, batch: Batch) -> Tensor:
+    def distributions(self, batch: Batch) -> Tensor:
+        """See Policy.distributions."""
         shared, (_, steps) = len(batch.prefix), batch.ids.shape
         past = None
         if shared:
@@ -95,7 +91,8 @@ class TinyPolicy:
             self.model(batch.prefix[None], at_1P, past, causal_mask(at_1P, shared))
         at_1T = torch.arange(shared, shared + steps)[None]
         hidden_BTD = self.model(batch.ids, at_1T, Prefix(past), causal_mask(at_1T, shared + steps))
-        return hidden_BTD[batch.row, batch.column - 1]  # type: ignore[no-any-return]
+        logits_NV = self.model.logits(hidden_BTD[batch.row, batch.column - 1])
+        return (logits_NV / self.temperature).log_softmax(-1)
 
     def updated(self, version: int) -> None:
         """See Policy.updated."""
@@ -137,8 +134,8 @@ class CausalPolicy:
         self.pad = min(self.renderer.stop_ids)
         self.temperature = temperature
 
-    def token_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Policy.token_logprobs."""
+    def distributions(self, batch: Batch) -> Tensor:
+        """See Policy.distributions."""
         device = self.model.device
         ids_BS = torch.cat((batch.prefix.expand(len(batch.ids), -1), batch.ids), 1).to(device)
         # Logits are what takes memory, so they are made where some row needs them and nowhere else.
@@ -146,8 +143,7 @@ class CausalPolicy:
         # Padding stands on the right, where causal attention never looks; no mask is needed.
         output = self.model(input_ids=ids_BS, use_cache=False, logits_to_keep=needed.to(device))
         logits_NV = output.logits[batch.row.to(device), place_N.to(device)]
-        logprob_N, entropy_N = logprob_and_entropy(logits_NV / self.temperature, batch.target.to(device))
-        return logprob_N.cpu(), entropy_N.cpu()
+        return (logits_NV.float() / self.temperature).log_softmax(-1).cpu()  # type: ignore[no-any-return]
 
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
@@ -166,10 +162,3 @@ def make_policy(config: TrainConfig) -> Policy:
             shape, seeding.derive(config.seed, "weights"), config.temperature, config.max_tokens
         )
     return CausalPolicy(config.model, config.temperature, config.max_tokens, config.device)
-
-
-def logprob_and_entropy(logits_NV: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each target's log probability and its distribution's entropy in nats, (N,) each."""
-    logp_NV = logits_NV.float().log_softmax(-1)
-    entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
-    return logp_NV.gather(-1, target_N[:, None])[:, 0], entropy_N

@@ -2,8 +2,8 @@
 
 An iteration plays whole episodes with the present weights, turns their returns into advantages
 (`gem.estimators`; here lies the only difference between the algorithms), and takes a few clipped steps.
-Left out: a critic (PPO has its own file), a KL penalty towards a reference, and importance weights for
-stale samples, since every batch is sampled by the weights that it trains.
+Left out: a critic (PPO has its own file), and importance weights for stale samples, since every batch is
+sampled by the weights that it trains.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Trainer:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     save_s: float = NAN
+    reference: Policy | None = None
     figures: dict[str, Any] = field(default_factory=dict)
 
     # -- the loop
@@ -135,21 +136,25 @@ class Trainer:
         for _ in range(config.epochs):
             for rows in minibatches(weighted, config.minibatch, order):
                 batch = collate(rows, self.policy.pad)
-                logprob_N, entropy_N = self.policy.token_logprobs(batch)
+                logp_NV = self.policy.distributions(batch)
+                with torch.no_grad():
+                    reference_NV = self.reference.distributions(batch) if self.reference else None
                 step = clipped_surrogate(
-                    logprob_N,
-                    entropy_N,
+                    logp_NV,
+                    batch.target,
                     batch.old_logprob,
                     batch.advantage,
                     batch.turns,
-                    config.clip,
-                    config.entropy * left,
+                    clip=config.clip,
+                    entropy_weight=config.entropy * left,
+                    kl_weight=config.kl * left,
+                    reference_NV=reference_NV,
                 )
                 self.optimiser.zero_grad()
                 step.loss.backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config.max_grad_norm)
                 self.optimiser.step()
-                figures.append((float(step.loss.detach()), step.entropy, step.clipped, step.kl))
+                figures.append((float(step.loss.detach()), *step[1:]))
                 tokens += len(batch.prefix) + batch.ids.numel()
         return figures, tokens
 
@@ -189,8 +194,8 @@ class Trainer:
         """Return the figures of an iteration."""
         scored = [episode for episode in episodes if episode.scored]
         count = len(scored) or NAN
-        loss, entropy, clipped, kl = (
-            [sum(column) / len(steps) for column in zip(*steps, strict=True)] if steps else [NAN] * 4
+        loss, entropy, clipped, step_kl, kl = (
+            [sum(column) / len(steps) for column in zip(*steps, strict=True)] if steps else [NAN] * 5
         )
         return Metrics(
             iteration=self.iteration,
@@ -203,6 +208,7 @@ class Trainer:
             loss=loss,
             entropy=entropy,
             clipped=clipped,
+            step_kl=step_kl,
             kl=kl,
             lr=self.optimiser.param_groups[0]["lr"],
             tokens_sampled=sum(len(turn.token_ids) for episode in episodes for turn in episode.turns),
@@ -241,6 +247,21 @@ class Trainer:
         self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
         self.policy.updated(self.iteration)
         self.folder.rewind(self.iteration)
+        if self.config.kl:
+            self.reference = make_policy(self.config)
+            where = self.folder.reference
+            load_weights(self.reference, checkpoint.load(where), str(where))
+
+    def hold_reference(self) -> None:
+        """Take the present weights as the reference that training is held to, and write them once."""
+        if self.config.kl:
+            state = {
+                "vocab_hash": self.policy.renderer.vocab_hash,
+                "model": self.policy.model.state_dict(),
+            }
+            checkpoint.save(self.folder.reference, state)
+            self.reference = make_policy(self.config)
+            load_weights(self.reference, state, "the reference")
 
 
 def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
@@ -302,6 +323,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
     else:
         folder.begin(config)
         prepare(trainer)
+        trainer.hold_reference()
         trainer.save()
     trainer.train()
     return finish(trainer)

@@ -5,6 +5,7 @@
     config.json       what was asked for
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
+    reference.pt      the weights before RL, where training is held to them
     summary.json      the final figures
     curve.png         the learning curve
 """
@@ -28,7 +29,8 @@ class Metrics:
     """One iteration; a figure that there is none of is NaN here and null in the file.
 
     `success`, `reward`, `turns` and `unreadable` are means over the episodes with a verdict, `loss` and the
-    three after it over the steps. `tokens_trained` counts every pass, and padding. Times are seconds;
+    four after it over the steps: entropy, share of clipped tokens, divergence of the steps and divergence
+    from the reference, per token. `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
     """
 
@@ -42,6 +44,7 @@ class Metrics:
     loss: float
     entropy: float
     clipped: float
+    step_kl: float
     kl: float
     lr: float
     tokens_sampled: int
@@ -61,6 +64,7 @@ class RunFolder:
         self.config = path / "config.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.pt"
+        self.reference = path / "reference.pt"
         self.summary = path / "summary.json"
         self.curve = path / "curve.png"
 
@@ -84,7 +88,14 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove the files of a run that stands here, and nothing else."""
-        for file in (self.config, self.metrics, self.checkpoint, self.summary, self.curve):
+        for file in (
+            self.config,
+            self.metrics,
+            self.checkpoint,
+            self.reference,
+            self.summary,
+            self.curve,
+        ):
             file.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:

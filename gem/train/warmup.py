@@ -58,8 +58,9 @@ def warm_up(
                 f"no demonstration among {batch} episodes of random play: "
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
-        logprob_N, _ = policy.token_logprobs(collate(demonstrations, policy.pad))
-        loss = -logprob_N.mean()
+        batch_ = collate(demonstrations, policy.pad)
+        logp_NV = policy.distributions(batch_)
+        loss = -logp_NV.gather(-1, batch_.target[:, None]).mean()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm)
