@@ -170,21 +170,20 @@ class ReasoningGymEnv(Env):
 
     def _score(self, answer: str) -> tuple[float, str]:
         """Return the data set's score of `answer`, and why where it is 0 for a reason of ours."""
-        reference = self._entry["answer"]
-        if reference is None or answer != reference:
-            why = refused(self.name, answer, "" if reference is None else str(reference))
-            if why:
-                return 0.0, why
+        why = refused(self.name, answer, self._entry)
+        if why:
+            return 0.0, why
         try:
             with _foreign(self._need_seed() % _ITEM_SEEDS):
                 score = float(self._generator.score_answer(answer, self._entry))
         except Exception as error:  # somebody else's scorer: it may raise anything
-            self._check_scorer(reference, error)
+            self._check_scorer(error)
             return 0.0, f"the scorer could not read the answer: {type(error).__name__}"
         return (score, "") if math.isfinite(score) else (0.0, f"the scorer returned {score}")
 
-    def _check_scorer(self, reference: Any, error: Exception) -> None:
+    def _check_scorer(self, error: Exception) -> None:
         """Raise NoVerdict when the scorer fails on the reference answer too: not the agent's doing."""
+        reference = self._entry["answer"]
         if reference is None:
             return
         try:

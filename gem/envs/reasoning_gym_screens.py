@@ -8,21 +8,32 @@ for nothing. Each has a row in `SCREENS` here; an answer that equals the referen
 from __future__ import annotations
 
 import ast
+import cmath
 import json
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any, TypeAlias
+
+Entry: TypeAlias = Mapping[str, Any]
+"""A question as the package makes it: question, answer (or None), metadata."""
 
 
-def refused(name: str, answer: str, reference: str) -> str:
+def refused(name: str, answer: str, entry: Entry) -> str:
     """Return why `answer` is not given to the scorer of data set `name`, or ``""``."""
+    reference = entry["answer"] or ""
+    if answer == reference:
+        return ""
     if len(answer) > 4096 + 4 * len(reference):
         return "the answer is far longer than any right one"
     check = SCREENS.get(name)
-    return "" if check is None or check(answer, reference) else "the answer is not of the form asked for"
+    if check is not None and not check(answer, entry):
+        return "the answer is wrong, or not in the form asked for"
+    return ""
 
 
-def _is_literal(answer: str, reference: str) -> bool:
+def _is_literal(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is a Python literal: what else reaches these scorers' eval() would be run."""
     try:
         ast.literal_eval(answer)
@@ -31,34 +42,42 @@ def _is_literal(answer: str, reference: str) -> bool:
     return True
 
 
-def _is_board(answer: str, reference: str) -> bool:
+def _is_board(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is a board of queens, or a literal."""
-    return re.fullmatch(r"[_Q\s]*", answer) is not None or _is_literal(answer, reference)
+    return re.fullmatch(r"[_Q\s]*", answer) is not None or _is_literal(answer, entry)
 
 
-def _is_arithmetic(answer: str, reference: str) -> bool:
+def _is_arithmetic(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is plain arithmetic on numbers, without powers."""
     return "**" not in answer and re.fullmatch(r"[\d\s+\-*/().]*", answer, re.ASCII) is not None
 
 
-FUNCTIONS = frozenset(
-    [
-        *("sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
-        *("asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "Abs", "erf", "erfi"),
-    ]
-)
+FUNCTIONS: dict[str, Callable[[complex], complex]] = {
+    **{name: getattr(cmath, name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")},
+    **{name: getattr(cmath, name) for name in ("tanh", "asinh", "acosh", "atanh", "exp", "log", "sqrt")},
+    "ln": cmath.log,
+    "sec": lambda x: 1 / cmath.cos(x),
+    "csc": lambda x: 1 / cmath.sin(x),
+    "cot": lambda x: 1 / cmath.tan(x),
+}
 """What a formula may call."""
 
 _MAX_BITS = 10_000  # of the largest number that a formula may come to
-_OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_ARITHMETIC: dict[type[ast.operator], Callable[[complex, complex], complex]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
 
 
-def _is_formula(answer: str, reference: str) -> bool:
+def _is_formula(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is a formula over one-letter names, of a bounded size.
 
     sympy's parser, which these scorers use, evaluates its input as Python: anything else would be run.
     """
-    if not answer.isascii() or len(answer) > 200 + 4 * len(reference):
+    if not answer.isascii() or len(answer) > 200 + 4 * len(entry["answer"]):
         return False
     try:
         return _bits(ast.parse(answer.strip(), mode="eval").body) <= _MAX_BITS
@@ -77,16 +96,57 @@ def _bits(node: ast.expr) -> float:
             return _bits(operand)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
             return _bits(argument)
-        case ast.BinOp(left=left, op=operation, right=right) if isinstance(operation, _OPERATIONS):
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _ARITHMETIC:
             first, second = _bits(left), _bits(right)
             return first * 2 ** min(second, 64) if isinstance(operation, ast.Pow) else first + second
+    raise ValueError
+
+
+_POINTS = (0.31 + 0.11j, 0.36 + 0.10j, 0.38 + 0.13j)  # off every branch cut
+_STEP = 1e-4
+
+
+def _is_antiderivative(answer: str, entry: Entry) -> bool:
+    """Tell whether `answer` is a formula whose slope at three points is the integrand's value.
+
+    The scorer simplifies the difference of the two, for ever where a wrong answer is nested deep.
+    """
+    if not _is_formula(answer, entry):
+        return False
+    try:
+        formula, integrand = (
+            ast.parse(text.strip(), mode="eval").body for text in (answer, entry["metadata"]["integrand"])
+        )
+        for x in _POINTS:
+            slope = (_value(formula, x + _STEP) - _value(formula, x - _STEP)) / (2 * _STEP)
+            wanted = _value(integrand, x)
+            if abs(slope - wanted) > 1e-4 * max(1.0, abs(wanted)):
+                return False
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+    return True
+
+
+def _value(node: ast.expr, x: complex) -> complex:
+    """Return a formula's value where its variable is `x`; ValueError where it has no number."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return complex(number)
+        case ast.Name(id=name):
+            return {"E": cmath.e, "pi": cmath.pi, "C": 1.0}.get(name, x)
+        case ast.UnaryOp(op=sign, operand=operand):
+            return -_value(operand, x) if isinstance(sign, ast.USub) else _value(operand, x)
+        case ast.Call(func=ast.Name(id=name), args=[argument]) if name in FUNCTIONS:
+            return FUNCTIONS[name](_value(argument, x))
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _ARITHMETIC:
+            return _ARITHMETIC[type(operation)](_value(left, x), _value(right, x))
     raise ValueError
 
 
 _LOGIC = str.maketrans({"¬": "~", "∧": "&", "∨": "|", "→": "^", "↔": "^"})
 
 
-def _is_logic(answer: str, reference: str) -> bool:
+def _is_logic(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is a logical formula over one-letter names: each name doubles the truth table."""
     try:
         tree = ast.parse(answer.translate(_LOGIC).strip(), mode="eval").body
@@ -100,31 +160,32 @@ def _is_logic(answer: str, reference: str) -> bool:
     )
 
 
-def _has_small_numbers(answer: str, reference: str) -> bool:
+def _has_small_numbers(answer: str, entry: Entry) -> bool:
     """Tell whether no number in `answer` has three digits: these scorers make that many moves."""
     return re.search(r"\d{3}", answer) is None
 
 
-def _is_near(answer: str, reference: str) -> bool:
-    """Tell whether `answer` is the probability `reference`, to 1e-4.
+def _is_near(answer: str, entry: Entry) -> bool:
+    """Tell whether `answer` is the probability, to 1e-4.
 
     The scorer pays in full for a first digit that agrees, and writes out all zeros of 1e999999999.
     """
     if re.search(r"e.{4}", answer.lower()):
         return False
     try:
-        return abs(Fraction(answer.replace(",", "")) - Fraction(reference)) <= Fraction(1, 10_000)
+        return abs(Fraction(answer.replace(",", "")) - Fraction(entry["answer"])) <= Fraction(1, 10_000)
     except (ValueError, ZeroDivisionError):
         return False
 
 
-def _has_no_nan(answer: str, reference: str) -> bool:
+def _has_no_nan(answer: str, entry: Entry) -> bool:
     """Tell whether no NaN is in `answer`: no comparison with it holds, and these scorers then give 1."""
     return "nan" not in answer.lower()
 
 
-def _is_comparable(answer: str, reference: str) -> bool:
+def _is_comparable(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is the same JSON, or short enough for the scorer's tree distance (about 1 s)."""
+    reference = entry["answer"]
     try:
         same = bool(json.loads(answer) == json.loads(reference))
     except (ValueError, RecursionError):
@@ -132,21 +193,21 @@ def _is_comparable(answer: str, reference: str) -> bool:
     return same or len(answer) * len(reference) <= 100_000
 
 
-def _is_exact(answer: str, reference: str) -> bool:
+def _is_exact(answer: str, entry: Entry) -> bool:
     """Tell whether `answer` is the reference: the scorer asks only whether there is any text."""
-    return answer == reference
+    return bool(answer == entry["answer"])
 
 
-SCREENS: dict[str, Callable[[str, str], bool]] = {
+SCREENS: dict[str, Callable[[str, Entry], bool]] = {
     "binary_matrix": _is_literal,
     "n_queens": _is_board,
     "spiral_matrix": _is_literal,
     "string_insertion": _is_literal,
     "countdown": _is_arithmetic,
     "puzzle24": _is_arithmetic,
-    "intermediate_integration": _is_formula,
+    "intermediate_integration": _is_antiderivative,
     "polynomial_multiplication": _is_formula,
-    "simple_integration": _is_formula,
+    "simple_integration": _is_antiderivative,
     "propositional_logic": _is_logic,
     "rubiks_cube": _has_small_numbers,
     "rush_hour": _has_small_numbers,

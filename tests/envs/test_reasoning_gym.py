@@ -22,7 +22,7 @@ from reasoning_gym.dataset import ProceduralDataset
 from reasoning_gym.factory import DATASETS
 
 from gem.envs import reasoning_gym as bridge
-from gem.envs.reasoning_gym_screens import SCREENS, refused
+from gem.envs.reasoning_gym_screens import SCREENS
 
 
 def start(name, seed=0, **config):
@@ -250,7 +250,7 @@ def test_no_answer_is_run(name, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     step = answer(start(name), call)
     assert step.reward == 0.0
-    assert step.info["why"] == "the answer is not of the form asked for"
+    assert step.info["why"] == "the answer is wrong, or not in the form asked for"
     assert not Path("ran").exists()
 
 
@@ -271,6 +271,8 @@ def test_the_scorers_would_run_it(tmp_path, monkeypatch):
         ("simple_integration", "((x-x+9)**99)**99)**99"),
         ("intermediate_integration", "2**(x-x+999999999)"),
         ("simple_integration", "1e300**1e300"),
+        ("simple_integration", "sin(cos(" * 30 + "x" + "))" * 30),
+        ("intermediate_integration", "(1+x)**30*" * 20 + "x"),
         ("countdown", "9**9**9**9"),
         ("countdown", "99999999!"),
         ("rubiks_cube", "U999999999"),
@@ -285,8 +287,9 @@ def test_the_scorers_would_run_it(tmp_path, monkeypatch):
 )
 def test_an_answer_that_would_keep_the_scorer_busy_is_refused(name, hostile):
     env = start(name)
-    assert refused(name, hostile, str(env._entry["answer"] or "") if name != "codeio" else "x" * 100)
-    assert answer(start(name), hostile).reward in (0.0, 0.01)
+    if name == "codeio":
+        env._entry["answer"] = '{"a": "' + "x" * 60 + '"}'
+    assert answer(env, hostile).info["why"].startswith("the answer is ")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +347,7 @@ def test_lists_still_earn_their_part():
 
 @pytest.mark.parametrize("premise", ["(P ∨ Q)", "P", "¬P", "((P → Q) ∧ ¬(Q ↔ P))", "(P∧Q)"])
 def test_logical_formulas_pass(premise):
-    assert SCREENS["propositional_logic"](premise, "")
+    assert SCREENS["propositional_logic"](premise, {})
 
 
 def test_every_screen_belongs_to_a_data_set():
