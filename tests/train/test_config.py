@@ -1,0 +1,94 @@
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tyro
+
+pytest.importorskip("torch")
+
+from gem.errors import BadArgument, SchemaMismatch
+from gem.train.config import AT_LEAST_ONE, NOT_NEGATIVE, TrainConfig
+
+
+def test_a_config_comes_back_from_json():
+    config = TrainConfig(env_kwargs={"max_number": [5, 9]}, out=Path("some where"), max_turns=3, gamma=0.9)
+    assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("name", AT_LEAST_ONE)
+def test_counts_start_at_one(name):
+    with pytest.raises(BadArgument, match=f"{name} is 0; accepted: 1 or more"):
+        TrainConfig(**{name: 0})
+
+
+@pytest.mark.parametrize("name", NOT_NEGATIVE)
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
+def test_weights_are_not_negative(name, value):
+    with pytest.raises(BadArgument, match=f"{name} is {value}; accepted: 0 or more"):
+        TrainConfig(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["temperature", "max_grad_norm"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_what_is_divided_by_is_positive(name, value):
+    with pytest.raises(BadArgument, match=f"{name} is {value}; accepted: above 0"):
+        TrainConfig(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["gamma", "lr_end"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+def test_shares_are_shares(name, value):
+    with pytest.raises(BadArgument, match=f"{name} is {value}; accepted: 0 to 1"):
+        TrainConfig(**{name: value})
+
+
+def test_an_unknown_algorithm_is_refused():
+    with pytest.raises(BadArgument, match="algorithm is 'ppo'; accepted: reinforce, rebn, grpo, dr_grpo"):
+        TrainConfig(algorithm="ppo")
+
+
+def test_groups_divide_the_batch():
+    with pytest.raises(BadArgument, match=r"batch is 20; grpo takes a multiple of group \(8\)"):
+        TrainConfig(algorithm="grpo", batch=20, group=8)
+    TrainConfig(algorithm="rebn", batch=20, group=8)
+
+
+def test_the_tiny_model_lives_on_the_cpu():
+    with pytest.raises(BadArgument, match="device is 'cuda'; the tiny model takes cpu alone"):
+        TrainConfig(device="cuda")
+
+
+def test_the_last_iteration_may_be_begun():
+    assert TrainConfig(episodes=100, batch=32).iterations == 4
+    assert TrainConfig(episodes=96, batch=32).iterations == 3
+
+
+def test_a_config_of_another_version_is_refused():
+    values = {**TrainConfig().to_json(), "gama": 0.9}
+    with pytest.raises(SchemaMismatch, match=r"has 'gama', .* Did you mean 'gamma'"):
+        TrainConfig.from_json(values)
+    with pytest.raises(SchemaMismatch, match="a config is a JSON object"):
+        TrainConfig.from_json([1])
+
+
+def test_differences_leave_the_folder_out():
+    config = TrainConfig(env_kwargs={"max_number": (5, 9)})
+    stored = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
+    assert config.differences(replace(stored, out=Path("elsewhere"))) == []
+    assert config.differences(replace(stored, gamma=0.77, seed=5)) == ["gamma", "seed"]
+
+
+def test_keywords_of_the_environment_are_json():
+    args = ["--env-kwargs", '{"max_number": [4, 6], "reward": "sparse"}']
+    assert tyro.cli(TrainConfig, args=args).env_kwargs == {"max_number": [4, 6], "reward": "sparse"}
+    assert tyro.cli(TrainConfig, args=[]) == TrainConfig()
+
+
+@pytest.mark.parametrize("text", ["max_number=4", "[4]", "4", ""])
+def test_other_keywords_are_refused(text, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        tyro.cli(TrainConfig, args=["--env-kwargs", text])
+    assert stopped.value.code == 2
+    assert "Error parsing --env-kwargs" in capsys.readouterr().err
