@@ -96,6 +96,8 @@ def check(seed: object) -> int:
     Raises:
         BadArgument: for anything but a non-negative integer (numpy integers are accepted).
     """
+    if type(seed) is int and seed >= 0:
+        return seed
     try:
         if isinstance(seed, bool):
             raise TypeError
