@@ -23,7 +23,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 ROWS = ("random", "before", "after", "greedy", "optimum")
 TITLES = {
     "random": "random play",
-    "before": "before RL (format warm-up only)",
+    "before": "before RL, warmed up",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
     "optimum": "solver",
@@ -65,17 +65,16 @@ class Terminal(Watcher):
         self.recent.append(metrics)
         mean = {
             name: sum(getattr(m, name) for m in self.recent) / len(self.recent)
-            for name in ("success", "reward", "turns", "entropy", "unreadable")
+            for name in ("success", "reward", "turns")
         }
-        seconds = sum(m.sample_s + m.update_s + m.save_s for m in self.recent)
+        seconds = sum(m.sample_s + m.update_s for m in self.recent)
         speed = sum(m.tokens_sampled + m.tokens_trained for m in self.recent) / seconds
-        text = (
-            f"success {mean['success']:.1%}  return {mean['reward']:.3f}  turns {mean['turns']:.2f}  "
-            f"entropy {mean['entropy']:.2f}  unreadable {mean['unreadable']:.1%}  "
-            f"{speed / 1000:.1f}k tokens/s"
+        text = (  # with the bar and the clock it fits a terminal of 80 columns
+            f"success {mean['success']:.1%} return {mean['reward']:.3f} turns {mean['turns']:.2f} "
+            f"{speed / 1000:.0f}k tok/s"
         )
         steps = config.iterations
-        self._advance(f"{metrics.episodes:,} episodes", metrics.iteration, steps, text, max(1, steps // 20))
+        self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
 
     def warned(self, text: str) -> None:
         """See Watcher.warned; the same trouble again and again is told three times."""
@@ -97,7 +96,7 @@ class Terminal(Watcher):
         if self.bar is None:
             columns = (
                 TextColumn("  {task.description}"),
-                BarColumn(bar_width=16),
+                BarColumn(bar_width=8),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[text]}"),
             )
