@@ -1,0 +1,155 @@
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedTokenizerFast, Qwen3Config
+
+from gem.agents.random import RandomAgent
+from gem.errors import BadArgument
+from gem.record import SEAT
+from gem.rollout import Job, rollout
+from gem.train import checkpoint
+from gem.train.batch import collate, weigh
+from gem.train.config import TrainConfig
+from gem.train.policy import CausalPolicy, make_policy
+from gem.train.policy_gradient import train
+from gem.train.run import RunFolder
+
+ENV = "game:GuessTheNumber-v0-easy"
+TEMPLATE = (
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
+CONFIGS = {
+    "qwen3": lambda vocabulary: Qwen3Config(vocab_size=vocabulary, **SHAPE),
+    # Its logits are squashed behind the head.
+    "gemma2": lambda vocabulary: Gemma2Config(
+        vocab_size=vocabulary, final_logit_softcapping=5.0, sliding_window=64, **SHAPE
+    ),
+}
+
+
+def make_tokenizer():
+    """A byte-level BPE trained on what the game says."""
+    texts = [
+        text
+        for episode in rollout([Job(ENV, seed) for seed in range(20)], RandomAgent())
+        for turn in episode.turns
+        for text in (turn.observation, turn.action)
+    ]
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|start|>", "<|end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def folder(request, tmp_path_factory):
+    """A randomly initialised model and its tokenizer, as a folder."""
+    path = tmp_path_factory.mktemp(request.param)
+    tokenizer = make_tokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(CONFIGS[request.param](len(tokenizer)))
+        with torch.no_grad():
+            model.get_output_embeddings().weight.normal_(std=0.3)  # not uniform
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def small(folder, out, **how):
+    return TrainConfig(
+        env=ENV,
+        model=str(folder),
+        out=out,
+        **{
+            "episodes": 16,
+            "batch": 8,
+            "minibatch": 4,
+            "warmup_steps": 20,
+            "warmup_batch": 8,
+            "warmup_lr": 2e-2,
+            "eval_episodes": 10,
+            "max_turns": 2,
+            **how,
+        },
+    )
+
+
+def test_the_whole_loop(folder, tmp_path):
+    config = small(folder, tmp_path)
+    summary = train(config)
+    history = RunFolder(tmp_path).history()
+    assert [m.iteration for m in history] == [1, 2]
+    assert all(math.isfinite(m.loss) and math.isfinite(m.kl) for m in history)
+    assert 0 <= summary["after"]["success"]["mean"] <= 1
+    before = make_policy(config).model.state_dict()
+    after = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_the_sampler_and_the_trainer_see_the_same_distribution(folder, temperature):
+    policy = CausalPolicy(str(folder), temperature, max_tokens=12)
+    episodes = rollout([Job(ENV, seed) for seed in range(12)], policy.agent)
+    batch = collate(weigh(episodes, [[1.0] * len(e.turns) for e in episodes], SEAT), policy.pad)
+    assert len(batch.prefix) > 20
+    assert len(batch.target) > 40
+    with torch.no_grad():
+        logp_NV = policy.distributions(batch)
+    found = logp_NV.gather(-1, batch.target[:, None])[:, 0]
+    assert (found - batch.old_logprob).abs().max() <= 1e-4
+    assert torch.allclose(logp_NV.exp().sum(-1), torch.ones(len(batch.target)), atol=1e-5)
+    assert batch.old_logprob.std() > 0.05
+
+
+def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
+    from gem.train.policy_gradient import Watcher
+
+    class Stop(Watcher):
+        def iterated(self, metrics, config):
+            raise KeyboardInterrupt
+
+    train(small(folder, tmp_path / "whole"))
+    config = small(folder, tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, watcher=Stop())
+    train(config, resume=True)
+    one, other = (checkpoint.load(RunFolder(tmp_path / n).checkpoint)["model"] for n in ("whole", "cut"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_no_such_model(tmp_path):
+    with pytest.raises(BadArgument, match=r"model '.*nothing' cannot be loaded on 'cpu'"):
+        CausalPolicy(str(tmp_path / "nothing"))
+
+
+def test_no_such_device(folder):
+    with pytest.raises(BadArgument, match="cannot be loaded on 'nowhere'"):
+        CausalPolicy(str(folder), device="nowhere")

@@ -1,0 +1,474 @@
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gem.agents.tiny import TinyConfig
+from gem.envs.games.guess_the_number import GuessTheNumber
+from gem.errors import BadArgument, NoVerdict, SchemaMismatch, StoreError
+from gem.record import Limits
+from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
+from gem.rollout import Job, rollout
+from gem.testing.doubles import EchoEnv
+from gem.train import checkpoint
+from gem.train.config import TrainConfig
+from gem.train.policy import TinyPolicy, make_policy
+from gem.train.policy_gradient import Trainer, Watcher, load_weights, train, trained_agent
+from gem.train.run import RunFolder
+from gem.train.warmup import warm_up
+
+QUICK = TrainConfig(
+    env_kwargs={"max_number": 4, "max_turns": 3},
+    width=16,
+    layers=1,
+    heads=2,
+    episodes=64,
+    batch=16,
+    minibatch=8,
+    group=4,
+    warmup_steps=12,
+    warmup_batch=8,
+    warmup_lr=2e-2,
+    eval_episodes=8,
+)
+TIMES = {"sample_s", "update_s", "save_s", "cpu_s"}
+
+
+class Log(Watcher):
+    """Keeps what it is told; at iteration `stop` it is Ctrl-C."""
+
+    def __init__(self, stop=None):
+        self.stop = stop
+        self.iterations, self.warnings, self.stages, self.losses = [], [], [], []
+
+    def stage(self, name):
+        self.stages.append(name)
+
+    def warmed(self, step, steps, loss):
+        self.losses.append(loss)
+
+    def warned(self, text):
+        self.warnings.append(text)
+
+    def iterated(self, metrics, config):
+        self.iterations.append(metrics.iteration)
+        if metrics.iteration == self.stop:
+            raise KeyboardInterrupt
+
+
+def weights(out):
+    return checkpoint.load(RunFolder(out).checkpoint)["model"]
+
+
+def same_weights(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def figures(out):
+    """The metrics of a run without its times, as text, where NaN equals NaN."""
+    history = (asdict(metrics) for metrics in RunFolder(out).history())
+    return [repr({name: value for name, value in m.items() if name not in TIMES}) for m in history]
+
+
+def assert_same_run(one, other):
+    assert figures(one) == figures(other)
+    assert same_weights(weights(one), weights(other))
+    summaries = [json.loads(RunFolder(out).summary.read_text()) for out in (one, other)]
+    for summary in summaries:
+        del summary["cpu_s"], summary["wall_s"]
+    assert summaries[0] == summaries[1]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run."""
+    out = tmp_path_factory.mktemp("whole")
+    return out, train(replace(QUICK, out=out))
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+
+
+# -- a run
+
+
+def test_a_run_leaves_its_figures(whole):
+    out, summary = whole
+    assert json.loads((out / "summary.json").read_text()) == summary
+    for name in ("random", "before", "after", "greedy", "optimum"):
+        assert set(summary[name]["success"]) == {"mean", "low", "high", "n", "clusters"}
+        assert 0 <= summary[name]["success"]["mean"] <= 1
+        assert 1 <= summary[name]["mean_guesses"]["mean"] <= 4
+    assert summary["optimum"]["success"]["mean"] == 1.0
+    assert summary["optimum"]["mean_guesses"]["mean"] == 2.0  # bisection of 1..4: guesses 1, 2, 2, 3
+    assert summary["episodes"] == 64
+    history = RunFolder(out).history()
+    assert [m.iteration for m in history] == [1, 2, 3, 4]
+    assert [m.episodes for m in history] == [16, 32, 48, 64]
+    assert all(math.isfinite(m.loss) and m.tokens_sampled > 0 for m in history)
+    steps = [m.lr for m in history]
+    assert steps == sorted(steps, reverse=True)
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not(whole, tmp_path):
+    out, _ = whole
+    train(replace(QUICK, out=tmp_path / "again"))
+    assert_same_run(out, tmp_path / "again")
+    train(replace(QUICK, out=tmp_path / "other", seed=1))
+    assert figures(out) != figures(tmp_path / "other")
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce", "rebn", "grpo", "dr_grpo"])
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_every_algorithm_takes_steps(tmp_path, algorithm, kl):
+    config = replace(QUICK, algorithm=algorithm, kl=kl, entropy=0.01, episodes=16, out=tmp_path)
+    log = Log(stop=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, watcher=log)
+    (metrics,) = RunFolder(tmp_path).history()
+    assert all(math.isfinite(value) for value in (metrics.loss, metrics.entropy, metrics.step_kl))
+    assert math.isnan(metrics.kl) == (kl == 0)
+    assert metrics.step_kl > 0
+    assert log.warnings == []
+
+
+def test_a_group_is_one_task(tmp_path):
+    trainer = make_trainer(replace(QUICK, algorithm="grpo", out=tmp_path))
+    episodes = trainer.sample()
+    groups = {}
+    for episode in episodes:
+        groups.setdefault(episode.group, []).append(episode)
+    assert [len(group) for group in groups.values()] == [4] * 4
+    for group in groups.values():
+        assert len({episode.seed for episode in group}) == 1
+        assert len({episode.turns[0].token_ids for episode in group}) > 1
+
+
+@pytest.mark.slow
+def test_it_learns(tmp_path):
+    """Random play of 1..4 in three turns wins 1 - (3/4)^3 = 58%; 60 standard errors of chance lie between."""
+    config = TrainConfig(
+        env_kwargs={"max_number": 4, "max_turns": 3},
+        width=32,
+        batch=128,
+        minibatch=64,
+        episodes=6400,
+        lr=3e-3,
+        warmup_lr=1e-2,
+        eval_episodes=400,
+        out=tmp_path,
+    )
+    summary = train(config)
+    print(summary)
+    assert summary["before"]["success"]["mean"] < 0.7
+    assert summary["after"]["success"]["mean"] > 0.85
+
+
+# -- interruption
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_an_interrupted_run_goes_on_as_the_same_run(whole, tmp_path, stop):
+    config = replace(QUICK, out=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, watcher=Log(stop))
+    log = Log()
+    train(config, resume=True, watcher=log)
+    assert log.iterations == list(range(stop + 1, 5))
+    assert_same_run(whole[0], tmp_path)
+
+
+def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path, monkeypatch):
+    config = replace(QUICK, out=tmp_path)
+    save = Trainer.save
+
+    def crash(trainer):
+        if trainer.iteration == 3:
+            raise KeyboardInterrupt
+        save(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", crash)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    assert [m.iteration for m in RunFolder(tmp_path).history()] == [1, 2, 3]
+    train(config, resume=True)
+    assert_same_run(whole[0], tmp_path)
+
+
+def test_a_finished_run_that_is_resumed_measures_again(whole, tmp_path):
+    config = replace(QUICK, out=tmp_path)
+    train(config)
+    log = Log()
+    train(config, resume=True, watcher=log)
+    assert log.iterations == []
+    assert_same_run(whole[0], tmp_path)
+
+
+LONG = replace(QUICK, episodes=16 * 40)
+DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    out = tmp_path_factory.mktemp("long")
+    train(replace(LONG, out=out))
+    return out
+
+
+def begin(out, *more):
+    """Start the run of LONG as a process of its own, as from the command line."""
+    flags = [
+        *("--env-kwargs", json.dumps(LONG.env_kwargs)),
+        *(f"--{name.replace('_', '-')}={getattr(LONG, name)}" for name in LONG.differences(TrainConfig())
+          if name != "env_kwargs"),
+    ]  # fmt: skip
+    program = (
+        "import signal, sys; from gem.cli import main; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a shell's background jobs ignore it
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "train", *flags, "--out", str(out), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def stop_at(process, out, iteration, how):
+    """Send the signal once the metrics hold `iteration` lines; return what the process said."""
+    deadline = time.monotonic() + DEADLINE_S
+    lines = 0
+    while lines < iteration:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        try:
+            process.wait(0.005)
+        except subprocess.TimeoutExpired:
+            metrics = RunFolder(out).metrics
+            lines = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+    process.send_signal(how)
+    return process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_a_run_goes_on_as_the_same_run(long, tmp_path):
+    process = begin(tmp_path)
+    stop_at(process, tmp_path, 5, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    done = len(RunFolder(tmp_path).history())
+    assert checkpoint.load(RunFolder(tmp_path).checkpoint)["iteration"] >= done - 1
+    assert done < LONG.iterations
+    train(replace(LONG, out=tmp_path), resume=True)
+    assert_same_run(long, tmp_path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(long, tmp_path):
+    out = tmp_path / "a run"
+    process = begin(out)
+    said, complained = stop_at(process, out, 3, signal.SIGINT)
+    assert process.returncode == 130, complained
+    line = next(line for line in said.splitlines() if line.startswith("stopped; the run stands."))
+    command = shlex.split(line.partition("Go on with: ")[2])
+    assert command == ["gem-gym", "train", "--out", str(out), "--resume"]
+    assert len(RunFolder(out).history()) < LONG.iterations
+    done = subprocess.run(
+        [sys.executable, "-m", "gem", *command[1:]], capture_output=True, text=True, check=True
+    )
+    assert "trained, sampled" in done.stdout
+    assert (out / "curve.png").stat().st_size > 10_000
+    assert_same_run(long, out)
+
+
+# -- what does not fit together
+
+
+def test_a_run_is_not_overwritten(whole):
+    out, _ = whole
+    with pytest.raises(StoreError, match="holds a run already"):
+        train(replace(QUICK, out=out))
+
+
+def test_a_run_goes_on_as_it_began(whole):
+    out, _ = whole
+    with pytest.raises(BadArgument, match="began with another gamma, lr; a run goes on as it began"):
+        train(replace(QUICK, out=out, gamma=0.123, lr=1.0), resume=True)
+
+
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(StoreError, match="holds no run"):
+        train(replace(QUICK, out=tmp_path), resume=True)
+
+
+def test_a_checkpoint_of_another_vocabulary_or_shape_is_refused(whole):
+    out, _ = whole
+    state = checkpoint.load(RunFolder(out).checkpoint)
+    policy = make_policy(QUICK)
+    with pytest.raises(SchemaMismatch, match=r"belongs to vocabulary feed, this one is .* token ids mean"):
+        load_weights(policy, {**state, "vocab_hash": "feed"}, "it")
+    with pytest.raises(SchemaMismatch, match="it holds another shape of model"):
+        load_weights(make_policy(replace(QUICK, width=32)), state, "it")
+    load_weights(policy, state, "it")
+    assert same_weights(policy.model.state_dict(), state["model"])
+
+
+def test_a_trained_model_can_be_played(whole):
+    out, summary = whole
+    agent = trained_agent(out, temperature=0.0)
+    jobs = [Job(Maker(QUICK.env, QUICK.env_kwargs), seed) for seed in range(40)]
+    episodes = rollout(jobs, agent, limits=Limits(turn_tokens=QUICK.max_tokens))
+    games = {(e.final_info["success"], e.final_observation) for e in episodes}
+    assert sum(won for won, _ in games) == 4 * summary["greedy"]["success"]["mean"]
+
+
+# -- episodes that broke
+
+
+class Fragile(GuessTheNumber):
+    """Breaks at the first step of every game with an even secret."""
+
+    def play(self, move):
+        if self.secret % 2 == 0:
+            raise OSError("the server is gone")
+        return super().play(move)
+
+
+def make_trainer(config, log=None):
+    policy = make_policy(config)
+    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.lr)
+    return Trainer(config, RunFolder(config.out), policy, optimiser, log or Log())
+
+
+def warmed(config, log=None):
+    trainer = make_trainer(config, log)
+    warm_up(trainer.policy, trainer.maker, seed=0, steps=12, batch=8, lr=2e-2, max_grad_norm=1.0)
+    return trainer
+
+
+def test_broken_episodes_leave_no_trace_in_the_update(tmp_path, registry):
+    register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs))
+    config = replace(QUICK, out=tmp_path)
+    log = Log()
+    with_broken, without = warmed(config, log), warmed(config)
+    good = without.sample()
+    jobs = [Job("test:Fragile", seed) for seed in range(12)]
+    broken = [e for e in rollout(jobs, with_broken.policy.agent) if not e.scored]
+    assert broken
+    assert broken[0].turns[0].token_ids
+    before = {name: value.clone() for name, value in without.policy.model.state_dict().items()}
+    mixed = [*broken[:2], *good[:7], *broken[2:], *good[7:]]
+    assert repr(with_broken.learn(mixed)) == repr(without.learn(good))  # repr: NaN is NaN
+    after = without.policy.model.state_dict()
+    assert same_weights(with_broken.policy.model.state_dict(), after)
+    assert not same_weights(before, after)
+    assert log.warnings == [
+        f"iteration 1: {len(broken)} of {len(mixed)} episodes have no verdict and are left out; the first: "
+        f"{broken[0].error}"
+    ]
+    assert "the server is gone" in log.warnings[0]
+
+
+def test_a_run_over_an_environment_that_breaks_now_and_then(tmp_path, registry):
+    register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs, max_turns=3))
+    log = Log()
+    summary = train(replace(QUICK, env="test:Fragile", out=tmp_path), watcher=log)
+    history = RunFolder(tmp_path).history()
+    assert all(0 < m.no_verdict < 16 for m in history)
+    assert all(math.isfinite(m.success) and math.isfinite(m.loss) for m in history)
+    assert 0.2 < summary["random"]["coverage"] < 0.8
+    assert any("no verdict" in warning for warning in log.warnings)
+
+
+class Broken(GuessTheNumber):
+    def play(self, move):
+        raise OSError("the server is gone")
+
+
+def test_an_environment_that_always_breaks_is_said_at_once(tmp_path, registry):
+    register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
+    with pytest.raises(NoVerdict, match=r"none of 8 episodes has a verdict: .*the server is gone"):
+        train(replace(QUICK, env="test:Broken", out=tmp_path))
+
+
+def test_a_batch_that_all_broke_is_no_crash(tmp_path, registry):
+    register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
+    log = Log()
+    trainer = make_trainer(replace(QUICK, env="test:Broken", out=tmp_path), log)
+    warm = warmed(replace(QUICK, out=tmp_path))
+    trainer.policy.model.load_state_dict(warm.policy.model.state_dict())
+    episodes = [e for e in trainer.sample() if not e.scored]
+    assert trainer.learn(episodes) == ([], 0)
+    metrics = trainer.summarise(episodes, [], 0, 0.0, 0.0)
+    assert metrics.no_verdict == len(episodes) > 0
+    assert all(math.isnan(x) for x in (metrics.success, metrics.reward, metrics.turns, metrics.loss))
+    assert len(log.warnings) == 1
+
+
+def test_a_policy_that_always_fails_is_told_and_left_alone(tmp_path, registry):
+    register(EnvSpec("test:Echo", EchoEnv, {"turns": 1}, max_turns=1))
+    log = Log()
+    config = replace(QUICK, env="test:Echo", env_kwargs={}, warmup_steps=0, out=tmp_path)
+    train(config, watcher=log)
+    assert same_weights(weights(tmp_path), make_policy(config).model.state_dict())
+    assert len(log.warnings) == 4
+    assert "iteration 1: no return differs from another, so there is no gradient." in log.warnings[0]
+    history = RunFolder(tmp_path).history()
+    assert all(m.success == 0 and math.isnan(m.loss) and m.tokens_trained == 0 for m in history)
+
+
+# -- warm-up
+
+
+def test_warm_up_learns_the_format(tmp_path):
+    trainer = make_trainer(replace(QUICK, out=tmp_path))
+    losses = []
+    warm_up(
+        trainer.policy, trainer.maker, seed=0, steps=40, batch=16, lr=2e-2, max_grad_norm=1.0,
+        on_step=lambda step, loss: losses.append(loss),
+    )  # fmt: skip
+    assert losses[0] == pytest.approx(math.log(985), rel=0.2)
+    assert losses[-1] < 1.0
+    readable = [e for e in trainer.sample() if e.stop != "unreadable"]
+    assert len(readable) > 8
+
+
+def test_a_demonstration_is_learnt_as_far_as_the_context_goes():
+    policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2, context=64), seed=0)
+    losses = []
+    how = {"seed": 0, "steps": 1, "batch": 8, "lr": 1e-3, "max_grad_norm": 1.0}
+    warm_up(policy, Maker(QUICK.env), **how, on_step=lambda step, loss: losses.append(loss))
+    assert math.isfinite(losses[0])
+    policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2, context=32), seed=0)
+    with pytest.raises(NoVerdict, match="no answer fits a context of 32 tokens"):
+        warm_up(policy, Maker(QUICK.env), **how)
+
+
+def test_random_play_that_breaks_is_no_demonstration(registry):
+    register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
+    policy = make_policy(QUICK)
+    with pytest.raises(NoVerdict, match=r"no demonstration among 8 episodes of random play: .*is gone"):
+        warm_up(policy, Maker("test:Broken"), seed=0, steps=1, batch=8, lr=1e-3, max_grad_norm=1.0)
+
+
+# -- without torch
+
+
+def test_without_torch_the_command_says_what_to_install():
+    program = "import sys; sys.modules['torch'] = None; from gem.cli import main; sys.exit(main(['train']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "training needs the torch package: pip install 'gem-gym[train]'" in done.stderr
