@@ -178,8 +178,9 @@ def draw(
 
 
 def _smooth(values: Sequence[float], width: int = 2 * SMOOTH) -> list[float]:
+    """Return the mean of the `width` values around each; of fewer at the ends."""
     smooth = []
-    for end in range(1, len(values) + 1):
-        window = values[max(0, end - width) : end]
+    for i in range(len(values)):
+        window = values[max(0, i - width // 2) : i + width // 2 + 1]
         smooth.append(sum(window) / len(window))
     return smooth
