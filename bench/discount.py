@@ -37,7 +37,7 @@ class Args:
     seeds: tuple[int, ...] = (0, 1, 2)
     """Runs per discount."""
 
-    episodes: int = 25_600
+    episodes: int = 15_360
     """Training episodes of a run."""
 
 
