@@ -23,6 +23,15 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver], ...] = (
         "exact",
     ),
     ("GuessTheNumber-v0-random", "guess_the_number:GuessTheNumber", {"max_number": (5, 100)}, 7, "exact"),
+    ("FifteenPuzzle-v0-easy", "fifteen_puzzle:FifteenPuzzle", {"num_rows": 2, "max_turns": 10}, 10, "exact"),
+    ("FifteenPuzzle-v0-hard", "fifteen_puzzle:FifteenPuzzle", {"num_rows": 4, "max_turns": 50}, 50, "exact"),
+    (
+        "FifteenPuzzle-v0-random",
+        "fifteen_puzzle:FifteenPuzzle",
+        {"num_rows": (2, 4), "max_turns": 50},
+        50,
+        "exact",
+    ),
     (
         "Mastermind-v0-easy",
         "mastermind:Mastermind",

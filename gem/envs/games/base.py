@@ -18,6 +18,8 @@ Reward = Literal["dense", "sparse"]
 Range: TypeAlias = "int | tuple[int, int]"
 """A fixed number, or the inclusive range from which each episode draws one."""
 
+DIRECTIONS = ("up", "down", "left", "right")
+
 PROGRESS_WEIGHT = 0.5
 """The share of the full reward that progress without success can earn."""
 
@@ -191,6 +193,18 @@ def numerals(text: str) -> list[str]:
     if not text.isascii() or not "".join(found).isdigit():
         raise ValueError
     return found if len(found) > 1 else list(found[0])
+
+
+def direction(text: str) -> str:
+    """Return the one of DIRECTIONS that `text` names; its first letter will do.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    for name in DIRECTIONS:
+        if text.lower() in (name, name[0]):
+            return name
+    raise ValueError
 
 
 def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, int]:
