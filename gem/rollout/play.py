@@ -169,7 +169,7 @@ def play(
                 break
     except OutOfTime:
         record.stop = StopReason.TIME_LIMIT
-    except (CancelledError, KeyboardInterrupt):
+    except CancelledError:  # Ctrl-C is none: it ends the whole rollout
         record.stop = StopReason.CANCELLED
     except Exception as error:
         if boundary == "env" and isinstance(error, WorkerDied):

@@ -57,7 +57,9 @@ def session(
                         human.say(f"[reward {value.reward:g}]\n")
                 else:
                     value = tuple(human(wanted))
-            except (Exception, CancelledError, KeyboardInterrupt) as error:
+            except KeyboardInterrupt:
+                resume, value = playing.throw, CancelledError()
+            except (Exception, CancelledError) as error:
                 resume, value = playing.throw, error
     if episode.scored:  # else it stands on the screen already
         human.say(f"{printable(episode.final_observation)}\n")

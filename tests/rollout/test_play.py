@@ -220,9 +220,20 @@ def test_an_agent_that_breaks_gives_no_verdict(agent, kind, message):
     assert episode.turns == []
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
-def test_a_cancelled_episode_has_no_verdict(error):
-    episode = drive(Script(go(0.5), error))
+def test_ctrl_c_is_nobodys_episode():
+    """Wherever it strikes, in `play` itself too, it goes on to the caller."""
+
+    def clock():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(Script(go(0.5), KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        drive(Script(go(0.5), over()), policy_clock=clock)
+
+
+def test_a_cancelled_episode_has_no_verdict():
+    episode = drive(Script(go(0.5), asyncio.CancelledError()))
     assert (episode.stop, episode.verdict, episode.error) == (StopReason.CANCELLED, Verdict.NONE, None)
     assert (episode.terminated, episode.truncated) == (False, True)
 
