@@ -6,8 +6,9 @@ from typing import Any
 
 from gem.registry import EnvSpec, Family, Solver, register, register_family
 
-GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver], ...] = (
-    # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver
+GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] = (
+    # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is the rate at
+    # which a measured one wins, over seeds 0 to 499
     (
         "GuessTheNumber-v0-easy",
         "guess_the_number:GuessTheNumber",
@@ -52,6 +53,27 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver], ...] = (
         {"code_length": (2, 4), "num_numbers": (5, 8), "max_turns": 20},
         20,
         "exact",
+    ),
+    (
+        "Minesweeper-v0-easy",
+        "minesweeper:Minesweeper",
+        {"rows": 5, "cols": 5, "num_mines": 5, "max_turns": 25},
+        25,
+        0.788,
+    ),
+    (
+        "Minesweeper-v0-hard",
+        "minesweeper:Minesweeper",
+        {"rows": 8, "cols": 8, "num_mines": 12, "max_turns": 64},
+        64,
+        0.828,
+    ),
+    (
+        "Minesweeper-v0-random",
+        "minesweeper:Minesweeper",
+        {"rows": (5, 8), "cols": (5, 8), "num_mines": (4, 10), "max_turns": 64},
+        64,
+        0.842,
     ),
     ("Sudoku-v0-easy", "sudoku:Sudoku", {"clues": 10, "max_turns": 15, "scale": 4}, 15, "exact"),
     ("Sudoku-v0-hard", "sudoku:Sudoku", {"clues": 50, "max_turns": 50}, 50, "exact"),
@@ -104,9 +126,10 @@ REASONING_GYM = Family(
 def register_all() -> None:
     """Register the whole catalogue; doing it twice is harmless."""
     for name, entry_point, kwargs, max_turns, solver in GAMES:
+        claims: dict[str, Any] = {"solver": solver}
+        if isinstance(solver, float):
+            claims = {"solver": "measured", "solver_rate": solver}
         register(
-            EnvSpec(
-                f"game:{name}", f"gem.envs.games.{entry_point}", kwargs, max_turns=max_turns, solver=solver
-            )
+            EnvSpec(f"game:{name}", f"gem.envs.games.{entry_point}", kwargs, max_turns=max_turns, **claims)
         )
     register_family(REASONING_GYM)

@@ -16,8 +16,8 @@ FARTHEST = {2: 6, 3: 31, 4: 80}
 SPARE = 6
 """Turns that a scramble leaves of a budget which does not hold every board."""
 
-WEIGHTS = (2.0, 1.5, 1.2)
-"""How much the expert trusts its estimate; too long a way makes it trust less."""
+HASTY, CAREFUL = 2.0, 1.5
+"""How much the expert trusts its estimate at first, and where the way found is too long."""
 
 Board: TypeAlias = tuple[int, ...]
 """The tiles row by row; 0 is the gap."""
@@ -219,21 +219,20 @@ def estimate(side: int, board: Board) -> int:
 
 
 def solve(side: int, board: Board, turns: int) -> dict[Board, str]:
-    """Return the boards of a solution within `turns`, else of a shortest one, with the move from each."""
-    for weight in WEIGHTS:
-        route = _search(side, board, weight)
-        if len(route) <= turns:
-            return route
-    return _search(side, board, 1.0)
+    """Return the boards of a solution with the move from each; within `turns` if that can be."""
+    route = _search(side, board, HASTY, None) or {}
+    if len(route) <= turns:
+        return route
+    return _search(side, board, CAREFUL, turns) or route
 
 
-def _search(side: int, start: Board, weight: float) -> dict[Board, str]:
-    """Return a solution as solve() does, at most `weight` times as long as the shortest: weighted A*."""
+def _search(side: int, start: Board, weight: float, turns: int | None) -> dict[Board, str] | None:
+    """Return a solution as solve() does, None where none fits `turns`: A* with a weighted estimate."""
     sources, wanted = _sources(side), goal(side)
     first = estimate(side, start)
     frontier = [(weight * first, first, start, start.index(0))]
     reached: dict[Board, tuple[int, Board, str]] = {start: (0, start, "")}  # moves, from where, by which
-    while True:
+    while frontier:
         _, left, board, gap = heappop(frontier)
         if board == wanted:
             break
@@ -244,7 +243,11 @@ def _search(side: int, start: Board, weight: float) -> dict[Board, str]:
                 continue
             reached[after] = (moves + 1, board, name)
             ahead = left + _change(side, board, after, gap, source)
+            if turns is not None and moves + 1 + ahead > turns:
+                continue
             heappush(frontier, (moves + 1 + weight * ahead, ahead, after, source))
+    else:
+        return None
     route = {}
     while board != start:
         _, board, name = reached[board]

@@ -105,7 +105,8 @@ def test_any_text_in_a_box_is_handled(env_id, text, warm_up):
     env = gem.make(env_id)
     env.reset(seed=1)
     for _ in range(warm_up):
-        env.step(env.sample_random_action())
+        if env.step(env.sample_random_action()).done:
+            env.reset(seed=1)
     for action in (text, f"\\boxed{{{text}}}"):
         step = env.step(action)
         assert isinstance(step.obs, str)
@@ -154,6 +155,8 @@ def test_a_game_pickled_in_the_middle_goes_on_as_it_would_have(env_id):
         ("game:Sudoku-v0-hard", 2000),
         ("game:FifteenPuzzle-v0-easy", 11),
         ("game:FifteenPuzzle-v0-hard", 2000),
+        ("game:Minesweeper-v0-easy", 1990),
+        ("game:Minesweeper-v0-hard", 2000),
         ("game:TowerofHanoi-v0-easy", 6),
         ("game:TowerofHanoi-v0-random", 500),
     ],

@@ -1,0 +1,313 @@
+"""Minesweeper: reveal every cell that holds no mine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache, lru_cache
+from itertools import product
+from math import comb
+from typing import TypeAlias
+
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.errors import BadArgument, IllegalMove
+
+HIDDEN, FLAG, MINE = ".", "F", "*"
+VERBS = ("reveal", "flag")
+
+LONGEST = 20
+"""The longest side of a board."""
+
+Ways: TypeAlias = "dict[int, tuple[float, list[float]]]"
+"""Mines in all -> how many layouts have so many, and in how many of them a cell of each group is a mine."""
+
+
+class Minesweeper(TextGame):
+    r"""Reveal every cell that holds no mine.
+
+    Task:
+        `num_mines` mines lie under a board of `rows` by `cols` cells. The first cell revealed holds none, nor
+        do its neighbours where the board has room for the mines elsewhere. Each of the three may be a range
+        (low, high) from which each episode draws. The budget always holds one turn per safe cell.
+    Action:
+        In a box, ``reveal 2 3`` or ``flag 2 3``: row and column, counted from 1; ``2 3`` alone reveals.
+        Flagging a flagged cell takes the flag away. Revealing a flagged cell, and anything done to a
+        revealed one, is refused and costs the turn. Flags are notes and need not be set.
+    Observation:
+        The rules and the board; then the board after each move. A revealed cell shows how many of its
+        neighbours are mines; one that shows 0 reveals its neighbours too.
+    Reward:
+        Progress is the share of the safe cells that are revealed. A won game returns 1.
+    End:
+        Every safe cell is revealed, a mine is, the turns are used up, or an answer is unreadable.
+    Source:
+        Folklore of the 1960s; R. Donner, C. Johnson, 1990; ids and parameters follow GEM (arXiv 2510.01051).
+    """
+
+    def __init__(
+        self,
+        rows: Range = 8,
+        cols: Range = 8,
+        num_mines: Range = 12,
+        max_turns: int = 100,
+        reward: Reward = "dense",
+    ) -> None:
+        """Set the board and the budget."""
+        self.rows_drawn = interval("rows", rows, 1, LONGEST)
+        self.cols_drawn = interval("cols", cols, 1, LONGEST)
+        fewest = self.rows_drawn[0] * self.cols_drawn[0]
+        if fewest < 2:
+            raise BadArgument(f"Minesweeper got {rows=}, {cols=}; a board has 2 cells or more.")
+        self.mines_drawn = interval("num_mines", num_mines, 1, fewest - 1)
+        safe = self.rows_drawn[1] * self.cols_drawn[1] - self.mines_drawn[0]
+        if max_turns < safe:
+            raise BadArgument(f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns.")
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the board's size where it is not fixed, and the order in which cells would take a mine."""
+        self.rows, self.cols = self.draw(self.rows_drawn), self.draw(self.cols_drawn)
+        self.num_mines = self.draw(self.mines_drawn)
+        count = self.rows * self.cols
+        self.order = list(range(count))
+        for k in range(min(count, self.num_mines + 9)):  # as many as can be asked for once nine are kept free
+            other = k + int(self.rng.random() * (count - k))
+            self.order[k], self.order[other] = self.order[other], self.order[k]
+        self.mines: frozenset[int] = frozenset()  # laid when the first cell is revealed
+        self.cells = [HIDDEN] * count
+        self.left = self._safe = count - self.num_mines
+        return (
+            f"Minesweeper: {self.num_mines} mines lie under a board of {self.rows} rows and {self.cols} "
+            f"columns. Reveal every other cell in at most {self.max_turns} turns; revealing a mine loses. A "
+            "revealed cell shows how many of the up to eight cells around it are mines. Give your move as "
+            "reveal or flag, then row and column, inside \\boxed{}; rows count from the top and columns from "
+            "the left, from 1. The first cell you reveal is safe. A flag (F) keeps a cell from being "
+            "revealed; flagging it again takes the flag away. A dot is a hidden cell.\n"
+            f"{self.board()}"
+        )
+
+    def board(self) -> str:
+        """Return what the agent sees, with the rows' and columns' numbers."""
+        return _template(self.rows, self.cols) % tuple(self.cells)
+
+    def parse(self, move: str) -> tuple[str, int, int]:
+        """Read a verb, a row and a column."""
+        word, space, rest = move.lower().partition(" ")
+        verb, place = (word, rest) if space and word in VERBS else ("reveal", move)
+        row, column = numerals(place)
+        return verb, int(row), int(column)
+
+    def play(self, move: tuple[str, int, int]) -> Play:
+        """Reveal or flag a cell."""
+        verb, row, column = move
+        why = self.forbids(verb, row, column)
+        if why:
+            raise IllegalMove(f"{why} The board is as before:\n{self.board()}")
+        cell = (row - 1) * self.cols + column - 1
+        if verb == "flag":
+            flagged = self.cells[cell] == HIDDEN
+            self.cells[cell] = FLAG if flagged else HIDDEN
+            done = "is flagged" if flagged else "is no longer flagged"
+            return Play(f"Row {row}, column {column} {done}:\n{self.board()}")
+        if not self.mines:
+            self.mines = self._lay(cell)
+        if cell in self.mines:
+            self.cells[cell] = MINE
+            return Play.lose(f"Row {row}, column {column} is a mine:\n{self.board()}")
+        self._reveal(cell)
+        if not self.left:
+            return Play.win(f"Every safe cell is revealed:\n{self.board()}")
+        return Play(f"Row {row}, column {column} is safe:\n{self.board()}")
+
+    def forbids(self, verb: str, row: int, column: int) -> str:
+        """Return why the rules forbid a move, or the empty string."""
+        if not (0 < row <= self.rows and 0 < column <= self.cols):
+            return f"Rows go from 1 to {self.rows} and columns from 1 to {self.cols}."
+        held = self.cells[(row - 1) * self.cols + column - 1]
+        if held == FLAG and verb == "reveal":
+            return f"Row {row}, column {column} is flagged; take the flag away to reveal it."
+        if held not in (HIDDEN, FLAG):
+            return f"Row {row}, column {column} is revealed already."
+        return ""
+
+    def _lay(self, first: int) -> frozenset[int]:
+        """Return the mines: around the first cell revealed none, where the others have room for all."""
+        free = {first, *_around(self.rows, self.cols)[first]}
+        if len(self.cells) - len(free) < self.num_mines:
+            free = {first}
+        return frozenset([cell for cell in self.order if cell not in free][: self.num_mines])
+
+    def _reveal(self, cell: int) -> None:
+        """Reveal a safe cell, and while one shows 0, its neighbours; a flag keeps its cell hidden."""
+        around, cells, mines = _around(self.rows, self.cols), self.cells, self.mines
+        reached = [cell]
+        while reached:
+            cell = reached.pop()
+            if cells[cell] != HIDDEN:
+                continue
+            self.left -= 1
+            near = len(mines.intersection(around[cell]))
+            cells[cell] = str(near)
+            if not near:
+                reached += around[cell]
+
+    def progress(self) -> float:
+        """Return the share of the safe cells that are revealed."""
+        return 1.0 - self.left / self._safe
+
+    def answer_form(self) -> str:
+        """Say what a move looks like."""
+        return "A move is reveal or flag, then row and column, inside \\boxed{}."
+
+    def random_move(self) -> str:
+        """Reveal any hidden cell; where only flagged ones are left, take a flag away."""
+        hidden = [cell for cell, held in enumerate(self.cells) if held == HIDDEN]
+        verb = "reveal" if hidden else "flag"
+        hidden = hidden or [cell for cell, held in enumerate(self.cells) if held == FLAG]
+        return self._move(verb, hidden[int(self.actor_rng.random() * len(hidden))])
+
+    def expert_move(self) -> str:
+        """Reveal the cell that is least likely a mine, by all layouts that the board allows."""
+        seen = "".join(self.cells).replace(FLAG, HIDDEN)
+        cell = safest(self.rows, self.cols, self.num_mines, seen)
+        return self._move("flag" if self.cells[cell] == FLAG else "reveal", cell)
+
+    def _move(self, verb: str, cell: int) -> str:
+        row, column = divmod(cell, self.cols)
+        return f"{verb} {row + 1} {column + 1}"
+
+
+@cache
+def _template(rows: int, cols: int) -> str:
+    wide = len(str(rows))
+    narrow = len(str(cols))
+    head = " " * wide + "  " + " ".join(f"{c:{narrow}}" for c in range(1, cols + 1))
+    lines = [f"{r:{wide}}  " + " ".join([f"%{narrow}s"] * cols) for r in range(1, rows + 1)]
+    return "\n".join([head, *lines])
+
+
+@cache
+def _around(rows: int, cols: int) -> list[list[int]]:
+    """Per cell: the cells around it."""
+    return [
+        [
+            r * cols + c
+            for r, c in product(range(row - 1, row + 2), range(column - 1, column + 2))
+            if 0 <= r < rows and 0 <= c < cols and (r, c) != (row, column)
+        ]
+        for row in range(rows)
+        for column in range(cols)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
+    """Return the hidden cell that is least likely a mine; of equals one that may open more.
+
+    `seen` is the board row by row, a dot where it is hidden. The first cell is in the third row and
+    column, or in the middle: of all first cells these won most often.
+    """
+    around = _around(rows, cols)
+    hidden = [cell for cell, held in enumerate(seen) if held == HIDDEN]
+    if len(hidden) == len(seen):
+        return min(2, (rows - 1) // 2) * cols + min(2, (cols - 1) // 2)
+    risk = risks(rows, cols, num_mines, seen)
+
+    def cost(cell: int) -> tuple[float, float]:
+        opening = 1.0  # roughly: that no neighbour is a mine either
+        for near in around[cell]:
+            opening *= 1.0 - risk.get(near, 0.0)
+        return round(risk[cell], 9), -opening
+
+    return min(hidden, key=cost)
+
+
+def risks(rows: int, cols: int, num_mines: int, seen: str) -> dict[int, float]:
+    """Return how likely each hidden cell is a mine, all layouts that the board allows being equally likely.
+
+    Cells beside the same revealed cells are alike and form a group; groups that share a revealed cell form
+    a part. The parts are counted apart, by their number of mines, and joined through the mines there are.
+    """
+    around = _around(rows, cols)
+    alike: defaultdict[frozenset[int], list[int]] = defaultdict(list)
+    for cell, held in enumerate(seen):
+        if held == HIDDEN:
+            alike[frozenset(near for near in around[cell] if seen[near] != HIDDEN)].append(cell)
+    rest = alike.pop(frozenset(), [])
+    parts = _parts(list(alike))
+    counted = [_count([(clues, len(alike[clues])) for clues in part], seen) for part in parts]
+    counted.append(
+        {
+            k: (float(comb(len(rest), k)), [k / max(1, len(rest)) * comb(len(rest), k)])
+            for k in range(len(rest) + 1)
+        }
+    )
+    found: dict[int, float] = {}
+    for k, ways in enumerate(counted):
+        others = {0: 1.0}
+        for j, other in enumerate(counted):
+            if j != k:
+                others = _joined(others, other)
+        total = sum(count * others.get(num_mines - mines, 0.0) for mines, (count, _) in ways.items())
+        groups = [alike[clues] for clues in parts[k]] if k < len(parts) else [rest]
+        for g, cells in enumerate(groups):
+            mined = sum(each[g] * others.get(num_mines - mines, 0.0) for mines, (_, each) in ways.items())
+            found |= dict.fromkeys(cells, mined / total)
+    return found
+
+
+def _parts(groups: list[frozenset[int]]) -> list[list[frozenset[int]]]:
+    """Return the groups in parts that share no revealed cell, each in an order in which neighbours follow."""
+    parts = []
+    while groups:
+        part, reached = [groups.pop()], 0
+        while reached < len(part):
+            joined = [group for group in groups if group & part[reached]]
+            groups = [group for group in groups if group not in joined]
+            part += joined
+            reached += 1
+        parts.append(part)
+    return parts
+
+
+def _count(groups: list[tuple[frozenset[int], int]], seen: str) -> Ways:
+    """Count the layouts of a part: its groups with their revealed cells and their sizes."""
+    need = {clue: int(seen[clue]) for clues, _ in groups for clue in clues}
+    room = dict.fromkeys(need, 0)
+    for clues, size in groups:
+        for clue in clues:
+            room[clue] += size
+    found: Ways = {}
+    chosen = [0] * len(groups)
+
+    def choose(g: int, mines: int, weight: float) -> None:
+        if g == len(groups):
+            count, each = found.get(mines, (0.0, [0.0] * len(groups)))
+            each = [e + weight * n / size for e, n, (_, size) in zip(each, chosen, groups, strict=True)]
+            found[mines] = (count + weight, each)
+            return
+        clues, size = groups[g]
+        for clue in clues:
+            room[clue] -= size
+        least = max(0, *(need[clue] - room[clue] for clue in clues))
+        most = min(size, *(need[clue] for clue in clues))
+        for n in range(least, most + 1):
+            for clue in clues:
+                need[clue] -= n
+            chosen[g] = n
+            choose(g + 1, mines + n, weight * comb(size, n))
+            for clue in clues:
+                need[clue] += n
+        for clue in clues:
+            room[clue] += size
+
+    choose(0, 0, 1.0)
+    return found
+
+
+def _joined(counts: dict[int, float], ways: Ways) -> dict[int, float]:
+    """Return layouts by mines of two sets of cells together."""
+    found: defaultdict[int, float] = defaultdict(float)
+    for mines, count in counts.items():
+        for more, (others, _) in ways.items():
+            found[mines + more] += count * others
+    return found
