@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-_BOX_TOKEN = re.compile(r"\\boxed\s*\{|\\+[{}]|[{}]")
+_BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 
 
@@ -20,14 +20,14 @@ def boxed(text: str) -> str | None:
     >>> boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}} and \boxed{unclosed")
     '\\frac{1}{2}'
     """
-    start = text.rfind("\\boxed{")
-    if start >= 0:  # the common case: one plain box, no braces inside
+    start = text.rfind("\\boxed")
+    if start < 0:
+        return None
+    if text.startswith("{", start + 6):  # the common case: one plain box, no braces inside
         end = text.find("}", start)
         inside = text[start + 7 : end] if end >= 0 else "{"
         if "{" not in inside and "\\" not in inside:
             return inside.strip()
-    elif "\\boxed" not in text:
-        return None
     openers: list[int] = []  # content start of each open brace; -1 for one that is not a box
     best_start, best_end = -1, -1
     for token in _BOX_TOKEN.finditer(text):
