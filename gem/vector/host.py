@@ -80,8 +80,10 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
         return Outcome(index, verb(env, *args, **kwargs) if kwargs else verb(env, *args))
     except Exception as error:
         return Outcome(index, None, error)
-    except SystemExit as error:
-        return Outcome(index, None, exited(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # exit(), or an event loop of its own that was cancelled
+        return Outcome(index, None, escaped(error))
 
 
 class Host(ABC):
@@ -241,9 +243,11 @@ def make_host(kind: str, env_fns: Sequence[Recipe], *, call_s: float | None = No
     raise BadArgument(f"backend is {kind!r}; accepted: {', '.join(KINDS)}.")
 
 
-def exited(error: SystemExit) -> NoVerdict:
-    """Build the error of an environment that wanted to end the program that runs it."""
-    return NoVerdict(f"the environment called exit({error.code!r}).")
+def escaped(error: BaseException) -> NoVerdict:
+    """Build the error of an environment that raised what would end the program, or a task, that runs it."""
+    if isinstance(error, SystemExit):
+        return NoVerdict(f"the environment called exit({error.code!r}).")
+    return NoVerdict(f"the environment raised {type(error).__name__}: {error}")
 
 
 def overdue(verb: Verb, call_s: float) -> WorkerDied:

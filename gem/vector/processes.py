@@ -184,11 +184,12 @@ class _Worker:
 def _serve(pipe: Connection[Any, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
+    inbox: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
     pipe.send_bytes(_packed([]))
     slots: dict[int, Slot] = {}
-    while (batch := inbox.get()) is not None:
+    while (message := inbox.get()) is not None:
+        batch = pickle.loads(message)  # here: what cannot be loaded ends this process, and the caller is told
         done: list[Outcome] = []
         sent = perf_counter()
         for index, verb, args, kwargs, recipe in batch:
@@ -206,14 +207,14 @@ def _serve(pipe: Connection[Any, Any]) -> None:
         slot.close()
 
 
-def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[list[Any] | None]) -> None:
+def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[bytes | None]) -> None:
     """Always read, so that the caller never blocks on a worker that itself blocks on the caller.
 
     When the caller closes, or is gone, the worker gets a while to finish and then ends in any case.
     """
     try:
         while message := pipe.recv_bytes():
-            inbox.put(pickle.loads(message))
+            inbox.put(message)
     except (EOFError, OSError):
         pass
     inbox.put(None)

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from gem.errors import NoVerdict
-from gem.vector.host import Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, exited, overdue
+from gem.vector.host import Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, escaped, overdue
 
 
 class Serial(Host):
@@ -63,8 +63,10 @@ class Serial(Host):
                 return values, errors
             except Exception as error:
                 errors[len(values)] = error
-            except SystemExit as error:
-                errors[len(values)] = exited(error)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                errors[len(values)] = escaped(error)
             values.append(None)
 
     def _renew(self, index: int, env_fn: Recipe | None) -> None:

@@ -95,11 +95,19 @@ class Threads(Host):
                     self._threads.remove(run.thread)
                     self.slots[index] = self._slot(self.slots[index].recipe)
                     self._done.append(Outcome(index, None, overdue(run.verb, self.call_s)))
+        if self._todo:  # those left behind may have been all the threads there are
+            self._call_one_more()
 
     def _renew(self, index: int, env_fn: Recipe | None) -> None:
         slot = self.slots[index]
-        with slot.lock or _FREE:
+        if slot.lock is None:
             slot.close()
+        elif slot.env is not None and slot.lock.acquire(timeout=self.call_s or -1):
+            try:
+                slot.close()
+            finally:
+                slot.lock.release()
+        # else there is nothing to close, or a neighbour that hangs holds the lock for good
         self.slots[index] = self._slot(env_fn or slot.recipe)
 
     def _close(self) -> None:

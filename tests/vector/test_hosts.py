@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vector_envs import Odd, Rendezvous, Scripted
+from vector_envs import Odd, Rendezvous, Scripted, Unloadable
 
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, WorkerDied
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
+from gem.vector import threads
 from gem.vector.host import KINDS, Host, Outcome, make_host
 from gem.vector.processes import Processes
 from gem.vector.serial import Serial
@@ -95,11 +96,15 @@ def test_an_error_comes_back_by_its_name_and_leaves_the_neighbours_alone(
 
 
 @ANY
-def test_exit_in_an_environment_is_an_error_of_that_environment(kind: str) -> None:
+@pytest.mark.parametrize("end", ["exit", "cancel"])
+def test_what_would_end_a_program_or_a_task_is_an_error_of_its_environment(kind: str, end: str) -> None:
     with make_host(kind, [Scripted]) as host:
         call(host, 0, "reset", (1,))
-        host.submit(0, "step", ("exit",))
+        host.submit(0, "step", (end,))
         assert host.ready()[0].failure.type == "NoVerdict"  # type: ignore[union-attr]
+        _, errors = host.map([0], Scripted.step, [end])
+        assert [type(error).__name__ for error in errors.values()] == ["NoVerdict"]
+        assert call(host, 0, "step", ("x",)).obs.startswith("x")
 
 
 @ANY
@@ -192,6 +197,43 @@ def test_a_hung_call_is_given_up_and_its_environment_replaced(kind: str) -> None
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
+def test_a_hung_call_keeps_its_lock_and_nobody_waits_for_that() -> None:
+    gate = threading.Event()
+    spec = EnvSpec("test:Hangs", partial(Scripted, gate=gate), thread_safe=False)
+    register(spec)
+    try:
+        with Threads([Maker(spec.id)] * 2, call_s=DEADLINE_S) as host:
+            for index in (0, 1):
+                call(host, index, "reset", (1,))
+            host.call_s = 0.05
+            host.submit(0, "step", ("wait",))
+            assert isinstance(host.ready()[0].error, WorkerDied)
+            renewing = threading.Thread(target=lambda: [host.renew(0), host.renew(1)], daemon=True)
+            renewing.start()
+            renewing.join(DEADLINE_S)
+            assert not renewing.is_alive()
+            gate.set()
+            host.call_s = DEADLINE_S
+            assert call(host, 1, "reset", (1,)).obs == Scripted().reset(1).obs
+    finally:
+        gate.set()
+        del ENV_REGISTRY[spec.id]
+
+
+def test_calls_that_wait_behind_hung_threads_get_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "MAX_THREADS", 1)
+    with Threads([partial(Scripted, gate=None)] * 2, call_s=0.05) as host:
+        host.submit_all([(0, "reset", (1,), {}), (1, "reset", (1,), {})])
+        collect(host, 2)
+        host.submit_all([(0, "step", ("hang",), {}), (1, "step", ("x",), {})])
+        outcomes: dict[int, Outcome] = {}
+        end = time.monotonic() + DEADLINE_S
+        while host.busy and time.monotonic() < end:
+            outcomes |= {outcome.index: outcome for outcome in host.ready(timeout=0.1)}
+        assert isinstance(outcomes[0].error, WorkerDied)
+        assert outcomes[1].value.obs.startswith("x")
+
+
 def test_threads_left_behind_do_not_deliver_twice() -> None:
     gate = threading.Event()
     with Threads([partial(Scripted, gate=gate)], call_s=DEADLINE_S) as host:
@@ -258,6 +300,15 @@ def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() 
     with Processes([Scripted], workers=1) as host:
         with pytest.raises((TypeError, pickle.PicklingError)):
             host.submit(0, "step", (threading.Lock(),))
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+def test_an_argument_that_the_worker_cannot_load_ends_the_worker_and_not_the_wait() -> None:
+    with Processes([Scripted], workers=1) as host:
+        call(host, 0, "reset", (1,))
+        host.submit(0, "step", (Unloadable(),))
+        (outcome,) = host.ready(timeout=DEADLINE_S)
+        assert isinstance(outcome.error, WorkerDied)
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -30,6 +31,8 @@ class Scripted(Env):
             raise ValueError("asked to")
         if action == "exit":
             raise SystemExit(3)
+        if action == "cancel":
+            raise asyncio.CancelledError("its own loop")
         if action == "interrupt":
             raise KeyboardInterrupt
         if action == "die":
@@ -64,6 +67,13 @@ class OddError(Exception):
 class Odd(Scripted):
     def step(self, action: str) -> Step:
         raise OddError("salt", "pepper")
+
+
+class Unloadable:
+    """Leaves this process, and cannot be made in another."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("seven",)
 
 
 class Rendezvous(Scripted):
