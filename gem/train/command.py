@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -46,7 +49,7 @@ def command(
         if folder.checkpoint.exists():
             console.print(
                 "stopped; the run stands. Go on with: "
-                f"gem-gym train --out {shlex.quote(str(config.out))} --resume",
+                f"{_invoked()} train --out {shlex.quote(str(config.out))} --resume",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -64,6 +67,13 @@ def command(
         highlight=False,
     )
     return 0
+
+
+def _invoked() -> str:
+    """Return what this shell can type to reach gem-gym: `make demo` runs it from outside the path."""
+    if Path(sys.argv[0]).name != "gem-gym":
+        return shlex.join([sys.executable, "-m", "gem"])
+    return "gem-gym" if shutil.which("gem-gym") == sys.argv[0] else shlex.quote(sys.argv[0])
 
 
 def _resumed(asked: TrainConfig, stored: TrainConfig) -> TrainConfig:

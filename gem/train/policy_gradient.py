@@ -301,7 +301,8 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
     `resume` the run goes on from its checkpoint, and is the run that it would have been.
 
     Raises:
-        StoreError: when the folder holds a run already (or none, with `resume`), or cannot be written.
+        StoreError: when the folder holds a run already (or none, with `resume`), another trainer is at work
+            in it, or it cannot be written.
         BadArgument: with `resume`, for another config than the run began with.
     """
     watcher = watcher or Watcher()
@@ -312,21 +313,22 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         policy.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
     )
     trainer = Trainer(config, folder, policy, optimiser, watcher)
-    if resume:
-        if changed := config.differences(folder.read_config()):
-            raise BadArgument(
-                f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
-            )
-        trainer.restore()
-        for name, figures in trainer.figures.items():
-            watcher.measured(name, Measurement.from_json(figures))
-    else:
-        folder.begin(config)
-        prepare(trainer)
-        trainer.hold_reference()
-        trainer.save()
-    trainer.train()
-    return finish(trainer)
+    if resume and (changed := config.differences(folder.read_config())):
+        raise BadArgument(
+            f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
+        )
+    with folder.held():
+        if resume:
+            trainer.restore()
+            for name, figures in trainer.figures.items():
+                watcher.measured(name, Measurement.from_json(figures))
+        else:
+            folder.begin(config)
+            prepare(trainer)
+            trainer.hold_reference()
+            trainer.save()
+        trainer.train()
+        return finish(trainer)
 
 
 def prepare(trainer: Trainer) -> None:

@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,8 +70,26 @@ class RunFolder:
         self.summary = path / "summary.json"
         self.curve = path / "curve.png"
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and keep every other trainer out of it; the hold ends with the process at latest.
+
+        Raises:
+            StoreError: when another trainer is at work in it, or it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+        try:
+            _lock(folder, self.path)
+            yield
+        finally:
+            os.close(folder)
+
     def begin(self, config: TrainConfig) -> None:
-        """Make the folder for a new run.
+        """Begin a new run in the folder.
 
         Raises:
             StoreError: when a run stands there already, or the folder cannot be written.
@@ -87,16 +107,18 @@ class RunFolder:
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
-        """Remove the files of a run that stands here, and nothing else."""
-        for file in (
-            self.config,
-            self.metrics,
-            self.checkpoint,
-            self.reference,
-            self.summary,
-            self.curve,
-        ):
-            file.unlink(missing_ok=True)
+        """Remove the files of a run that stands here, and nothing else.
+
+        Raises:
+            StoreError: when another trainer is at work in the folder, or they cannot be removed.
+        """
+        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
+        with self.held():
+            try:
+                for file in files:
+                    file.unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
     def read_config(self) -> TrainConfig:
         """Return the config of the run that stands here.
@@ -107,8 +129,13 @@ class RunFolder:
         """
         try:
             values = json.loads(self.config.read_text())
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self.path} holds no run (it has no {self.config.name}); name a folder that "
+                "`gem-gym train --out` wrote."
+            ) from error
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self.path} holds no run: {error}") from error
+            raise StoreError(f"{self.config} cannot be read: {error}") from error
         return TrainConfig.from_json(values)
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
@@ -157,6 +184,17 @@ class RunFolder:
             with suppress(OSError):
                 partial.unlink()
             raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+def _lock(folder: int, path: Path) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(
+            f"another trainer is at work in {path}; let it end, or choose another --out."
+        ) from None
+    except OSError:
+        pass  # some network file systems keep no locks
 
 
 def _line(metrics: Metrics) -> str:

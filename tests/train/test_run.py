@@ -90,6 +90,25 @@ def test_clearing_removes_the_run_and_nothing_else(folder):
     assert list(folder.path.iterdir()) == [mine]
 
 
+def test_a_folder_has_one_trainer_at_a_time(folder):
+    rival = RunFolder(folder.path)
+    with folder.held():
+        with pytest.raises(StoreError, match="another trainer is at work in"), rival.held():
+            pass
+        with pytest.raises(StoreError, match="another trainer is at work in"):
+            rival.clear()
+    assert folder.config.exists()
+    with rival.held():
+        pass
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = RunFolder(tmp_path / "file" / "run")
+    with pytest.raises(StoreError, match=r"cannot be written: .*choose another --out"), run.held():
+        pass
+
+
 def test_a_folder_without_run(tmp_path):
     folder = RunFolder(tmp_path)
     with pytest.raises(StoreError, match="holds no run"):
