@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gem import seeding
 from gem.content import Message, check_obs
-from gem.errors import BadArgument, ContractBroken, WorkerDied
+from gem.errors import BadArgument, ContractBroken, NoVerdict, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy, messages
 from gem.record import SEAT, Ask, Call, Episode, Failure, Limits, Reply, StopReason, Turn, Verdict
 
@@ -161,11 +161,11 @@ def play(
             turn.reward, turn.info = _reward(reward), info
             record.final_observation, record.final_info = obs, info
             if terminated:
-                record.terminated = True
                 record.stop = _end_of_task(info)
+                record.terminated = True
                 break
             if truncated:
-                record.stop = _reason(info, LIMITS_FROM_OUTSIDE) or StopReason.TURN_LIMIT
+                record.stop = _cut_off(info)
                 break
     except OutOfTime:
         record.stop = StopReason.TIME_LIMIT
@@ -213,6 +213,10 @@ def _check(reply: Reply) -> None:
             f"the agent's reply has {len(reply.token_ids)} token_ids and {len(reply.logprobs)} logprobs; "
             "one logprob per sampled token, or none at all."
         )
+    if not all(map(math.isfinite, reply.logprobs)):
+        raise BadArgument(
+            "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
+        )
 
 
 def _reward(reward: Any) -> float:
@@ -230,6 +234,17 @@ def _end_of_task(info: Mapping[str, Any]) -> StopReason:
         if info.get(key) is not None:
             return StopReason.SOLVED if info[key] else StopReason.FAILED
     return StopReason.ENDED
+
+
+def _cut_off(info: Mapping[str, Any]) -> StopReason:
+    """Return why an environment cut its episode off.
+
+    Raises:
+        NoVerdict: when it says that something broke: what was earned by then is no score.
+    """
+    if info.get("stop") == StopReason.ERROR.value:
+        raise NoVerdict(str(info.get("error") or "the environment cut the episode off with stop 'error'."))
+    return _reason(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
 
 
 def _reason(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:

@@ -106,6 +106,15 @@ def test_a_truncation_by_the_environment_is_a_limit_from_outside(step, stop):
     assert (episode.scored, episode.bootstrap, episode.reward()) == (True, True, 1.0)
 
 
+def test_an_environment_that_says_it_broke_gives_no_verdict():
+    broken = drive(Script(go(0.5), over(0.5, terminated=False, truncated=True, stop="error", error="gone")))
+    assert (broken.stop, broken.error.type, broken.error.message) == (StopReason.ERROR, "NoVerdict", "gone")
+    cancelled = drive(Script(over(terminated=False, truncated=True, stop="cancelled")))
+    assert (cancelled.stop, cancelled.error) == (StopReason.CANCELLED, None)
+    for episode in (broken, cancelled):
+        assert (episode.verdict, episode.terminated, episode.truncated) == (Verdict.NONE, False, True)
+
+
 def test_an_end_that_is_called_both_is_the_tasks_own():
     episode = drive(Script(over(truncated=True, success=True)))
     assert (episode.terminated, episode.truncated, episode.stop) == (True, False, StopReason.SOLVED)
@@ -212,6 +221,7 @@ def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(ste
         (lambda ask: "text", "BadArgument", "'text'"),
         (lambda ask: Reply(None), "BadArgument", "None"),
         (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids and 1 logprobs"),
+        (lambda ask: Reply("a", (1,), (1,), (float("nan"),)), "BadArgument", "not finite"),
     ],
 )
 def test_an_agent_that_breaks_gives_no_verdict(agent, kind, message):
