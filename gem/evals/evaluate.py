@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gem import seeding
 from gem.errors import BadArgument
-from gem.record import Agent, Episode, Limits
+from gem.record import Agent, Episode, Limits, StopReason
 from gem.rollout import Job, rollout
 from gem.statistics import Interval, mean_interval, wilson
 
@@ -17,6 +17,7 @@ class Result:
     """An agent's figures on one environment.
 
     `episodes` were played, `scored` of them have a verdict; the others enter no figure but `at_least`.
+    Cancelled episodes are in none of these.
     `success` is None where the environment does not say what success is. `at_least` is the rate of success
     with every episode that has no verdict counted as lost: the truth lies between the two. `errors` counts
     what broke, by boundary and type.
@@ -33,8 +34,8 @@ class Result:
 
     @property
     def coverage(self) -> float:
-        """The share of episodes that have a verdict."""
-        return self.scored / self.episodes
+        """The share of episodes that have a verdict; NaN where all were cancelled."""
+        return self.scored / self.episodes if self.episodes else float("nan")
 
 
 def evaluate(
@@ -63,6 +64,7 @@ def evaluate(
 
 def summarise(env_id: str, episodes: Sequence[Episode]) -> Result:
     """Return the figures of episodes that have been played."""
+    episodes = [episode for episode in episodes if episode.stop is not StopReason.CANCELLED]
     scored = [episode for episode in episodes if episode.scored]
     told = [episode.success for episode in scored if episode.success is not None]
     errors: dict[str, int] = {}

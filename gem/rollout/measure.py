@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gem import seeding
 from gem.errors import NoVerdict
-from gem.record import Agent, Episode, Limits
+from gem.record import Agent, Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout.drivers import Job, rollout
 from gem.statistics import Interval, exact, mean_interval
@@ -17,6 +17,10 @@ FEW = 64
 
 SCAN = 4000
 """Seeds that are looked through for distinct instances."""
+
+
+NAN = float("nan")
+UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
 
 
 class Instances(NamedTuple):
@@ -33,8 +37,8 @@ class Measurement(NamedTuple):
     """What was measured.
 
     `success`: rate of success. `mean_guesses`: turns until success, where a lost episode counts one turn
-    more than the task allows. `coverage`: the share of episodes that have a verdict; the others enter
-    neither figure.
+    more than the task allows. Both are NaN where the environment does not say what success is. `coverage`:
+    the share of episodes that have a verdict; the others enter neither. Cancelled episodes do not count.
     """
 
     success: Interval
@@ -108,29 +112,32 @@ def measure(
         for sample in range(samples)
         for number, seeds in enumerate(instances.seeds)
     ]
-    episodes = rollout(jobs, agent, limits=limits, concurrency=concurrency)
+    played = rollout(jobs, agent, limits=limits, concurrency=concurrency)
+    episodes = [episode for episode in played if episode.stop is not StopReason.CANCELLED]
     scored = [episode for episode in episodes if episode.scored]
     if not scored:
         reason = next((e.error for e in episodes if e.error), None)
-        raise NoVerdict(f"none of {len(episodes)} episodes has a verdict: {reason}")
-    won = [float(episode.success or 0) for episode in scored]
+        raise NoVerdict(f"none of {len(played)} episodes has a verdict: {reason}")
+    coverage = len(scored) / len(episodes)
+    told = [episode for episode in scored if episode.success is not None]
+    if not told:
+        return Measurement(UNKNOWN, UNKNOWN, coverage)
+    won = [float(bool(episode.success)) for episode in told]
     guesses = [
-        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in scored
+        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
     ]
-    clusters = [episode.group for episode in scored]
+    clusters = [episode.group for episode in told]
     if exactly:
-        return Measurement(exact(won), exact(guesses), len(scored) / len(episodes))
+        return Measurement(exact(won), exact(guesses), coverage)
     return Measurement(
-        _within(mean_interval(won, clusters), 0.0, 1.0),
-        mean_interval(guesses, clusters),
-        len(scored) / len(episodes),
+        _within(mean_interval(won, clusters), 0.0, 1.0), mean_interval(guesses, clusters), coverage
     )
 
 
 def success_rate(episodes: Sequence[Episode]) -> float:
-    """Return the share of successes among the episodes with a verdict; NaN without any."""
-    scored = [episode for episode in episodes if episode.scored]
-    return sum(bool(episode.success) for episode in scored) / len(scored) if scored else float("nan")
+    """Return the share of successes among the episodes that say whether they were one; NaN without any."""
+    told = [episode.success for episode in episodes if episode.success is not None]
+    return sum(told) / len(told) if told else NAN
 
 
 def _within(interval: Interval, low: float, high: float) -> Interval:

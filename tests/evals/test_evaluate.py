@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from gem.agents.random import RandomAgent
@@ -49,6 +51,13 @@ def test_nothing_is_made_up_where_nothing_was_scored():
     broken = played(StopReason.ERROR, Verdict.NONE, None, Failure("env", "ValueError", "no"))
     result = summarise("test:X", [broken])
     assert result.success is result.reward is result.turns is None
+
+
+def test_a_cancelled_episode_is_dropped():
+    cancelled = played(StopReason.CANCELLED, Verdict.NONE, None)
+    result = summarise("test:X", [played(StopReason.SOLVED, reward=1.0), cancelled])
+    assert (result.episodes, result.coverage, result.at_least) == (1, 1.0, 1.0)
+    assert math.isnan(summarise("test:X", [cancelled]).coverage)
 
 
 def test_an_environment_that_does_not_say_has_no_success():

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from gem.agents.base import BaseAgent
@@ -7,7 +9,8 @@ from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import NoVerdict
 from gem.record import Limits, Reply
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
-from gem.rollout.measure import Measurement, find_instances, measure, success_rate
+from gem.rollout import Job, rollout
+from gem.rollout.measure import Instances, Measurement, find_instances, measure, success_rate
 from gem.testing.doubles import EchoEnv
 
 EASY = Maker("game:GuessTheNumber-v0-easy")
@@ -116,6 +119,23 @@ def test_episodes_without_verdict_are_told_and_not_counted(monkeypatch):
     maker = Maker("test:Never")
     with pytest.raises(NoVerdict, match=r"none of 10 episodes has a verdict: .*gone"):
         measure(Fixed(), maker, find_instances(maker, 0), **how)
+
+
+class Silent(EchoEnv):
+    """Ends without saying how."""
+
+    def step(self, action):
+        return super().step(action)._replace(info={})
+
+
+def test_where_the_environment_does_not_say_success_is_unknown_and_not_0():
+    jobs = [Job(Silent, seed) for seed in range(3)]
+    assert math.isnan(success_rate(rollout(jobs, SolverAgent())))
+    instances = Instances(((0,), (1,)), False)
+    found = measure(SolverAgent(), Silent, instances, samples=1, budget=3, limits=Limits())
+    assert math.isnan(found.success.mean)
+    assert math.isnan(found.mean_guesses.mean)
+    assert found.coverage == 1.0
 
 
 def test_success_rate_of_nothing_is_unknown():
