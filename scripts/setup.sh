@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-EXTRAS=rg,openai,train,docs,dev
+EXTRAS=rg,games,openai,train,docs,dev
 BUILD="hatchling editables" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log

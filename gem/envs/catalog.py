@@ -87,7 +87,34 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
         35,
         "exact",
     ),
+    ("Hangman-v0-easy", "hangman:Hangman", {"word_length": 3, "max_turns": 10}, 10, 0.884),
+    ("Hangman-v0-hard", "hangman:Hangman", {"word_length": 7, "max_turns": 20}, 20, "exact"),
+    ("Hangman-v0-random", "hangman:Hangman", {"word_length": (3, 7), "max_turns": 20}, 20, "exact"),
+    ("Wordle-v0-easy", "wordle:Wordle", {"word_length": 3, "max_turns": 15}, 15, "exact"),
+    ("Wordle-v0-hard", "wordle:Wordle", {"word_length": 5, "max_turns": 25}, 25, "exact"),
+    ("Wordle-v0-random", "wordle:Wordle", {"word_length": (3, 5), "max_turns": 25}, 25, "exact"),
+    ("WordSearch-v0-easy", "word_search:WordSearch", {"num_words": 5, "max_turns": 20}, 20, "exact"),
+    (
+        "WordSearch-v0-hard",
+        "word_search:WordSearch",
+        {"num_words": 5, "hardcore": True, "max_turns": 20},
+        20,
+        "exact",
+    ),
+    ("WordSearch-v0-random", "word_search:WordSearch", {"num_words": (3, 8), "max_turns": 20}, 20, "exact"),
+    ("Crosswords-v0-easy", "crosswords:Crosswords", {"num_words": 3, "max_turns": 30}, 30, "exact"),
+    (
+        "Crosswords-v0-hard",
+        "crosswords:Crosswords",
+        {"num_words": 3, "hardcore": True, "max_turns": 40},
+        40,
+        "exact",
+    ),
+    ("Crosswords-v0-random", "crosswords:Crosswords", {"num_words": (3, 6), "max_turns": 40}, 40, "exact"),
 )
+
+NEED_WORDFREQ = ("hangman", "wordle", "word_search")
+"""The modules of games whose words come from the package of the extra `games`."""
 
 RG_NAMES = """
 ab acre advanced_geometry aiw arc_1d arc_agi base_conversion basic_arithmetic bf binary_alternation
@@ -130,6 +157,13 @@ def register_all() -> None:
         if isinstance(solver, float):
             claims = {"solver": "measured", "solver_rate": solver}
         register(
-            EnvSpec(f"game:{name}", f"gem.envs.games.{entry_point}", kwargs, max_turns=max_turns, **claims)
+            EnvSpec(
+                f"game:{name}",
+                f"gem.envs.games.{entry_point}",
+                kwargs,
+                extra="games" if entry_point.partition(":")[0] in NEED_WORDFREQ else None,
+                max_turns=max_turns,
+                **claims,
+            )
         )
     register_family(REASONING_GYM)

@@ -1,0 +1,141 @@
+"""Hangman: find a hidden word, letter by letter or at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from string import ascii_lowercase
+
+from gem.envs.games import words
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.errors import IllegalMove
+
+HIDDEN = "_"
+
+
+class Hangman(TextGame):
+    r"""Find a hidden word, letter by letter or at once.
+
+    Task:
+        The word is a common English one of `word_length` letters, all of `gem.envs.games.words.common`
+        equally likely. The length may be a range (low, high) from which each episode draws.
+    Action:
+        A letter or a whole word in a box: ``\boxed{e}``, ``\boxed{house}``; case does not matter. Each
+        costs a turn, right or wrong. A letter or word that was guessed before, or a word of another length,
+        tells nothing and is against the rules.
+    Observation:
+        The rules; then the word with the letters found so far, and the letters that are not in it.
+    Reward:
+        Progress is the share of the word that is shown. A won game returns 1.
+    End:
+        All letters are found or the word is guessed, the turns are used up, or an answer is unreadable.
+    Source:
+        Folklore; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
+    """
+
+    def __init__(self, word_length: Range = 5, max_turns: int = 15, reward: Reward = "dense") -> None:
+        """Set the length and the budget."""
+        self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the length where it is not fixed, and the word."""
+        self.length = self.draw(self.word_lengths)
+        choice = words.common(self.length)
+        self.secret = choice[int(self.rng.random() * len(choice))]
+        self.shown = HIDDEN * self.length
+        self.absent = ""  # letters guessed that the word lacks
+        self.tried: tuple[str, ...] = ()  # words guessed
+        return (
+            f"Hangman: I have a secret English word of {self.length} letters. Find it in at most "
+            f"{self.max_turns} turns. Guess one letter, and I show you every place where it stands, or guess "
+            "the whole word. Give the letter or the word inside \\boxed{}.\n"
+            f"{self.board()}"
+        )
+
+    def parse(self, move: str) -> str:
+        """Read a letter or a word."""
+        if not (move.isascii() and move.isalpha()):
+            raise ValueError
+        return move.lower()
+
+    def play(self, move: str) -> Play:
+        """Look for a letter, or compare a word."""
+        return self._letter(move) if len(move) == 1 else self._word(move)
+
+    def _letter(self, letter: str) -> Play:
+        if letter in self.shown or letter in self.absent:
+            raise IllegalMove(f"You have guessed the letter {letter} before.\n{self.board()}")
+        if letter not in self.secret:
+            self.absent += letter
+            return Play(f"There is no {letter}.\n{self.board()}")
+        self.shown = "".join(
+            own if own == letter else seen for own, seen in zip(self.secret, self.shown, strict=True)
+        )
+        if HIDDEN not in self.shown:
+            return Play.win(f"That was the last letter: the word is {self.secret}.")
+        return Play(f"There is {letter}.\n{self.board()}")
+
+    def _word(self, word: str) -> Play:
+        if len(word) != self.length:
+            raise IllegalMove(f"The word has {self.length} letters.\n{self.board()}")
+        if word in self.tried:
+            raise IllegalMove(f"You have guessed {word} before.\n{self.board()}")
+        if word == self.secret:
+            return Play.win(f"{word} is the word.")
+        self.tried = (*self.tried, word)
+        return Play(f"{word} is not the word.\n{self.board()}")
+
+    def board(self) -> str:
+        """Return the word as far as it is known, and the letters that it lacks."""
+        return f"Word: {' '.join(self.shown)}\nNot in it: {' '.join(self.absent) or '-'}"
+
+    def progress(self) -> float:
+        """Return the share of the word that is shown."""
+        return 1.0 - self.shown.count(HIDDEN) / self.length
+
+    def epilogue(self) -> str:
+        """Tell the word."""
+        return f"No turns are left. The word was {self.secret}."
+
+    def answer_form(self) -> str:
+        """Say what a guess looks like."""
+        return f"A guess is a letter or a word of {self.length} letters, inside \\boxed{{}}."
+
+    def random_move(self) -> str:
+        """Guess any letter that was not guessed yet."""
+        fresh = [letter for letter in ascii_lowercase if letter not in self.shown + self.absent]
+        return fresh[int(self.actor_rng.random() * len(fresh))]
+
+    def expert_move(self) -> str:
+        """Ask for the letter that tells most; name the word when two are left, or on the last turn."""
+        left = [w for w in candidates(self.shown, self.absent) if w not in self.tried]
+        if len(left) <= 2 or self.turn == self.max_turns - 1:
+            return left[0]
+        return best_letter(self.shown, self.absent)
+
+
+@lru_cache(maxsize=4096)
+def candidates(shown: str, absent: str) -> tuple[str, ...]:
+    """Return the common words that fit what is shown, from the most frequent down."""
+    found = frozenset(shown)
+    return tuple(
+        word
+        for word in words.common(len(shown))
+        if not any(letter in absent for letter in word)
+        and all(
+            own == seen if seen != HIDDEN else own not in found for own, seen in zip(word, shown, strict=True)
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def best_letter(shown: str, absent: str) -> str:
+    """Return the letter whose answer leaves the fewest candidates on average; of equals, the first."""
+    left = candidates(shown, absent)
+
+    def cost(letter: str) -> int:
+        answers = Counter(tuple(own == letter for own in word) for word in left)
+        return sum(count * count for count in answers.values())
+
+    return min((letter for letter in ascii_lowercase if letter not in shown + absent), key=cost)

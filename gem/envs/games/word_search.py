@@ -1,0 +1,207 @@
+"""WordSearch: find listed words in a grid of letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from math import isqrt
+from string import ascii_lowercase
+
+from gem.envs.games import words
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.errors import BadArgument, IllegalMove
+
+EASY_LENGTHS, HARD_LENGTHS = range(3, 6), range(5, 9)
+EASY_ROOM, HARD_ROOM = 3, 6
+"""How many cells the grid has per hidden letter, about."""
+
+FORWARD = ((0, 1), (1, 0))
+ALL_WAYS = tuple(way for way in product((-1, 0, 1), repeat=2) if any(way))
+MOST_WORDS = 12
+TRIES = 100
+"""Places that a word is tried in before the grid is begun anew."""
+
+
+class WordSearch(TextGame):
+    r"""Find listed words in a grid of letters.
+
+    Task:
+        `num_words` common English words stand in a square grid and are listed. They read across or down,
+        have 3 to 5 letters, and a third of the grid is theirs. ``hardcore``: they have 5 to 8 letters, lie in
+        all eight directions in a sixth of the grid, and the rest of it is filled with their own letters. The
+        number of words may be a range (low, high) from which each episode draws.
+    Action:
+        Where a word is, in a box: row and column of one end, then row and column of the other, as
+        ``\boxed{1 2 1 5}``. Either end may come first. Ends outside the grid or not on a line are against
+        the rules; a line that spells no listed word costs the turn.
+    Observation:
+        The rules, the words that are left and the grid; then whether the line was a word, the words left
+        and the grid, in which the letters of found words are small.
+    Reward:
+        Progress is the share of words found. Each counts once, whichever end comes first and wherever else
+        chance has spelled it. A won game returns 1.
+    End:
+        All words are found, the turns are used up, or an answer is unreadable.
+    Source:
+        N. E. Gibat, 1968; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
+    """
+
+    def __init__(
+        self, num_words: Range = 5, hardcore: bool = False, max_turns: int = 20, reward: Reward = "dense"
+    ) -> None:
+        """Set the words and the budget."""
+        self.num_words = interval("num_words", num_words, 1, MOST_WORDS)
+        if max_turns < self.num_words[1]:
+            raise BadArgument(f"WordSearch got {max_turns=}; {self.num_words[1]} words need as many turns.")
+        self.hardcore = hardcore
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the words and hide them."""
+        self.words = self._draw_words(self.draw(self.num_words))
+        self.left = list(self.words)
+        letters = "".join(self.words)
+        room = HARD_ROOM if self.hardcore else EASY_ROOM
+        self.side = max(isqrt(room * len(letters) - 1) + 1, *map(len, self.words))
+        placed = self._hide()
+        while not placed:
+            placed = self._hide()
+        filling = letters if self.hardcore else ascii_lowercase
+        drawn = self.rng.choices(filling, k=self.side**2)
+        self.cells = "".join(own or other for own, other in zip(placed, drawn, strict=True)).upper()
+        how = "in any of the eight directions" if self.hardcore else "across or down"
+        return (
+            f"Word search: find all the listed words in the grid, in at most {self.max_turns} turns. They "
+            f"lie {how}. Give one word per turn by the row and column of its first letter and the row "
+            "and column of its last letter, four numbers separated by spaces, inside \\boxed{}.\n"
+            f"{self.board()}"
+        )
+
+    def _draw_words(self, count: int) -> list[str]:
+        pool = word_pool(self.hardcore)
+        drawn: list[str] = []
+        while len(drawn) < count:
+            word = pool[int(self.rng.random() * len(pool))]
+            # Otherwise one line would spell two of them.
+            if not any(word in d or d in word or word[::-1] in d or d in word[::-1] for d in drawn):
+                drawn.append(word)
+        return drawn
+
+    def _hide(self) -> list[str]:
+        """Return the grid with the words alone, row by row; nothing when one found no place."""
+        side, random = self.side, self.rng.random
+        ways = ALL_WAYS if self.hardcore else FORWARD
+        grid = [""] * side**2
+        for word in sorted(self.words, key=len, reverse=True):
+            reach = len(word) - 1
+            for _ in range(TRIES):
+                down, right = ways[int(random() * len(ways))]
+                row = int(random() * (side - reach * abs(down))) + (reach if down < 0 else 0)
+                column = int(random() * (side - reach * abs(right))) + (reach if right < 0 else 0)
+                start, pace = row * side + column, down * side + right
+                at = range(start, start + pace * len(word), pace)
+                if all(grid[cell] in ("", letter) for cell, letter in zip(at, word, strict=True)):
+                    for cell, letter in zip(at, word, strict=True):
+                        grid[cell] = letter
+                    break
+            else:
+                return []
+        return grid
+
+    def parse(self, move: str) -> tuple[int, ...]:
+        """Read two cells."""
+        ends = tuple(map(int, numerals(move)))
+        if len(ends) != 4:
+            raise ValueError
+        return ends
+
+    def play(self, move: tuple[int, ...]) -> Play:
+        """Read a line of the grid."""
+        at = self._line(*move)
+        spelled = "".join([self.cells[cell] for cell in at]).lower()
+        word = next((w for w in (spelled, spelled[::-1]) if w in self.words), None)
+        if word is None:
+            return Play(f"{spelled} is none of the words.\n{self.board()}")
+        if word not in self.left:
+            return Play(f"{word} was found before.\n{self.board()}")
+        self.left.remove(word)
+        cells = list(self.cells)
+        for cell in at:
+            cells[cell] = cells[cell].lower()
+        self.cells = "".join(cells)
+        if not self.left:
+            return Play.win(f"{word} is found, the last of them.")
+        return Play(f"{word} is found.\n{self.board()}")
+
+    def _line(self, top: int, left: int, bottom: int, right: int) -> range:
+        """Return the cells from one end to the other."""
+        if not all(1 <= number <= self.side for number in (top, left, bottom, right)):
+            raise IllegalMove(f"Rows and columns go from 1 to {self.side}.\n{self.board()}")
+        rows, columns = bottom - top, right - left
+        reach = max(abs(rows), abs(columns))
+        if not reach or not {abs(rows), abs(columns)} <= {0, reach}:
+            raise IllegalMove(f"A word's ends lie in one row, one column or on one diagonal.\n{self.board()}")
+        pace = rows // reach * self.side + columns // reach
+        start = (top - 1) * self.side + left - 1
+        return range(start, start + pace * (reach + 1), pace)
+
+    def board(self) -> str:
+        """Return the words that are left and the grid, with the numbers of rows and columns."""
+        side = self.side
+        numbers = "".join(f"{number:3}" for number in range(1, side + 1))
+        rows = [f"{row + 1:2}  {'  '.join(self.cells[row * side : (row + 1) * side])}" for row in range(side)]
+        return "\n".join([f"Words left: {', '.join(self.left)}", f"  {numbers}", *rows])
+
+    def progress(self) -> float:
+        """Return the share of words found."""
+        return 1.0 - len(self.left) / len(self.words)
+
+    def epilogue(self) -> str:
+        """Say what was not found."""
+        return f"No turns are left; not found: {', '.join(self.left)}."
+
+    def answer_form(self) -> str:
+        """Say what a place looks like."""
+        return (
+            "A word's place is four numbers, row and column of its first letter and of its last, "
+            "inside \\boxed{}."
+        )
+
+    def random_move(self) -> str:
+        """Give any line as long as a word that is left."""
+        word = self.left[int(self.actor_rng.random() * len(self.left))]
+        lines = list(self._lines(len(word)))
+        return _place(*lines[int(self.actor_rng.random() * len(lines))], self.side)
+
+    def expert_move(self) -> str:
+        """Find a word that is left in the grid."""
+        shown = self.cells.lower()
+        word = self.left[0]
+        return next(
+            _place(start, pace, len(word), self.side)
+            for start, pace, _ in self._lines(len(word))
+            if shown[start] == word[0]
+            and all(shown[start + pace * n] == letter for n, letter in enumerate(word))
+        )
+
+    def _lines(self, length: int) -> Iterator[tuple[int, int, int]]:
+        """Yield every line of a length: its first cell, the pace to the next, the length."""
+        inside = range(self.side)
+        for row, column in product(inside, inside):
+            for down, right in ALL_WAYS if self.hardcore else FORWARD:
+                if row + down * (length - 1) in inside and column + right * (length - 1) in inside:
+                    yield row * self.side + column, down * self.side + right, length
+
+
+def _place(start: int, pace: int, length: int, side: int) -> str:
+    """Return a line as a move."""
+    ends = (divmod(cell, side) for cell in (start, start + pace * (length - 1)))
+    return " ".join(f"{row + 1} {column + 1}" for row, column in ends)
+
+
+@cache
+def word_pool(hardcore: bool) -> tuple[str, ...]:
+    """Return the words that may be hidden."""
+    lengths = HARD_LENGTHS if hardcore else EASY_LENGTHS
+    return tuple(word for length in lengths for word in words.common(length))

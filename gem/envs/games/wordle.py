@@ -1,0 +1,152 @@
+"""Wordle: find a hidden word from the marks that guessed words get."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TypeAlias
+
+from gem.envs.games import words
+from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.errors import IllegalMove
+
+IN_PLACE, ELSEWHERE, ABSENT = "G", "Y", "X"
+
+WORK = 20_000
+"""Comparisons that the expert spends on one guess before it looks at fewer guesses."""
+
+Marked: TypeAlias = tuple[str, str]
+"""A guess and its marks, a letter each."""
+
+
+class Wordle(TextGame):
+    r"""Find a hidden word from the marks that guessed words get.
+
+    Task:
+        The word is a common English one of `word_length` letters, all of `gem.envs.games.words.common`
+        equally likely. The length may be a range (low, high) from which each episode draws.
+    Action:
+        A word in a box, as ``\boxed{house}``; case does not matter. Any word of `gem.envs.games.words.known`
+        is a guess; another length, or what is no English word, gets no marks and costs the turn.
+    Observation:
+        The rules; then, for each guess, a mark per letter: G right and in place, Y in the word but
+        elsewhere, X not in it. Each letter of the word is matched once, those in place first, then from
+        the left.
+    Reward:
+        Progress is the best guess so far, a letter in place counting twice as much as one elsewhere, so
+        repeating a guess earns nothing. A won game returns 1.
+    End:
+        The word is guessed, the turns are used up, or an answer is unreadable.
+    Source:
+        J. Wardle, 2021; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
+    """
+
+    def __init__(self, word_length: Range = 5, max_turns: int = 25, reward: Reward = "dense") -> None:
+        """Set the length and the budget."""
+        self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw the length where it is not fixed, and the word."""
+        self.length = self.draw(self.word_lengths)
+        choice = words.common(self.length)
+        self.secret = choice[int(self.rng.random() * len(choice))]
+        self.marked: list[Marked] = []
+        self._best = 0
+        return (
+            f"Wordle: I have a secret English word of {self.length} letters. Find it in at most "
+            f"{self.max_turns} guesses. Each guess must be an English word. After it I mark each of its "
+            f"letters: {IN_PLACE} is right and in place, {ELSEWHERE} is in the word but elsewhere, {ABSENT} "
+            "is not in the word. Give your guess inside \\boxed{}."
+        )
+
+    def parse(self, move: str) -> str:
+        """Read a word."""
+        if not (move.isascii() and move.isalpha()):
+            raise ValueError
+        return move.lower()
+
+    def play(self, move: str) -> Play:
+        """Mark a guess."""
+        if len(move) != self.length:
+            raise IllegalMove(f"The word has {self.length} letters.")
+        if move not in words.known(self.length):
+            raise IllegalMove(f"{move} is not in the list of English words.")
+        given = marks(move, self.secret)
+        self.marked.append((move, given))
+        worth = 2 * given.count(IN_PLACE) + given.count(ELSEWHERE)
+        if worth > self._best:
+            self._best = worth
+        if move == self.secret:
+            return Play.win(f"{move} is the word.")
+        return Play(f"{' '.join(move)}\n{' '.join(given)}")
+
+    def progress(self) -> float:
+        """Return the share of the word that the best guess has right; half of it for letters elsewhere."""
+        return self._best / (2 * self.length)
+
+    def epilogue(self) -> str:
+        """Tell the word."""
+        return f"No guesses are left. The word was {self.secret}."
+
+    def answer_form(self) -> str:
+        """Say what a guess looks like."""
+        return f"A guess is a word of {self.length} letters inside \\boxed{{}}."
+
+    def random_move(self) -> str:
+        """Guess any common word."""
+        choice = words.common(self.length)
+        return choice[int(self.actor_rng.random() * len(choice))]
+
+    def expert_move(self) -> str:
+        """Guess the word whose marks tell most."""
+        return best_guess(self.length, tuple(self.marked))
+
+
+@lru_cache(maxsize=1 << 16)
+def marks(guess: str, secret: str) -> str:
+    """Return the marks of `guess`, a letter each; every letter of `secret` is matched once."""
+    unmatched = [own for own, letter in zip(secret, guess, strict=True) if own != letter]
+    given = ""
+    for own, letter in zip(secret, guess, strict=True):
+        if own == letter:
+            given += IN_PLACE
+        elif letter in unmatched:
+            unmatched.remove(letter)
+            given += ELSEWHERE
+        else:
+            given += ABSENT
+    return given
+
+
+@lru_cache(maxsize=4096)
+def candidates(length: int, marked: tuple[Marked, ...]) -> tuple[str, ...]:
+    """Return the common words that would have given every mark, from the most frequent down."""
+    if not marked:
+        return words.common(length)
+    *earlier, (guess, given) = marked
+    return tuple(word for word in candidates(length, tuple(earlier)) if marks(guess, word) == given)
+
+
+@lru_cache(maxsize=4096)
+def best_guess(length: int, marked: tuple[Marked, ...]) -> str:
+    """Return the guess whose marks leave the fewest candidates on average; of equals, a candidate.
+
+    The mean number left is the sum of squared class sizes over their sum: it ranks guesses much as the
+    entropy of the classes does, in whole numbers, so that no platform rounds it otherwise.
+    """
+    left = candidates(length, marked)
+    if len(left) <= 2:
+        return left[0]
+    possible = frozenset(left)
+    holding = Counter(letter for word in left for letter in set(word))
+
+    def promise(word: str) -> int:
+        return -sum(min(holding[letter], len(left) - holding[letter]) for letter in set(word))
+
+    def cost(guess: str) -> tuple[int, bool]:
+        classes = Counter(marks(guess, word) for word in left)
+        return sum(count * count for count in classes.values()), guess not in possible
+
+    guesses = sorted(words.common(length), key=promise)[: max(1, WORK // len(left))]
+    return min(guesses, key=cost)

@@ -1,0 +1,52 @@
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import gem
+from gem.envs.games import word_search, words
+from gem.errors import MissingExtra
+
+
+@pytest.mark.parametrize("length", range(words.SHORTEST, words.LONGEST + 1))
+def test_common_words_are_plain_and_known(length):
+    common = words.common(length)
+    assert len(common) == len(set(common)) > 200
+    for word in common:
+        assert len(word) == length
+        assert word.isascii()
+        assert word.isalpha()
+        assert word.islower()
+    assert words.known(length) >= set(common)
+    assert len(words.known(length)) > 4 * len(common)
+
+
+def test_common_words_come_from_the_most_frequent_down():
+    frequency = pytest.importorskip("wordfreq").get_frequency_dict("en", "small")
+    assert all(frequency[one] >= frequency[next_one] for one, next_one in pairwise(words.common(5)))
+    assert {"house", "about", "water"} <= set(words.common(5))
+
+
+@pytest.mark.parametrize("word", ["zzzzz", "aaaaa", "hmmmm", "bcdfg", "james", "texas", "bitch", "isnt"])
+def test_names_rude_words_and_strings_that_are_no_words_are_left_out(word):
+    assert word not in words.common(len(word))
+    assert word not in words.known(len(word))
+
+
+def test_the_file_of_words_left_out_holds_plain_words():
+    text = Path(words.__file__).with_name("words_left_out.txt").read_text("utf-8")
+    left_out = [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
+    assert len(left_out) > 500
+    assert all(word.isascii() and word.isalpha() and word.islower() for word in left_out)
+
+
+@pytest.mark.parametrize("game", ["Hangman", "Wordle", "WordSearch"])
+def test_without_wordfreq_a_game_of_words_says_how_to_get_it(monkeypatch, game):
+    for cached in (words.common, words.known, words._ranked):
+        monkeypatch.setattr(words, cached.__name__, cached.__wrapped__)
+    monkeypatch.setattr(word_search, "word_pool", word_search.word_pool.__wrapped__)
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    env = gem.make(f"game:{game}-v0-easy")
+    with pytest.raises(MissingExtra, match=r"pip install 'gem-gym\[games\]'"):
+        env.reset(seed=0)
