@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -303,6 +304,7 @@ class _Async(_Driver):
         self.commands: list[Command] = []
         self.wanted = asyncio.Event()
         self.over = False
+        self.listening = Lock()  # a cancelled task leaves its thread behind, in the host that is to be closed
 
     async def run(self) -> list[Episode]:
         tasks = [asyncio.create_task(self.play_on()) for _ in range(self.size)]
@@ -317,7 +319,8 @@ class _Async(_Driver):
             try:
                 await asyncio.gather(*tasks, *filter(None, (serving,)), return_exceptions=True)
             finally:
-                self.close()
+                with self.listening:
+                    self.close()
         return self.result()
 
     async def play_on(self) -> None:
@@ -390,7 +393,12 @@ class _Async(_Driver):
                 self.wanted.clear()
                 await self.wanted.wait()
                 continue
-            for outcome in await asyncio.to_thread(self.host.ready, 1, SERVE_S):
+            for outcome in await asyncio.to_thread(self.listen):
                 future = self.waiting.pop(outcome.index)
                 if not future.done():
                     future.set_result(outcome)
+
+    def listen(self) -> list[Outcome]:
+        """Hear for a while what the host has done."""
+        with self.listening:
+            return [] if self.over else self.host.ready(1, SERVE_S)

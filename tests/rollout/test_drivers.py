@@ -18,7 +18,8 @@ from gem.errors import BadArgument, NoVerdict, UnknownArgument, UnknownEnv
 from gem.history import HistoryPolicy
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
-from gem.rollout import Job, rollout, rollout_async
+from gem.rollout import Job, drivers, rollout, rollout_async
+from gem.vector.threads import Threads
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
@@ -391,6 +392,50 @@ def test_a_cancelled_rollout_closes_everything(impatient):
     agent = asyncio.run(main())
     assert len(agent.forgotten) == len(set(agent.forgotten)) == 2
     assert all(env.closed == 1 for env in Watched.made)
+
+
+@pytest.mark.parametrize("impatient", [False, True])
+def test_a_cancelled_rollout_closes_its_host_when_nobody_listens_to_it(impatient, monkeypatch):
+    class Guarded(Threads):
+        listeners, disturbed = 0, False
+
+        def ready(self, at_least=1, timeout=None):
+            self.listeners += 1
+            if resetting.is_set():
+                listening.set()
+            try:
+                return super().ready(at_least, timeout)
+            finally:
+                self.listeners -= 1
+
+        def close(self):
+            Guarded.disturbed |= self.listeners > 0
+            released.set()
+            super().close()
+
+    class Waits(Watched):
+        def reset(self, seed=None):
+            resetting.set()
+            released.wait(20)
+            return super().reset(seed)
+
+    resetting, listening, released = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr(drivers, "SERVE_S", 0.2)  # long enough to be met
+    monkeypatch.setattr(drivers, "make_host", lambda kind, recipes, call_s: Guarded(recipes, call_s))
+
+    async def main():
+        rolling = asyncio.create_task(rollout_async([Job(Waits, 0)], Counting(), host="thread"))
+        await asyncio.to_thread(listening.wait, 20)
+        rolling.cancel()
+        await asyncio.sleep(0)
+        if impatient:
+            rolling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rolling
+
+    asyncio.run(main())
+    assert listening.is_set()
+    assert not Guarded.disturbed
 
 
 def test_an_ask_that_is_cancelled_by_itself_cancels_its_episode_alone():
