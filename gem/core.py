@@ -178,8 +178,15 @@ class Env:
 
     @seed.setter
     def seed(self, value: int | None) -> None:
-        """Set the seed that the first reset() without one uses."""
-        self._seed = None if value is None else seeding.check(value)
+        """Set the seed that the first reset() without one uses.
+
+        Raises:
+            BadArgument: for another kind of seed, or once an episode has begun: it keeps its own.
+        """
+        number = None if value is None else seeding.check(value)
+        if self._phase != _NEW:
+            raise BadArgument(f"seed is set to {number} after {self} began; use reset(seed={number}).")
+        self._seed = number
 
     @property
     def rng(self) -> Random:

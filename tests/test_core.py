@@ -235,6 +235,18 @@ def test_other_seeds_are_refused(seed):
         env.seed = seed
 
 
+def test_an_episode_keeps_its_seed():
+    env, other = Counter(), Counter()
+    env.reset(seed=1)
+    with pytest.raises(BadArgument, match=r"after <Counter> began; use reset\(seed=2\)"):
+        env.seed = 2
+    with pytest.raises(BadArgument, match="began"):
+        EnvWrapper(env).seed = 2
+    other.reset(seed=1)
+    assert env.seed == 1
+    assert env.step("a") == other.step("a")
+
+
 def test_the_actor_does_not_disturb_the_world():
     one, other = EchoEnv(), EchoEnv()
     assert one.reset(seed=1) == other.reset(seed=1)
