@@ -75,6 +75,27 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
         64,
         0.842,
     ),
+    (
+        "Sokoban-v0-easy",
+        "sokoban:Sokoban",
+        {"height": 6, "width": 6, "num_boxes": 2, "max_turns": 20},
+        20,
+        "exact",
+    ),
+    (
+        "Sokoban-v0-hard",
+        "sokoban:Sokoban",
+        {"height": 8, "width": 8, "num_boxes": 4, "max_turns": 50},
+        50,
+        "exact",
+    ),
+    (
+        "Sokoban-v0-random",
+        "sokoban:Sokoban",
+        {"height": (6, 8), "width": (6, 8), "num_boxes": (2, 3), "max_turns": 50},
+        50,
+        "exact",
+    ),
     ("Sudoku-v0-easy", "sudoku:Sudoku", {"clues": 10, "max_turns": 15, "scale": 4}, 15, "exact"),
     ("Sudoku-v0-hard", "sudoku:Sudoku", {"clues": 50, "max_turns": 50}, 50, "exact"),
     ("Sudoku-v0-random", "sudoku:Sudoku", {"clues": (30, 60), "max_turns": 75}, 75, "exact"),
@@ -111,6 +132,8 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
         "exact",
     ),
     ("Crosswords-v0-random", "crosswords:Crosswords", {"num_words": (3, 6), "max_turns": 40}, 40, "exact"),
+    ("WikiGame-v0-easy", "wiki_game:WikiGame", {"clicks": (2, 3), "max_turns": 30}, 30, "exact"),
+    ("WikiGame-v0-hard", "wiki_game:WikiGame", {"clicks": (4, 6), "max_turns": 15}, 15, "exact"),
 )
 
 NEED_WORDFREQ = ("hangman", "wordle", "word_search")

@@ -157,6 +157,7 @@ def test_a_game_pickled_in_the_middle_goes_on_as_it_would_have(env_id):
         ("game:FifteenPuzzle-v0-hard", 2000),
         ("game:Minesweeper-v0-easy", 1990),
         ("game:Minesweeper-v0-hard", 2000),
+        ("game:Sokoban-v0-easy", 1900),
         ("game:TowerofHanoi-v0-easy", 6),
         ("game:TowerofHanoi-v0-random", 500),
     ],

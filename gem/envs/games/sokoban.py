@@ -1,0 +1,345 @@
+"""Sokoban: push every box onto a goal."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from heapq import heappop, heappush
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from gem.envs.games.base import DIRECTIONS, Play, Range, Reward, TextGame, direction, interval
+from gem.errors import BadArgument, IllegalMove
+
+SMALLEST, LARGEST = 5, 12
+"""The shortest and longest side of a room, walls included."""
+
+MOST_BOXES = 5
+"""The most boxes: the expert's search grows with each."""
+
+OPEN = 0.8
+"""The share of a room's inside that is floor."""
+
+FEWEST = 2
+"""Pushes per box that a level needs at least."""
+
+TRIES = 6
+"""Times that boxes are dragged off the goals of a room; the level with the most pushes is dealt."""
+
+TRUST = 4.0
+"""How much the expert trusts its estimate, which knows of pushes alone: more finds a way sooner."""
+
+EFFORT = 30_000
+"""Positions that the expert looks at before it gives up: more than 50 times what dealt levels took."""
+
+NEVER = 10**6
+"""More moves than any budget: what cannot be done."""
+
+Boxes: TypeAlias = frozenset[int]
+"""The cells that hold a box."""
+
+Pushed: TypeAlias = tuple[tuple[int, ...], int]
+"""A position after a push: the boxes in order, and the player."""
+
+
+class Level(NamedTuple):
+    """A dealt level: cells count row by row, walls included."""
+
+    height: int
+    width: int
+    floor: frozenset[int]
+    goals: Boxes
+    boxes: Boxes
+    player: int
+    moves: int
+    """Moves of a solution that is known: the way the level was made, backwards."""
+    pushes: int
+    """Pushes that it needs at least, each box going to the nearest goal."""
+
+
+class Sokoban(TextGame):
+    r"""Push every box onto a goal.
+
+    Task:
+        A room of `height` by `width` cells, walls included, with `num_boxes` boxes and as many goals; no box
+        stands on a goal at the start. Each of the three may be a range (low, high) from which each episode
+        draws. Levels are made backwards, by dragging boxes off the goals in at most `max_turns` moves, so
+        that a solution fits the budget.
+    Action:
+        ``up``, ``down``, ``left`` or ``right`` in a box, or its first letter: the player walks one cell, and
+        pushes the box that stands there when the cell behind it is free. A move that is blocked changes
+        nothing and costs the turn.
+    Observation:
+        The rules and the room; then the room after each move.
+    Reward:
+        Progress is the share of boxes that stand on goals, so pushing one on and off earns nothing. A won
+        game returns 1.
+    End:
+        Every box is on a goal, the turns are used up, or an answer is unreadable.
+    Source:
+        H. Imabayashi, 1982; signs as in XSokoban's levels; ids and parameters follow GEM (arXiv 2510.01051).
+    """
+
+    def __init__(
+        self,
+        height: Range = 8,
+        width: Range = 8,
+        num_boxes: Range = 3,
+        max_turns: int = 50,
+        reward: Reward = "dense",
+    ) -> None:
+        """Set the room and the budget."""
+        self.heights = interval("height", height, SMALLEST, LARGEST)
+        self.widths = interval("width", width, SMALLEST, LARGEST)
+        room = (self.heights[0] - 2) * (self.widths[0] - 2)
+        self.num_boxes = interval("num_boxes", num_boxes, 1, min(MOST_BOXES, room // 5))
+        if max_turns < 10 * self.num_boxes[1]:
+            raise BadArgument(
+                f"Sokoban got {max_turns=}, {num_boxes=}; accepted: at least 10 turns for each box."
+            )
+        super().__init__(max_turns, reward)
+
+    def deal(self) -> str:
+        """Draw a level."""
+        height, width = self.draw(self.heights), self.draw(self.widths)
+        self.level = make_level(height, width, self.draw(self.num_boxes), self.max_turns, self.rng)
+        self.boxes, self.player = self.level.boxes, self.level.player
+        self._route: dict[tuple[Boxes, int], str] = {}  # of the expert: the move from each position
+        self._hopeless = False  # once no solution fits, none ever will
+        return (
+            f"Sokoban: push the {len(self.boxes)} boxes onto the {len(self.boxes)} goals in at most "
+            f"{self.max_turns} moves. A move takes the player one cell up, down, left or right, and pushes "
+            "the box that stands there if the cell behind it is free; boxes cannot be pulled. A move that is "
+            "blocked costs a turn. Give your move inside \\boxed{}.\n"
+            "Signs: # wall, _ floor, . goal, $ box, * box on a goal, @ player, + player on a goal.\n"
+            f"{self.board()}"
+        )
+
+    def board(self) -> str:
+        """Return the room, a sign per cell."""
+        level, boxes = self.level, self.boxes
+        signs = _bare(level.height, level.width, level.floor, level.goals).copy()
+        for box in boxes:
+            signs[box] = "*" if box in level.goals else "$"
+        signs[self.player] = "+" if self.player in level.goals else "@"
+        width = level.width
+        return "\n".join([" ".join(signs[k : k + width]) for k in range(0, len(signs), width)])
+
+    def parse(self, move: str) -> str:
+        """Read a direction."""
+        return direction(move)
+
+    def play(self, move: str) -> Play:
+        """Walk or push."""
+        step = _step(self.level.width, move)
+        why = self.forbids(step)
+        if why:
+            raise IllegalMove(f"{why} The room is as before:\n{self.board()}")
+        self.player += step
+        if self.player not in self.boxes:
+            return Play(f"You went {move}:\n{self.board()}")
+        self.boxes = self.boxes - {self.player} | {self.player + step}
+        text = f"You pushed a box {move}:\n{self.board()}"
+        if self.boxes == self.level.goals:
+            return Play.win(f"{text}\nEvery box is on a goal.")
+        return Play(text)
+
+    def forbids(self, step: int) -> str:
+        """Return why the way is blocked, or the empty string; `step` is what it adds to the player's cell."""
+        to, floor, boxes = self.player + step, self.level.floor, self.boxes
+        if to not in floor:
+            return "A wall is in the way."
+        if to in boxes and (to + step not in floor or to + step in boxes):
+            return f"The box cannot move: {'a wall' if to + step not in floor else 'a box'} is behind it."
+        return ""
+
+    def progress(self) -> float:
+        """Return the share of boxes on goals."""
+        return len(self.boxes & self.level.goals) / len(self.boxes)
+
+    def answer_form(self) -> str:
+        """Say what a move looks like."""
+        return "A move is one of up, down, left and right, inside \\boxed{}."
+
+    def random_move(self) -> str:
+        """Go any way that is free."""
+        legal = [name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name))]
+        return legal[int(self.actor_rng.random() * len(legal))]
+
+    def expert_move(self) -> str:
+        """Make the next move of a solution that fits the turns left; where none does, any."""
+        position = (self.boxes, self.player)
+        if position not in self._route and not self._hopeless:
+            self._route = solve(self.level, *position, self.max_turns - self.turn)
+            self._hopeless = not self._route
+        legal = (name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name)))
+        return self._route.get(position) or next(legal)
+
+
+def _step(width: int, name: str) -> int:
+    return {"up": -width, "down": width, "left": -1, "right": 1}[name]
+
+
+@lru_cache(maxsize=256)
+def _bare(height: int, width: int, floor: frozenset[int], goals: Boxes) -> list[str]:
+    """Return the signs of a room without boxes and player."""
+    return ["." if c in goals else "_" if c in floor else "#" for c in range(height * width)]
+
+
+def make_level(height: int, width: int, num_boxes: int, turns: int, rng: Random) -> Level:
+    """Return a level with a solution of at most `turns` moves, made backwards from its solved position."""
+    while True:
+        floor = _dig(height, width, rng)
+        cells = sorted(floor)
+        rng.shuffle(cells)
+        goals, player = frozenset(cells[:num_boxes]), cells[num_boxes]
+        made = [_drag(height, width, floor, goals, player, turns, rng) for _ in range(TRIES)]
+        levels = [level for level in made if level is not None]
+        if levels and max(level.pushes for level in levels) >= FEWEST * num_boxes:
+            return max(levels, key=lambda level: level.pushes)
+
+
+def _dig(height: int, width: int, rng: Random) -> frozenset[int]:
+    """Return the floor of a room: connected, with walls strewn over the inside."""
+    inside = [r * width + c for r in range(1, height - 1) for c in range(1, width - 1)]
+    floor = set(inside)
+    steps = (-width, width, -1, 1)
+    walls = round(len(inside) * (1 - OPEN))
+    rng.shuffle(inside)
+    for cell in inside:
+        if not walls:
+            break
+        floor.remove(cell)
+        near = [cell + step for step in steps if cell + step in floor]
+        # where the cells around stay joined through the eight around it, so does the room
+        if len(near) <= 1 or _reach(near[0], floor, steps).issuperset(near):
+            walls -= 1
+        else:
+            floor.add(cell)
+    return frozenset(floor)
+
+
+def _reach(start: int, free: set[int] | frozenset[int], steps: tuple[int, ...]) -> set[int]:
+    reached, frontier = {start}, [start]
+    for cell in frontier:
+        for step in steps:
+            if cell + step in free and cell + step not in reached:
+                reached.add(cell + step)
+                frontier.append(cell + step)
+    return reached
+
+
+def _drag(
+    height: int, width: int, floor: frozenset[int], goals: Boxes, player: int, turns: int, rng: Random
+) -> Level | None:
+    """Return the position furthest from the goals, with no box on one, that random drags reach, or None.
+
+    Of two random drags the one that leads further from the goals is made.
+    """
+    boxes, moves, level = set(goals), 0, None
+    away = _pushes(width, floor, goals)
+    while True:
+        ways = _walks(width, player, floor - boxes)
+        drags = [
+            (box, step)
+            for box in sorted(boxes)
+            for step in (-width, width, -1, 1)
+            if box + step in ways and box + 2 * step in ways and moves + ways[box + step] < turns
+        ]
+        if not drags:
+            return level
+        one, other = (drags[int(rng.random() * len(drags))] for _ in range(2))
+        gains = [away[box + step] - away[box] for box, step in (one, other)]
+        box, step = other if gains[1] > gains[0] else one
+        moves += ways[box + step] + 1
+        boxes.remove(box)
+        boxes.add(box + step)
+        player = box + 2 * step
+        pushes = sum(away[box] for box in boxes)
+        if not boxes & goals and (level is None or pushes > level.pushes):
+            level = Level(height, width, floor, goals, frozenset(boxes), player, moves, pushes)
+
+
+def _walks(width: int, player: int, free: frozenset[int]) -> dict[int, int]:
+    """Return the cells that the player can walk to, with the moves to each."""
+    moves, frontier = {player: 0}, [player]
+    for cell in frontier:
+        for to in (cell - width, cell + width, cell - 1, cell + 1):
+            if to in free and to not in moves:
+                moves[to] = moves[cell] + 1
+                frontier.append(to)
+    return moves
+
+
+@lru_cache(maxsize=1024)
+def _pushes(width: int, floor: frozenset[int], goals: Boxes) -> dict[int, int]:
+    """Return how many pushes a lone box on each cell needs to the nearest of `goals`."""
+    needed, frontier = dict.fromkeys(goals, 0), sorted(goals)
+    for cell in frontier:
+        for step in (-width, width, -1, 1):
+            if cell + step in floor and cell + 2 * step in floor and cell + step not in needed:
+                needed[cell + step] = needed[cell] + 1
+                frontier.append(cell + step)
+    return needed
+
+
+def solve(level: Level, boxes: Boxes, player: int, turns: int) -> dict[tuple[Boxes, int], str]:
+    """Return the positions of a solution within `turns`, with the move from each; else none.
+
+    A search over pushes by moves made and least pushes left, each box going to a goal of its own.
+    """
+    width, goals = level.width, level.goals
+    away = [_pushes(width, level.floor, frozenset([goal])) for goal in sorted(goals)]
+    frontier = [(0.0, 0, tuple(sorted(boxes)), player)]
+    reached: dict[Pushed, int] = {(tuple(sorted(boxes)), player): 0}
+    came: dict[Pushed, tuple[Pushed, int]] = {}
+    while frontier and len(reached) < EFFORT:
+        _, moves, at, player = heappop(frontier)
+        held = frozenset(at)
+        if held == goals:
+            return _route(level, (at, player), came)
+        ways = _walks(width, player, level.floor - held)
+        for box in at:
+            for step in (-width, width, -1, 1):
+                to = box + step
+                if box - step not in ways or to not in level.floor or to in held:
+                    continue
+                made = moves + ways[box - step] + 1
+                after = tuple(sorted(to if other == box else other for other in at))
+                left = _least(away, after)
+                if made + left > turns or reached.get((after, box), turns + 1) <= made:
+                    continue
+                reached[after, box] = made
+                came[after, box] = ((at, player), step)
+                heappush(frontier, (made + TRUST * left, made, after, box))
+    return {}
+
+
+def _least(away: list[dict[int, int]], boxes: tuple[int, ...]) -> int:
+    """Return how many pushes are left at least, each box going to a goal of its own; NEVER at a dead end."""
+    least = [0] + [NEVER] * ((1 << len(boxes)) - 1)  # per set of goals taken by the boxes so far
+    for taken in range(1 << len(boxes)):
+        if least[taken] < NEVER and taken.bit_count() < len(boxes):
+            box = boxes[taken.bit_count()]
+            for k, pushes in enumerate(away):
+                if not taken >> k & 1 and box in pushes:
+                    after = taken | 1 << k
+                    least[after] = min(least[after], least[taken] + pushes[box])
+    return least[-1]
+
+
+def _route(level: Level, end: Pushed, came: dict[Pushed, tuple[Pushed, int]]) -> dict[tuple[Boxes, int], str]:
+    """Return every position on the way to `end` with its move: the pushes, and the walks between."""
+    width = level.width
+    names = {_step(width, name): name for name in DIRECTIONS}
+    route = {}
+    while end in came:
+        (at, player), step = came[end]
+        held = frozenset(at)
+        route[held, end[1] - step] = names[step]
+        back = _walks(width, end[1] - step, level.floor - held)
+        while back[player]:
+            way = next(s for s in names if back.get(player + s, NEVER) < back[player])
+            route[held, player] = names[way]
+            player += way
+        end = came[end][0]
+    return route
