@@ -202,6 +202,14 @@ class Env:
             self._actor_rng = seeding.stream(self._need_seed(), "actor")
         return self._actor_rng
 
+    def seed_actor(self, seed: int) -> None:
+        """Begin another random actor's stream, for this episode alone: the same world, other actions.
+
+        Raises:
+            BadArgument: for a seed that is not a non-negative integer.
+        """
+        self._actor_rng = seeding.stream(seeding.check(seed), "actor")
+
     def _need_seed(self) -> int:
         if self._seed is None:
             raise ResetNeeded(f"{self} has no chance to draw from before reset().")
@@ -449,6 +457,10 @@ class EnvWrapper(Env):
     def actor_rng(self) -> Random:
         """The random actor's stream of the environment inside."""
         return self.env.actor_rng
+
+    def seed_actor(self, seed: int) -> None:
+        """Reseed the random actor of the environment inside; see Env.seed_actor."""
+        self.env.seed_actor(seed)
 
     @property
     def forkable(self) -> bool:  # type: ignore[override]

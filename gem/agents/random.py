@@ -6,6 +6,6 @@ from gem.agents.base import BaseAgent
 
 
 class RandomAgent(BaseAgent):
-    """Plays what `Env.sample_random_action` draws. The actor's stream belongs to the episode's seed."""
+    """Plays what `Env.sample_random_action` draws, from the episode's seed and its number among samples."""
 
     verb = "sample_random_action"

@@ -77,7 +77,8 @@ def play(
             wrapper of `env` assembles the history already.
         episode: the id, by which agents keep caches; made from seed and sample when empty.
         group: names the task that several samples share.
-        sample: numbers the samples of one group; each draws its tokens from seeds of its own.
+        sample: numbers the samples of one group; each draws its tokens, or its random actions, from seeds of
+            its own.
         actor: a verb of the environment, `sample_random_action` or `solve`, called for every action instead
             of asking an agent.
         policy_clock: seconds; runs while the agent is at work. A driver that asks in batches gives its own.
@@ -95,6 +96,8 @@ def play(
         obs, info = check_obs(obs), dict(info)
         reset_s = perf_counter() - began
         record.final_observation, record.final_info = obs, info
+        if actor is not None and sample:  # sample 0 is what a loop over the environment alone would see
+            yield Call(env, "seed_actor", (seeding.derive(seed, "sample", sample),))
         policy = history or (LAST if getattr(env, "assembles_history", False) else CHAT)
         while True:
             if limits.turns is not None and len(turns) >= limits.turns:

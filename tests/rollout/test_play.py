@@ -330,6 +330,21 @@ def test_an_actor_acts_in_place_of_the_agent():
     assert (episode.verdict, episode.error.type) == (Verdict.NONE, "NoSolver")
 
 
+def test_samples_of_a_random_actor_are_the_same_world_and_other_actions():
+    def said(sample):
+        env = EnvWrapper(gem.make("game:GuessTheNumber-v0-hard", max_turns=30))
+        episode = drive(env, actor="sample_random_action", sample=sample)
+        return episode.turns[0].observation, [turn.action for turn in episode.turns]
+
+    shown, actions = zip(*map(said, (0, 1, 1, 2)), strict=True)
+    assert len(set(shown)) == 1
+    assert actions[1] == actions[2]
+    assert len({tuple(each) for each in actions}) == 3
+    env = gem.make("game:GuessTheNumber-v0-hard", max_turns=30)
+    env.reset(seed=7)
+    assert actions[0][0] == env.sample_random_action()
+
+
 def test_an_episode_names_what_makes_its_environment_again():
     episode = drive(gem.make("game:GuessTheNumber-v0-easy", max_turns=2))
     again = drive(gem.make(episode.spec, **episode.kwargs))
