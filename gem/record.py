@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
@@ -168,8 +168,8 @@ class Episode:
     """One episode: a flat list of turns, each tagged with its seat, and how it ended.
 
     `spec` and `kwargs` make the environment again, `seed` starts it again. `group` names the task that
-    several samples share; `sample` numbers them. `final_observation` and `final_info` are what the last
-    step returned.
+    several samples share; `sample` numbers them. `initial_info` is what reset returned beside the first
+    turn's observation; `final_observation` and `final_info` are what the last step returned.
     """
 
     id: str
@@ -184,6 +184,7 @@ class Episode:
     truncated: bool = False
     verdict: Verdict = Verdict.NONE
     error: Failure | None = None
+    initial_info: dict[str, Any] = field(default_factory=dict)
     final_observation: Obs = ""
     final_info: dict[str, Any] = field(default_factory=dict)
     policy_version: int | None = None
@@ -215,6 +216,12 @@ class Episode:
     def turns_of(self, seat: str = SEAT) -> list[Turn]:
         """Return the turns of one seat, in order."""
         return [turn for turn in self.turns if turn.agent == seat]
+
+    def exchanges(self, seat: str = SEAT) -> list[Turn]:
+        """Return a seat's turns as `gem.history.messages` reads them: with the info before each action."""
+        infos = (self.initial_info, *(turn.info for turn in self.turns))
+        said = zip(self.turns, infos, strict=False)
+        return [replace(turn, info=info) for turn, info in said if turn.agent == seat]
 
     def reward(self, seat: str = SEAT) -> float:
         """Return the undiscounted sum of a seat's rewards; NaN without verdict."""

@@ -95,7 +95,8 @@ def play(
         obs, info = yield Call(env, "reset", (seed,))
         obs, info = check_obs(obs), dict(info)
         reset_s = perf_counter() - began
-        record.final_observation, record.final_info = obs, info
+        record.initial_info = record.final_info = info
+        record.final_observation = obs
         if actor is not None and sample:  # sample 0 is what a loop over the environment alone would see
             yield Call(env, "seed_actor", (seeding.derive(seed, "sample", sample),))
         policy = history or (LAST if getattr(env, "assembles_history", False) else CHAT)

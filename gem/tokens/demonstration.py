@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gem.content import Message
 from gem.history import messages
-from gem.record import SEAT, Episode, Turn
+from gem.record import SEAT, Episode
 from gem.tokens.renderer import Renderer
 
 
@@ -15,26 +16,24 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     The episode must have been played with the whole history as a chat. Log probabilities are 0: nobody
     sampled these tokens.
     """
-    turns: list[Turn] = []
+    turns = list(episode.turns)
+    mine = episode.exchanges(seat)
+    shown: tuple[Message, ...] = ()
     held: tuple[int, ...] = ()
-    mine: list[Turn] = []
-    for turn in episode.turns:
-        if turn.agent != seat:
-            turns.append(turn)
-            continue
-        # What a turn's info holds was said after it; the text around its observation is not recorded.
-        mine.append(replace(turn, info={}))
-        shown = messages(mine)
-        prompt = (*held, *renderer.delta(held, shown[-1:])) if held else renderer.prompt(shown)
-        answer = renderer.answer(turn.action or "")
-        turns.append(
-            replace(
-                turn,
-                prompt_ids=prompt,
-                token_ids=answer,
-                logprobs=(0.0,) * len(answer),
-                mask=(1,) * len(answer),
-            )
+    places = [place for place, turn in enumerate(turns) if turn.agent == seat]
+    for number, place in enumerate(places):
+        before, shown = shown, messages(mine[: number + 1])
+        if held and shown[: len(before)] == before:
+            prompt = (*held, *renderer.delta(held, shown[-1:]))
+        else:  # the first turn, or one behind text that stood around the last observation
+            prompt = renderer.prompt(shown)
+        answer = renderer.answer(turns[place].action or "")
+        turns[place] = replace(
+            turns[place],
+            prompt_ids=prompt,
+            token_ids=answer,
+            logprobs=(0.0,) * len(answer),
+            mask=(1,) * len(answer),
         )
         held = prompt + answer
     return replace(episode, turns=turns)

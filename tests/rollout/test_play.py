@@ -8,6 +8,7 @@ from gem.errors import NoVerdict, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy, messages
 from gem.record import Call, Limits, Reply, StopReason, Verdict
 from gem.rollout.play import NO_LIMITS, OutOfTime, play
+from gem.rollout.stored import from_stored, to_stored
 from gem.seeding import derive
 
 
@@ -281,8 +282,10 @@ def test_prompts_are_those_of_history_and_held_tokens_only_where_the_prompt_grow
         def __init__(self, observation, action, info):
             self.observation, self.action, self.info = observation, action, info
 
-    drive(Script(*steps, over(), start=("obs 0", around[0])), agent, history=history)
+    episode = drive(Script(*steps, over(), start=("obs 0", around[0])), agent, history=history)
+    record = from_stored(to_stored(episode)).exchanges()
     for turn, ask in enumerate(asks):
+        assert ask.messages == messages(record[: turn + 1], history)
         past = [Exchange(f"obs {i}", f"act {i}", around[i]) for i in range(turn)]
         assert ask.messages == messages([*past, Exchange(f"obs {turn}", None, around[turn])], history)
         if turn == 0:

@@ -25,7 +25,8 @@ def episode(number=0, **changes):
         Turn("agent", "higher", r"\boxed{7}", (1, 2, 3, 4, 5, 6), (7,), (-0.1,), (1,), 0.5, "stop"),
     ]
     values = {"turns": turns, "stop": StopReason.SOLVED, "terminated": True, "verdict": Verdict.SCORED}
-    return Episode(f"e{number}", "game:X", number, **{**values, **changes})
+    info = {"suffix": "Answer in a box."}
+    return Episode(f"e{number}", "game:X", number, initial_info=info, **{**values, **changes})
 
 
 def lines(path):

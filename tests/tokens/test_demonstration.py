@@ -6,6 +6,7 @@ from gem.agents.solver import SolverAgent
 from gem.content import Message
 from gem.record import Episode, Reply, Turn
 from gem.rollout import Job, rollout
+from gem.testing.doubles import EchoEnv
 from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import rows
 from gem.tokens.tiny import TinyRenderer
@@ -44,6 +45,26 @@ def test_prompts_are_what_a_model_would_have_been_shown():
     demonstrated = tokenise(solved, RENDERER)
     assert agent.prompts == [(n, turn.prompt_ids) for n, turn in enumerate(demonstrated.turns)]
     assert len(agent.prompts) > 1
+
+
+class Suffixed(EchoEnv):
+    """Asks for the form of the answer around its first and third observation."""
+
+    def reset(self, seed=None):
+        return super().reset(seed)._replace(info={"suffix": "a number"})
+
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(info={"prefix": "the last one"}) if self.turn == 2 else step
+
+
+def test_text_around_an_observation_is_shown_where_it_was():
+    (solved,) = rollout([Job(Suffixed, 0)], SolverAgent())
+    agent = Recorder([turn.action for turn in solved.turns])
+    rollout([Job(Suffixed, 0)], agent)
+    demonstrated = tokenise(solved, RENDERER)
+    assert agent.prompts == [(n, turn.prompt_ids) for n, turn in enumerate(demonstrated.turns)]
+    assert len(rows(demonstrated)) == 2  # what is not shown any more is in no later row
 
 
 def test_the_last_row_is_the_whole_conversation():
