@@ -1,3 +1,5 @@
+import inspect
+
 """Each rule of the contract suite has an environment here that breaks it, and is caught."""
 
 import math
@@ -28,7 +30,7 @@ class NoDocstring(EchoEnv):
 
 
 class EmptyHeading(EchoEnv):
-    __doc__ = EchoEnv.__doc__.replace("        After `turns` turns.\n", "")
+    __doc__ = inspect.cleandoc(EchoEnv.__doc__).replace("    After `turns` turns.\n", "")
 
 
 class Mute(Broken):
