@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
 import gem
 from gem import seeding
@@ -30,7 +31,16 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
 
 
-MaybeInt: TypeAlias = Annotated[int | None, arg(metavar="INT")]
+MaybeInt: TypeAlias = Annotated[
+    int | None,
+    PrimitiveConstructorSpec(  # tyro's own would speak of {None}|INT
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: int(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
 
 
 class Command(NamedTuple):
@@ -99,7 +109,9 @@ def _help() -> str:
     )
 
 
-def list_ids(family: Annotated[Positional[str | None], arg(metavar="[FAMILY]")] = None) -> None:
+def list_ids(
+    family: Annotated[Positional[str | None], arg(metavar="[FAMILY]", help_behavior_hint="")] = None,
+) -> None:
     """List the environments: id, turns that the task states, solver, and the pip extra it needs.
 
     Args:
@@ -135,12 +147,13 @@ def play(
     from gem.rollout.session import session
 
     seed = seeding.fresh() if seed is None else seeding.check(seed)
-    limits = gem.Limits(turns=turns)
+    limits = _limits(turns)
+    actor = None if agent == "human" else local_agent(agent, accepted="human, random, solver")
     print(f"{gem.spec(env_id).id}, seed {seed}\n")
-    if agent == "human":
+    if actor is None:
         episode = session(env_id, seed, limits=limits)
     else:
-        (episode,) = rollout([Job(env_id, seed)], local_agent(agent), limits=limits)
+        (episode,) = rollout([Job(env_id, seed)], actor, limits=limits)
         show(episode)
     if episode.stop is StopReason.CANCELLED:
         return INTERRUPTED
@@ -148,7 +161,7 @@ def play(
 
 
 def check(
-    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|FILE.py:Class")],
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|FILE.py:Class", help_behavior_hint="")],
     seeds: int = 3,
     thorough: bool = False,
     record: bool = False,
@@ -196,7 +209,13 @@ def environment(name: str) -> str | Callable[..., Any]:
         return gem.spec(name).id
     if not source.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # as `python -m` has it
-        return load(name)
+        try:
+            return load(name)
+        except BadArgument as error:
+            raise BadArgument(
+                f"no environment {name!r} is registered, and as module:Class: {error} "
+                "Accepted: an id that `gem-gym list` shows, file.py:Class, or module:Class."
+            ) from error
     path = Path(source)
     if not path.is_file():
         raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
@@ -205,7 +224,7 @@ def environment(name: str) -> str | Callable[..., Any]:
 
 
 def evaluate(
-    env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]")],
+    env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]", help_behavior_hint="")],
     agent: str = "random",
     episodes: int = 200,
     seed: int = 0,
@@ -229,10 +248,21 @@ def evaluate(
 
     if not env_ids:
         raise BadArgument("no environment was named; `gem-gym list` shows all.")
+    if not temperature >= 0:  # NaN too
+        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
+    seed, limits = seeding.check(seed), _limits(turns)
     actor = local_agent(agent, temperature)
-    rows = []
+    said: dict[str, str] = {}
+
+    def hear(episode: Episode) -> None:
+        if episode.error:
+            said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
+
+    rows, code = [], 0
     for env_id in env_ids:
-        result = measured(actor, env_id, episodes=episodes, seed=seed, limits=gem.Limits(turns=turns))
+        result = measured(actor, env_id, episodes=episodes, seed=seed, limits=limits, on_episode=hear)
+        if not result.scored:
+            code = FAILED
         rows.append(
             (
                 env_id,
@@ -244,13 +274,18 @@ def evaluate(
             )
         )
         for broken, count in result.errors.items():
-            print(f"{env_id}: {count} episodes without verdict, {broken}", file=sys.stderr)
+            print(
+                f"{env_id}: {count} episodes without verdict, {broken}, as: {printable(said[broken])}",
+                file=sys.stderr,
+            )
     table("env", "success", "at least", "return", "turns", "verdicts", rows=rows)
-    return 0
+    return code
 
 
-def local_agent(name: str, temperature: float = 1.0) -> Agent:
+def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, solver") -> Agent:
     """Return the agent of that name: ``random``, ``solver``, or the model in a training run's folder.
+
+    The message about any other name lists the `accepted` ones.
 
     Raises:
         BadArgument: when there is neither such an agent nor such a folder.
@@ -264,7 +299,13 @@ def local_agent(name: str, temperature: float = 1.0) -> Agent:
         from gem.train.policy_gradient import trained_agent
 
         return trained_agent(Path(name), temperature)
-    raise BadArgument(f"agent is {name!r}; accepted: random, solver, or the folder of a training run.")
+    raise BadArgument(f"agent is {name!r}; accepted: {accepted}, or the folder of a training run.")
+
+
+def _limits(turns: int | None) -> gem.Limits:
+    if turns is not None and turns < 1:
+        raise BadArgument(f"turns is {turns}; accepted: 1 or more.")
+    return gem.Limits(turns=turns)
 
 
 def _interval(value: Interval | None, form: str) -> str:

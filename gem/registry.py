@@ -301,10 +301,13 @@ def make_vec(
     own = [dict(each) for each in vec_kwargs] if vec_kwargs else [{} for _ in ids_]
     if len(own) != len(ids_):
         raise BadArgument(f"make_vec got {len(ids_)} ids and {len(own)} vec_kwargs; give one mapping per id.")
-    makers = [
-        Maker(env_id, {**kwargs, **each}, tuple(wrappers or ()))
-        for env_id, each in zip(ids_, own, strict=True)
-    ]
+    try:
+        applied = tuple(wrappers or ())
+    except TypeError:  # Gymnasium's second argument is another
+        raise BadArgument(
+            f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. How many is num_envs."
+        ) from None
+    makers = [Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)]
     return VectorEnv(makers, backend or ("thread" if async_mode else "serial"), seed, autoreset_mode)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import gem
 from gem import cli
+from gem.agents import BaseAgent
 from gem.testing.golden import compare
 
 
@@ -287,3 +288,41 @@ def test_text_that_the_terminal_cannot_show_is_escaped():
     done = gem_gym("list", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
     assert done.returncode == 2
     assert "\\u2603" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (["play", "--turns", "0"], "turns is 0; accepted: 1 or more."),
+        (["play", "--agent", "nobody"], "accepted: human, random, solver, or the folder of a training run."),
+        (["eval", "--turns", "-1"], "turns is -1; accepted: 1 or more."),
+        (["eval", "--seed", "-1"], "seed is -1; a seed is a non-negative integer"),
+        (["eval", "--temperature", "nan"], "temperature is nan; accepted: 0 (greedy) or more."),
+    ],
+)
+def test_a_value_out_of_range_is_refused_before_anything_is_played(command, complaint, capsys):
+    name, *flags = command
+    assert cli.main([name, "game:GuessTheNumber-v0-easy", *flags]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert complaint in streams.err
+
+
+def test_an_agent_without_any_verdict_fails_and_its_first_error_is_shown(monkeypatch, capsys):
+    class Broken(BaseAgent):
+        def __call__(self, asks):
+            raise ConnectionError("the server\x1b[2J is gone")
+
+    monkeypatch.setattr(cli, "local_agent", lambda *_: Broken())
+    assert cli.main(["eval", "game:GuessTheNumber-v0-easy", "--episodes", "3"]) == 1
+    streams = capsys.readouterr()
+    assert "0/3" in streams.out
+    assert "3 episodes without verdict, agent: ConnectionError, as: the server" in streams.err
+    assert "\x1b" not in streams.err
+
+
+def test_a_name_that_is_neither_id_nor_class_says_what_is_accepted(capsys):
+    assert cli.main(["check", "nowhere_at_all:Thing-v0"]) == 2
+    complaint = capsys.readouterr().err
+    assert "no environment 'nowhere_at_all:Thing-v0' is registered" in complaint
+    assert "Accepted: an id that `gem-gym list` shows, file.py:Class, or module:Class." in complaint

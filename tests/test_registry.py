@@ -307,6 +307,11 @@ def test_make_vec_takes_one_id_or_many():
         assert vec.num_envs == 2
 
 
+def test_make_vec_called_as_gymnasium_s_names_its_own_argument():
+    with pytest.raises(BadArgument, match="got wrappers=4; .* How many is num_envs"):
+        gem.make_vec("game:GuessTheNumber-v0-easy", 4)
+
+
 @pytest.mark.parametrize("kwargs", [{"num_envs": 3}, {"vec_kwargs": [{}]}], ids=["num_envs", "vec_kwargs"])
 def test_make_vec_refuses_counts_that_do_not_agree(kwargs):
     with pytest.raises(BadArgument, match="make_vec got 2 ids"):

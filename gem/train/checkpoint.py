@@ -56,7 +56,10 @@ def load(path: Path) -> dict[str, Any]:
         raise StoreError(f"no checkpoint at {path}; a run writes one after each iteration.") from None
     except Exception as error:  # a torn file may break the unpickling anywhere
         first = (str(error) or type(error).__name__).splitlines()[0]
-        raise StoreError(f"checkpoint {path} cannot be read: {first}") from error
+        raise StoreError(
+            f"checkpoint {path} cannot be read: {first}. It may be damaged: put back a copy, or train "
+            "anew (--overwrite)."
+        ) from error
     found = state.get("schema") if isinstance(state, dict) else None
     if found != SCHEMA:
         raise SchemaMismatch(
