@@ -8,7 +8,7 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from posixpath import dirname, normpath
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from gem.envs.games.base import Play, Range, Reward, TextGame, interval
@@ -22,9 +22,9 @@ MOST_TEXT = 600
 _LINK = re.compile(r"\[\[(.+?)\]\]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """Pages and their links, which are positions in the other tuples."""
+    """Pages and their links, which are positions in the other tuples. Only the same world is equal."""
 
     name: str
     titles: tuple[str, ...]
@@ -43,14 +43,6 @@ class World:
                         queue.append(before)
             self._distances[target] = found
         return self._distances[target]
-
-    def __hash__(self) -> int:
-        """Worlds are alike only when they are the same."""
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        """Worlds are alike only when they are the same."""
-        return self is other
 
 
 class WikiGame(TextGame):
@@ -76,6 +68,8 @@ class WikiGame(TextGame):
         gem's own.
     """
 
+    shared: ClassVar[tuple[str, ...]] = ("_pairs",)
+
     def __init__(
         self,
         clicks: Range = (2, 3),
@@ -93,8 +87,6 @@ class WikiGame(TextGame):
         if not self._pairs:
             raise BadArgument(f"clicks is {clicks!r}: no two pages of {self.world.name} are so far apart.")
         super().__init__(max_turns, reward)
-
-    shared = ("_pairs",)
 
     @property
     def world(self) -> World:
@@ -136,7 +128,7 @@ class WikiGame(TextGame):
             raise IllegalMove(f"{why}\n{self.board()}")
         if self.page == self.target:
             return Play.win(f"This is {world.titles[self.page]}, the target.")
-        return Play(f"{self.board()}")
+        return Play(self.board())
 
     def board(self) -> str:
         """Return the page: title, text, links; and the target."""
