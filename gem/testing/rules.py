@@ -37,6 +37,9 @@ from gem.testing.transcripts import (
 HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
 """The headings of an environment's docstring, in this order."""
 
+MEASURED_TURNS = 20_000
+"""About how long a measured solver plays to show its rate: 100 episodes, or at least 20 of long games."""
+
 HOSTILE: dict[str, str] = {
     "empty": "",
     "blank": " \n\t",
@@ -466,7 +469,10 @@ def solver(case: Case) -> None:
         _raises(errors.NoSolver, env.solve, "solve()", "state the solver in the spec, or drop solve()")
         return
     change = f"mend solve(), or claim another solver than {claim!r}"
-    seeds = case.seeds if claim != "measured" else range(max(100, len(case.seeds)))
+    seeds = case.seeds
+    if claim == "measured":
+        episodes = max(20, min(100, MEASURED_TURNS // (case.claims.max_turns or 1)))
+        seeds = tuple(range(max(episodes, len(case.seeds))))
     won = 0
     for seed in seeds:
         steps = transcript(env, seed, case.claims.max_turns or _PLAY_CAP, lambda env: env.solve())[1:]
