@@ -63,7 +63,7 @@ class OpenAIAgent(BaseAgent):
                 a server that does not know the field may refuse it.
             extra: further fields of the request, such as ``{"top_p": 0.9}``.
             concurrency: requests in flight.
-            timeout_s: seconds for one answer.
+            timeout_s: seconds for one answer, from the request to its last byte.
             connect_s: seconds for the connection.
             retries: tries after the first one.
             backoff_s: seconds before the second try; doubled each time, with jitter. What the server asks
@@ -81,7 +81,8 @@ class OpenAIAgent(BaseAgent):
         self.token_ids, self.extra = token_ids, dict(extra or {})
         self.retries, self.backoff_s = retries, backoff_s
         self._concurrency = concurrency
-        self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)
+        self.timeout_s = timeout_s
+        self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
         self._client: httpx.AsyncClient | None = None
         self._turnstile: asyncio.Semaphore | None = None
 
@@ -143,7 +144,10 @@ class OpenAIAgent(BaseAgent):
         if key:
             headers["Authorization"] = f"Bearer {key}"
         try:
-            response = await client.post(self.url, content=body, headers=headers)
+            async with asyncio.timeout(self.timeout_s):
+                response = await client.post(self.url, content=body, headers=headers)
+        except TimeoutError:
+            return _Refusal(f"did not answer within {self.timeout_s:g} s", 0.0)
         except httpx.RequestError as error:
             return _Refusal(f"did not answer: {type(error).__name__}: {error}", 0.0)
         if response.status_code == 200:

@@ -1,9 +1,12 @@
 import asyncio
 import base64
-from threading import Event
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
 
 import pytest
 
+from gem.agents.base import BatchBroken
 from gem.content import Image, Message, Text
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Ask, Limits, StopReason
@@ -284,6 +287,36 @@ def test_no_more_requests_are_in_flight_than_allowed():
     with StubServer(meeting_point(3)) as server, agent_of(server, concurrency=3) as agent:
         agent([ask()] * 9)
         assert server.most_at_once == 3
+
+
+def test_a_server_that_goes_on_for_ever_byte_by_byte_is_given_up():
+    released = Event()
+
+    class Trickle(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.end_headers()
+            with suppress(OSError):
+                while not released.wait(0.01):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Trickle)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        with (
+            OpenAIAgent("tiny", base_url=url, timeout_s=0.2, retries=0) as agent,
+            pytest.raises(BatchBroken, match=r"did not answer within 0\.2 s"),
+        ):
+            agent([ask()])
+    finally:
+        released.set()
+        server.shutdown()
+        server.server_close()
 
 
 def test_an_ask_that_takes_too_long_is_cut_off_with_its_connection():
