@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
 from gem.content import Image, Message, Obs
+from gem.errors import BadArgument
 
 SCHEMA = 1
 """Number of the stored form of Episode."""
@@ -61,6 +62,15 @@ class Limits:
     context: int | None = None
     policy_s: float | None = None
     call_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits that every episode would be past before it begins."""
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and not value >= 0:
+                raise BadArgument(
+                    f"limit {limit.name} is {value}; accepted: 0 or more, or None for no limit."
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gem.content import Image, Text
-from gem.record import Agent, Episode, Reply, StopReason, Turn, Verdict, group_episodes
+from gem.errors import BadArgument
+from gem.record import Agent, Episode, Limits, Reply, StopReason, Turn, Verdict, group_episodes
 
 
 def episode(*rewards, stop=StopReason.SOLVED, verdict=Verdict.SCORED, **kwargs):
     turns = [Turn("agent", f"o{i}", f"a{i}", reward=reward) for i, reward in enumerate(rewards)]
     return Episode("e", "game:X", 1, turns=turns, stop=stop, verdict=verdict, **kwargs)
+
+
+@pytest.mark.parametrize("limit", [{"turns": -1}, {"tokens": -1}, {"policy_s": math.nan}, {"call_s": -0.1}])
+def test_a_limit_that_every_episode_is_past_is_refused(limit):
+    (name,) = limit
+    with pytest.raises(BadArgument, match=f"limit {name} is .*accepted"):
+        Limits(**limit)
 
 
 # -- rewards and verdicts
