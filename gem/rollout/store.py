@@ -18,6 +18,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from operator import index as as_int
 from pathlib import Path
 from threading import Lock
 from typing import Self, overload
@@ -71,7 +72,10 @@ class EpisodeStore(Sequence[Episode]):
         try:
             self._fd = os.open(self.path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
-            raise StoreError(f"{self.path}: cannot open the episode store: {error.strerror}.") from error
+            hint = "" if self.path.parent.is_dir() else " Make its folder first."
+            raise StoreError(
+                f"{self.path}: cannot open the episode store: {error.strerror}.{hint}"
+            ) from error
         self._read_only = read_only
         try:
             self._check_schema()
@@ -92,7 +96,8 @@ class EpisodeStore(Sequence[Episode]):
         if self._read_only:
             raise StoreError(f"{self.path}: the episode store is open read-only.")
         self._check_open()
-        line = msgspec.json.encode(to_stored(episode, self.tokens)) + b"\n"
+        # Token ids are not looked at one by one; numpy's become plain here.
+        line = msgspec.json.encode(to_stored(episode, self.tokens), enc_hook=as_int) + b"\n"
         with self._lock, _exclusive(self._fd):
             size = os.fstat(self._fd).st_size
             if size and os.pread(self._fd, 1, size - 1) != b"\n":
@@ -185,7 +190,7 @@ class EpisodeStore(Sequence[Episode]):
         self._check_line(line[:64], start)
         try:
             return from_stored(msgspec.json.decode(line))
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise StoreError(
                 f"{self.path}: episode {index} (byte {start}) is damaged: {type(error).__name__}: {error}"
             ) from error

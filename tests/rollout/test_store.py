@@ -83,6 +83,16 @@ def test_pictures_surrogates_and_floats_outside_json_come_back(path):
         assert math.isnan(store[1].turns[0].info["x"])
 
 
+def test_token_ids_of_numpy_become_plain(path):
+    numpy = pytest.importorskip("numpy")
+    sampled = episode()
+    sampled.turns[1].prompt_ids = tuple(map(numpy.int64, sampled.turns[1].prompt_ids))
+    with EpisodeStore(path) as store:
+        store.append(sampled)
+        assert store[0] == episode()
+        assert {type(token) for token in store[0].turns[1].prompt_ids} == {int}
+
+
 def test_numbers_of_numpy_become_plain_and_other_objects_their_repr(path):
     numpy = pytest.importorskip("numpy")
 
@@ -312,6 +322,12 @@ def test_a_later_line_of_another_schema_is_refused_when_it_is_read(path):
         assert store[0].seed == 0
         with pytest.raises(SchemaMismatch):
             store[1]
+
+
+def test_a_line_that_nests_beyond_all_reason_is_damaged(path):
+    path.write_bytes(b'{"schema":1,"id":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
+    with EpisodeStore(path) as store, pytest.raises(StoreError, match=r"episode 0 .* is damaged"):
+        store[0]
 
 
 def test_what_is_no_store_is_refused_and_left_alone(path):
