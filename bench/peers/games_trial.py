@@ -93,7 +93,10 @@ def legal_action(env, env_id, choice):
         ]
         source, goal = choice.choice(moves)
         return f"\\boxed{{{source} {goal}}}"
-    return env.sample_random_action()
+    action = env.sample_random_action()
+    return (
+        action if "\\boxed" in action else f"\\boxed{{{action}}}"
+    )  # gem-llm's FifteenPuzzle leaves out the box
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
         "exact",
     ),
     ("Game2048-v0-easy", "game_2048:Game2048", {"target": 64, "max_turns": 50}, 50, 0.682),
-    ("Game2048-v0-hard", "game_2048:Game2048", {"target": 512, "max_turns": 350}, 350, 0.91),
-    ("Game2048-v0-extreme-hard", "game_2048:Game2048", {"target": 2048, "max_turns": 1200}, 1200, 0.49),
+    ("Game2048-v0-hard", "game_2048:Game2048", {"target": 512, "max_turns": 350}, 350, 0.926),
+    ("Game2048-v0-extreme-hard", "game_2048:Game2048", {"target": 2048, "max_turns": 1200}, 1200, 0.512),
     ("Game2048-v0-random", "game_2048:Game2048", {"target": (32, 128), "max_turns": 120}, 120, 0.998),
     (
         "Mastermind-v0-easy",
