@@ -331,10 +331,14 @@ def show(episode: Episode) -> None:
 def table(*columns: str, rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; into a pipe as aligned plain text, one row a line, never wrapped."""
     if sys.stdout.isatty():
+        from rich.box import SIMPLE_HEAD
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        grid = Table(*columns)
+        first, *others = columns
+        grid = Table(
+            Column(first, no_wrap=True), *others, box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+        )  # ids differ at their ends
         for row in rows:
             grid.add_row(*map(str, row))
         Console().print(grid, markup=False)

@@ -85,16 +85,19 @@ def test_a_pipe_gets_plain_unwrapped_text_however_narrow_the_terminal():
     assert len(done.stdout.splitlines()) == 1 + len(gem.ids())
 
 
-def test_a_terminal_gets_a_table():
+def test_a_terminal_gets_a_table_of_80_columns_with_every_id_whole():
     leader, follower = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "gem", "list"], stdout=follower, stdin=follower) as process:
+    command = [sys.executable, "-m", "gem", "eval", "game:GuessTheNumber-v0-easy", "--episodes", "3"]
+    terminal = {**os.environ, "COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=follower, stdin=follower, env=terminal) as process:
         os.close(follower)
         shown = b""
         while chunk := read(leader):
             shown += chunk
     os.close(leader)
     assert process.returncode == 0
-    assert "│" in shown.decode()
+    assert "───" in shown.decode()
+    assert "…" not in shown.decode()
 
 
 def read(leader: int) -> bytes:
