@@ -12,6 +12,7 @@ from gem.errors import NoVerdict
 from gem.record import Ask, Reply
 
 Answer: TypeAlias = Reply | BaseException
+Waiting: TypeAlias = "list[tuple[Ask, asyncio.Future[Reply]]]"
 T = TypeVar("T")
 _starting = Lock()  # two threads may need an agent's loop at once
 
@@ -46,7 +47,7 @@ class BaseAgent:
     """For an agent that is the environment's own: the verb, such as ``solve``, that a driver calls on the
     environment for every action, wherever it lives. Such an agent is never asked."""
 
-    _waiting: list[tuple[Ask, asyncio.Future[Reply]]] | None = None
+    _waiting: Waiting | None = None
     _loop: LoopThread | None = None
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
@@ -64,11 +65,13 @@ class BaseAgent:
         if type(self).__call__ is BaseAgent.__call__:
             raise NotImplementedError(f"{type(self).__name__} must define __call__(asks) or async ask(ask).")
         loop = asyncio.get_running_loop()
-        if not self._waiting:
-            self._waiting = []
-            loop.call_soon(self._answer_waiting)
         future: asyncio.Future[Reply] = loop.create_future()
-        self._waiting.append((ask, future))
+        waiting = self._waiting
+        if waiting is not None and waiting[0][1].get_loop() is loop:
+            waiting.append((ask, future))
+        else:  # nobody waits, or somebody in another loop, whose answers do not come here
+            self._waiting = waiting = [(ask, future)]
+            loop.call_soon(self._answer_waiting, waiting)
         return await future
 
     def forget(self, episode: str) -> None:
@@ -99,8 +102,9 @@ class BaseAgent:
     async def _ask_each(self, asks: Sequence[Ask]) -> list[Answer]:
         return await asyncio.gather(*(self.ask(ask) for ask in asks), return_exceptions=True)
 
-    def _answer_waiting(self) -> None:
-        waiting, self._waiting = self._waiting or [], None
+    def _answer_waiting(self, waiting: Waiting) -> None:
+        if self._waiting is waiting:
+            self._waiting = None
         waiting = [(ask, future) for ask, future in waiting if not future.done()]  # some were cancelled
         if not waiting:
             return

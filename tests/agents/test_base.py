@@ -67,6 +67,20 @@ def test_an_ask_that_was_cancelled_is_not_asked():
     assert agent.batches == [["e1"]]
 
 
+def test_an_event_loop_that_stopped_leaves_nobody_waiting():
+    agent = Batches()
+    stopped = asyncio.new_event_loop()
+    left = stopped.create_task(agent.ask(*asks(0)))
+    stopped.call_soon(stopped.stop)
+    stopped.run_forever()  # as far as the question, and no further
+    reply = asyncio.run(asyncio.wait_for(agent.ask(*asks(0)), 20))
+    assert reply == Reply("e0")
+    assert agent.batches == [["e0"]]
+    left.cancel()
+    stopped.run_until_complete(asyncio.wait([left]))
+    stopped.close()
+
+
 def test_call_follows_from_ask_with_and_without_a_running_loop():
     async def inside(agent):
         return agent(asks(0, 0))
