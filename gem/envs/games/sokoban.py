@@ -29,7 +29,7 @@ TRUST = 4.0
 """How much the expert trusts its estimate, which knows of pushes alone: more finds a way sooner."""
 
 EFFORT = 30_000
-"""Positions that the expert looks at before it gives up: more than 50 times what dealt levels took."""
+"""Positions that the expert looks at before it gives up; none of 2,100 dealt levels needed so many."""
 
 NEVER = 10**6
 """More moves than any budget: what cannot be done."""
