@@ -143,7 +143,7 @@ def index(written: list[Page]) -> str:
             "",
             "Generated from the environments' own docstrings; `gem-gym list` prints the same ids.",
             "",
-            "| | | ids |",
+            "| environment | task | ids |",
             "|---|---|---|",
             *rows,
         ]
