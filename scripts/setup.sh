@@ -116,5 +116,7 @@ check_torch
 say "installing gem-gym[$EXTRAS], pinned by constraints.txt; takes a minute or two"
 # Byte-compiling all of torch and sympy takes longer than compiling, on first use, what is imported.
 pip install --no-compile --no-build-isolation --constraint constraints.txt --editable ".[$EXTRAS]"
+# reasoning-gym's cellpylib would greet its first user with SyntaxWarnings; once compiled it is silent.
+.venv/bin/python -W ignore -m compileall -q .venv/lib/python*/site-packages/cellpylib >/dev/null || :
 printf '%s\n' "$ready" >"$STAMP"
 say "done: $(.venv/bin/python -m gem --version)"
