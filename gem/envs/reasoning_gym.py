@@ -18,8 +18,6 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-from reasoning_gym.dataset import ProceduralDataset
-from reasoning_gym.factory import DATASETS
 
 from gem import seeding
 from gem.core import Env, Start, Step
@@ -27,6 +25,12 @@ from gem.envs.reasoning_gym_screens import refused
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
 from gem.parsing import boxed, tagged
 from gem.record import StopReason
+
+_state = random.getstate()  # what the package imports draws from the caller's generator (rich, for its links)
+from reasoning_gym.dataset import ProceduralDataset  # noqa: E402
+from reasoning_gym.factory import DATASETS  # noqa: E402
+
+random.setstate(_state)
 
 ANSWER_FORM = "Give your final answer inside \\boxed{}."
 
