@@ -169,14 +169,16 @@ class LoopThread:
         """Cancel what is still running and end the thread. Calling it twice is harmless."""
         if self._loop.is_closed():
             return
-        self.submit(_cancel_others()).result()
+        self.submit(_wind_up()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _cancel_others() -> None:
+async def _wind_up() -> None:
+    """Cancel the loop's other tasks and close its generators, as asyncio.run() does."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

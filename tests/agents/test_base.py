@@ -111,6 +111,27 @@ def test_closing_ends_the_agents_thread():
     assert "gem-agent-loop" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_closing_ends_the_generators_that_an_ask_left_open():
+    class Leaves(BaseAgent):
+        ended = False
+
+        async def pieces(self):
+            try:
+                yield "a"
+                yield "b"
+            finally:
+                self.ended = True
+
+        async def ask(self, ask):
+            self.open = self.pieces()
+            return Reply(await anext(self.open))
+
+    with Leaves() as agent:
+        assert agent(asks(0)) == [Reply("a")]
+        assert not agent.ended
+    assert agent.ended
+
+
 def test_what_failed_is_told_beside_what_was_answered():
     with (
         OneByOne() as agent,
