@@ -7,8 +7,8 @@ from typing import Any
 from gem.registry import EnvSpec, Family, Solver, register, register_family
 
 GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] = (
-    # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is the rate at
-    # which a measured one wins, over seeds 0 to 499
+    # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is
+    # the rate at which a measured one wins, over seeds 0 to 499
     (
         "GuessTheNumber-v0-easy",
         "guess_the_number:GuessTheNumber",
