@@ -20,6 +20,9 @@ PAD = END
 """What fills rows of a batch; never attended to, never learnt on."""
 
 _ROLES: dict[Role, int] = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
+SHORT = 1000
+"""Characters up to which a text's ids are remembered."""
+
 _FIRST_BYTE = len(SPECIAL)
 BRACE = _FIRST_BYTE + ord("}")
 _PIECE = re.compile(r"\\boxed\{| ?[A-Za-z]+|(?<!\d)\d\d(?!\d)|.", re.DOTALL)
@@ -48,7 +51,7 @@ class TinyRenderer:
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
         self.stop_ids = frozenset((END, BRACE))
-        self.encode = lru_cache(maxsize=65536)(self._encode)
+        self._encode_short = lru_cache(maxsize=65536)(self._encode)
         layout = self.prompt([Message(role, "\\boxed{7}") for role in _ROLES])
         meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
         self.vocab_hash = blake2b("\n".join(meaning).encode(), digest_size=8).hexdigest()
@@ -56,6 +59,10 @@ class TinyRenderer:
     def __len__(self) -> int:
         """The size of the vocabulary."""
         return len(self._bytes)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the ids of `text`; short texts, which come again and again, are remembered."""
+        return self._encode_short(text) if len(text) <= SHORT else self._encode(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         """Return the ids of `text`; words, boxes and two-digit numbers are one id, the rest is bytes."""

@@ -140,7 +140,7 @@ class RunFolder:
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
         """Write a JSON file so that a crash leaves the old one or the new one."""
-        self._replace(file, json.dumps(values, indent=2) + "\n")
+        self._replace(file, json.dumps(_plain(values), indent=2, allow_nan=False) + "\n")
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
@@ -198,6 +198,11 @@ def _lock(folder: int, path: Path) -> None:
 
 
 def _line(metrics: Metrics) -> str:
-    # JSON has no NaN.
-    values = {name: None if value != value else value for name, value in asdict(metrics).items()}
-    return json.dumps(values) + "\n"
+    return json.dumps(_plain(asdict(metrics)), allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
