@@ -23,7 +23,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 ROWS = ("random", "before", "after", "greedy", "optimum")
 TITLES = {
     "random": "random play",
-    "before": "before RL, warmed up",
+    "before": "before any RL",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
     "optimum": "solver",
