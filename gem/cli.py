@@ -69,7 +69,7 @@ def main(args: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
     except GemError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         return MISUSED
     except KeyboardInterrupt:
         print("\nstopped by Ctrl-C", file=sys.stderr)
