@@ -30,5 +30,6 @@ def test_wrong_input_is_told_in_one_line(args, said, capsys):
 
 
 def test_a_folder_without_a_run_is_told(tmp_path, capsys):
+    pytest.importorskip("torch")  # a run's model needs it
     assert cli.main(["eval", "game:GuessTheNumber-v0-easy", "--agent", str(tmp_path)]) == cli.MISUSED
     assert "holds no run" in capsys.readouterr().err
