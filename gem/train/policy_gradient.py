@@ -227,8 +227,7 @@ class Trainer:
             "cpu_s": self.cpu_s,
             "wall_s": self.wall_s,
             "figures": self.figures,
-            "vocab_hash": self.policy.renderer.vocab_hash,
-            "model": self.policy.model.state_dict(),
+            **weights(self.policy),
             "optimiser": self.optimiser.state_dict(),
         }
         checkpoint.save(self.folder.checkpoint, state)
@@ -248,20 +247,18 @@ class Trainer:
         self.policy.updated(self.iteration)
         self.folder.rewind(self.iteration)
         if self.config.kl:
-            self.reference = make_policy(self.config)
-            where = self.folder.reference
-            load_weights(self.reference, checkpoint.load(where), str(where))
+            self.reference = stored_policy(self.config, self.folder.reference)
 
     def hold_reference(self) -> None:
         """Take the present weights as the reference that training is held to, and write them once."""
         if self.config.kl:
-            state = {
-                "vocab_hash": self.policy.renderer.vocab_hash,
-                "model": self.policy.model.state_dict(),
-            }
-            checkpoint.save(self.folder.reference, state)
-            self.reference = make_policy(self.config)
-            load_weights(self.reference, state, "the reference")
+            checkpoint.save(self.folder.reference, weights(self.policy))
+            self.reference = stored_policy(self.config, self.folder.reference)
+
+
+def weights(policy: Policy) -> dict[str, Any]:
+    """Return what load_weights() takes: the weights, and the vocabulary that they belong to."""
+    return {"vocab_hash": policy.renderer.vocab_hash, "model": policy.model.state_dict()}
 
 
 def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
@@ -281,6 +278,17 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
         raise SchemaMismatch(f"{where} holds another shape of model: {str(error).splitlines()[0]}") from error
 
 
+def stored_policy(config: TrainConfig, file: Path) -> Policy:
+    """Return a policy with the weights that a file holds.
+
+    Raises:
+        StoreError: when there is no such file. SchemaMismatch: when it belongs to another version.
+    """
+    policy = make_policy(config)
+    load_weights(policy, checkpoint.load(file), str(file))
+    return policy
+
+
 def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
     """Return the agent that a run's folder holds, as of its newest checkpoint.
 
@@ -288,8 +296,7 @@ def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
         StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
     """
     folder = RunFolder(path)
-    policy = make_policy(folder.read_config())
-    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    policy = stored_policy(folder.read_config(), folder.checkpoint)
     policy.temper(temperature)
     return policy.agent
 

@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gem.core import Env, Start, Step
-from gem.errors import BadArgument, IllegalMove
+from gem.errors import BadArgument, IllegalMove, NoSolver
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -98,11 +98,11 @@ class TextGame(Env):
 
     def random_move(self) -> str:
         r"""Return a legal move drawn from `self.actor_rng`, as it stands inside ``\boxed{}``."""
-        return boxed(super().sample_random_action()) or ""
+        raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks random_move().")
 
     def expert_move(self) -> str:
         r"""Return the expert's move, as it stands inside ``\boxed{}``."""
-        return boxed(super().solve()) or ""
+        raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks expert_move().")
 
     # -- the contract
 
