@@ -41,8 +41,7 @@ class Hangman(TextGame):
     def deal(self) -> str:
         """Draw the length where it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
-        choice = words.common(self.length)
-        self.secret = choice[int(self.rng.random() * len(choice))]
+        self.secret = words.pick(self.length, self.rng)
         self.shown = HIDDEN * self.length
         self.absent = ""  # letters guessed that the word lacks
         self.tried: tuple[str, ...] = ()  # words guessed
@@ -55,9 +54,7 @@ class Hangman(TextGame):
 
     def parse(self, move: str) -> str:
         """Read a letter or a word."""
-        if not (move.isascii() and move.isalpha()):
-            raise ValueError
-        return move.lower()
+        return words.letters(move)
 
     def play(self, move: str) -> Play:
         """Look for a letter, or compare a word."""

@@ -49,8 +49,7 @@ class Wordle(TextGame):
     def deal(self) -> str:
         """Draw the length where it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
-        choice = words.common(self.length)
-        self.secret = choice[int(self.rng.random() * len(choice))]
+        self.secret = words.pick(self.length, self.rng)
         self.marked: list[Marked] = []
         self._best = 0
         return (
@@ -62,9 +61,7 @@ class Wordle(TextGame):
 
     def parse(self, move: str) -> str:
         """Read a word."""
-        if not (move.isascii() and move.isalpha()):
-            raise ValueError
-        return move.lower()
+        return words.letters(move)
 
     def play(self, move: str) -> Play:
         """Mark a guess."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from random import Random
 
 from gem.errors import missing_extra
 
@@ -36,6 +37,27 @@ def common(length: int) -> tuple[str, ...]:
         MissingExtra: without wordfreq.
     """
     return tuple(word for word in _ranked() if len(word) == length)
+
+
+def pick(length: int, rng: Random) -> str:
+    """Return one of the common words of a length, all equally likely.
+
+    Raises:
+        MissingExtra: without wordfreq.
+    """
+    choice = common(length)
+    return choice[int(rng.random() * len(choice))]
+
+
+def letters(move: str) -> str:
+    """Return a move that is ASCII letters alone, in lower case.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if not (move.isascii() and move.isalpha()):
+        raise ValueError
+    return move.lower()
 
 
 @cache
