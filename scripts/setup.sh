@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 EXTRAS=rg,games,openai,train,docs,dev
-BUILD="hatchling editables" # in .venv itself, so that a changed pyproject.toml re-installs without network
+BUILD="hatchling editables setuptools wheel" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log
 STAMP=.venv/ready
