@@ -1,0 +1,168 @@
+"""What every sandbox offers: run, session, judge, and the records they return.
+
+The program failing, hanging or bursting its budget is an ordinary result with a status. The sandbox failing
+is `SandboxFailed`, a NoVerdict: it is retried once where that is safe, and never becomes a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from gem.errors import NoVerdict
+
+
+class SandboxFailed(NoVerdict):
+    """The sandbox itself failed: set-up, a lost fork server, a box that died."""
+
+
+class Status(StrEnum):
+    """How a run ended, as online judges name it."""
+
+    OK = "OK"  # exit code 0 within the budget
+    RE = "RE"  # uncaught exception, other exit code, or a signal
+    TLE = "TLE"  # CPU or wall-clock budget spent
+    MLE = "MLE"  # memory budget spent
+    OLE = "OLE"  # output budget spent
+    CE = "CE"  # does not compile
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one run, or one cell of a session, may use.
+
+    Seconds, MiB and KiB as the names say. `memory_mb` holds for each process and for all together,
+    `disk_mb` and `inodes` for all that is written, `output_kb` for each of stdout and stderr.
+    """
+
+    cpu_s: float = 10.0
+    wall_s: float = 15.0
+    memory_mb: int = 2048
+    processes: int = 32
+    file_mb: int = 64
+    disk_mb: int = 64
+    inodes: int = 4096
+    open_files: int = 256
+    output_kb: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run did. Bytes that are no UTF-8 are shown as replacement characters.
+
+    `cut`: output was lost to the budget. `info` names the rung that ran it. For a cell, `value` is what a
+    notebook would show of its last expression and `figures` holds PNG files drawn by it.
+    """
+
+    status: Status
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_mb: float = 0.0
+    cut: bool = False
+    value: str | None = None
+    figures: tuple[bytes, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program ended by itself, without an error."""
+        return self.status is Status.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run of a submission: standard input, a function call, or code that follows it.
+
+    Exactly one of the three: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
+    `args` as plain data, whose result comes back as JSON in `Result.value`; `code`, statements run after
+    the submission in its namespace, where reaching the end counts as OK.
+    """
+
+    stdin: bytes | None = None
+    call: str | None = None
+    args: tuple[Any, ...] = ()
+    code: str | None = None
+
+
+class Session(Protocol):
+    """A child that keeps its state: interpreter, files, working directory, until close()."""
+
+    def execute(self, code: str, budget: Budget | None = None) -> Result:
+        """Run a cell. A spent budget ends the session; its next cell begins a new one and says so."""
+        ...
+
+    def shell(self, command: str, budget: Budget | None = None) -> Result:
+        """Run a bash command; working directory and exported variables are kept for the next one."""
+        ...
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Write a file below the session's working folder."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """Read a regular file below the session's working folder; links are not followed."""
+        ...
+
+    def fork(self) -> Session:
+        """Return a twin in the same state. Raises CannotFork where that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """End it: no process, mount or file is left."""
+        ...
+
+
+class Sandbox(Protocol):
+    """A rung of the ladder. Every method may be called from any thread."""
+
+    rung: str
+
+    def run(
+        self,
+        code: str,
+        *,
+        stdin: bytes = b"",
+        args: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> Result:
+        """Run a program in a fresh child."""
+        ...
+
+    def session(self, *, files: Mapping[str, bytes] | None = None, budget: Budget | None = None) -> Session:
+        """Open a session; `budget` is each cell's unless the cell gives its own."""
+        ...
+
+    def judge(
+        self,
+        code: str,
+        cases: Sequence[Case],
+        *,
+        go_on: Callable[[int, Result], bool] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> list[Result]:
+        """Compile once, run every case in a fork of its own, return the results in order.
+
+        `go_on(i, result)` is asked outside after each case; False stops there, and the list is shorter.
+        A submission that does not compile gives one Result with CE. `budget` is each case's.
+        """
+        ...
+
+    async def arun(self, code: str, **kwargs: Any) -> Result:
+        """Run without blocking the event loop; cancelling kills the whole tree."""
+        ...
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the rung, each property (True, False) and why higher rungs were not taken."""
+        ...
+
+    def close(self) -> None:
+        """End every process of this sandbox."""
+        ...

@@ -1,0 +1,1 @@
+"""What to solve: tasks and the sets they come in."""
