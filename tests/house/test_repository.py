@@ -14,7 +14,20 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = PROJECT["optional-dependencies"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FAMILY_EXTRAS = {
-    *("games", "rg", "data", "math", "vision", "search", "mcp", "ray"),
+    *(
+        "games",
+        "rg",
+        "data",
+        "math",
+        "vision",
+        "search",
+        "mcp",
+        "postgres",
+        "multiagent",
+        "textarena",
+        "gymnasium",
+        "ray",
+    ),
     *("openai", "train", "serve", "view", "docs", "dev"),
 }
 
