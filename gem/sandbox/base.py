@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import PathLike
 from typing import Any, Protocol
 
 from gem.errors import NoVerdict
@@ -93,20 +94,43 @@ class Case:
 class Session(Protocol):
     """A child that keeps its state: interpreter, files, working directory, until close()."""
 
+    @property
+    def restarts(self) -> int:
+        """Return how often the session had to begin anew, its state lost, because a budget was spent."""
+        ...
+
     def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell. A spent budget ends the session; its next cell begins a new one and says so."""
+        """Run a cell. A spent budget ends the session; its next cell begins a new one and says so.
+
+        Of `budget` only `wall_s`, `cpu_s` and `output_kb` may differ from the session's. The note that the
+        state was lost is ``result.info["restarted"]``.
+        """
         ...
 
-    def shell(self, command: str, budget: Budget | None = None) -> Result:
-        """Run a bash command; working directory and exported variables are kept for the next one."""
+    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
+        """Run a bash command; working directory and exported variables are kept for the next one.
+
+        A spent wall budget ends the command alone. `clean` first ends everything else that runs in the
+        session and starts from the first folder and environment: for scoring what an agent left behind.
+        """
         ...
 
-    def write_file(self, path: str, data: bytes) -> None:
-        """Write a file below the session's working folder."""
+    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file below the session's working folder, making its folders.
+
+        Raises ToolError where the path leaves the folder or meets a link or something that is no file.
+        """
         ...
 
     def read_file(self, path: str) -> bytes:
-        """Read a regular file below the session's working folder; links are not followed."""
+        """Read a regular file below the session's working folder; links are not followed.
+
+        Raises ToolError where there is no such regular file.
+        """
+        ...
+
+    def snapshot(self) -> bytes:
+        """Return the working folder as a tar, which `Sandbox.session(image=...)` takes."""
         ...
 
     def fork(self) -> Session:
@@ -135,8 +159,23 @@ class Sandbox(Protocol):
         """Run a program in a fresh child."""
         ...
 
-    def session(self, *, files: Mapping[str, bytes] | None = None, budget: Budget | None = None) -> Session:
-        """Open a session; `budget` is each cell's unless the cell gives its own."""
+    def session(
+        self,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+        image: str | PathLike[str] | bytes | None = None,
+        loopback: bool = False,
+        preload: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> Session:
+        """Open a session; `budget` is each cell's unless the cell gives its own.
+
+        Its working folder is ``$HOME``, private and bounded by `Budget.disk_mb`. It begins with a copy of
+        `image` (a folder, a tar file or a tar's bytes), then `files`. `loopback` gives it a network of its
+        own in which only 127.0.0.1 exists. `preload` names packages that its cells will import ("numpy",
+        "sympy", "scipy"), so that they are there at once. `seed` fixes `random` and numpy in it.
+        """
         ...
 
     def judge(
