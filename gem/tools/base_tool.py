@@ -1,21 +1,16 @@
-"""Tool: what an agent may call in the middle of an episode."""
+"""BaseTool: what an agent may call in the middle of an episode; FunctionTool makes one of a function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from gem.content import Image
-from gem.errors import ToolError
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call that an action asks for: the tool's name and its arguments by keyword."""
-
-    name: str
-    arguments: Mapping[str, Any]
+from gem.errors import BadArgument, CannotFork, GemError, ToolError
+from gem.tools import calls, schema
+from gem.tools.calls import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +24,49 @@ class ToolResult:
 
 
 class BaseTool:
-    """A tool. Subclasses set `name` and `tag`, define `instruction_string` and `call`.
+    """A tool. Subclasses set `name` and define `call`.
 
-    `parameters` is a JSON Schema of the arguments, None to derive it from the signature and docstring of
-    `call`. One instance serves one environment; `reset` begins an episode, `close` ends its use.
+    `call` takes the arguments by keyword and has a Google-style docstring: the tool's schema and its
+    instruction are derived from them. A tool that keeps something from call to call within an episode says
+    ``live = True``: then every environment gets one of its own, by `spawn`, and closes it. `reset` begins an
+    episode.
     """
 
     name: str = ""
-    tag: str = ""
-    parameters: Mapping[str, Any] | None = None
+    """What JSON calls name."""
 
-    def instruction_string(self) -> str:
-        """Return the sentences that tell the agent what the tool does and how to call it."""
-        raise NotImplementedError
+    tag: str = ""
+    """``<tag>...</tag>`` in an action is a call, with the content as the first argument; empty for none."""
+
+    fences: Sequence[str] = ()
+    """Languages of fenced code blocks that are calls, with the content as the first argument."""
+
+    parameters: Mapping[str, Any] | None = None
+    """A JSON Schema of the arguments; None to derive it from `call`."""
+
+    description: str = ""
+    """What the tool does; empty to take it from the docstring of `call`."""
+
+    result_tag: str = "output"
+    """What the agent reads stands in ``<result_tag>``."""
+
+    live: bool = False
+    """Whether the tool keeps something from call to call within an episode."""
+
+    parallel_safe: bool = False
+    """Whether several calls of one turn may run at once."""
+
+    _init: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember the arguments, so that spawn() can make another."""
+        self = super().__new__(cls)
+        self._init = (args, kwargs)
+        return self
+
+    def __init__(self, num_workers: int = 1) -> None:
+        """Take upstream's argument, which means nothing here: see `parallel_safe`."""
+        self.num_workers = num_workers
 
     def call(self, *args: Any, **kwargs: Any) -> ToolResult:
         """Carry out one call.
@@ -50,7 +75,7 @@ class BaseTool:
             ToolError: the agent's fault; the message becomes the observation.
             NoVerdict: the tool's own failure.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define call().")
 
     def reset(self, seed: int) -> None:
         """Begin an episode: nothing of the last one is left."""
@@ -58,5 +83,129 @@ class BaseTool:
     def close(self) -> None:
         """Release what the tool holds; twice is harmless."""
 
+    def spawn(self) -> Self:
+        """Return the tool that one environment uses: itself, or of a live tool another of the same making."""
+        if not self.live:
+            return self
+        args, kwargs = self._init
+        return type(self)(*args, **kwargs)
 
-__all__ = ["BaseTool", "ToolCall", "ToolError", "ToolResult"]
+    def fork(self) -> Self:
+        """Return a twin in the same state; itself where nothing is kept.
+
+        Raises:
+            CannotFork: when what it keeps cannot be copied.
+        """
+        if not self.live:
+            return self
+        raise CannotFork(f"the tool {self.name!r} holds live state that cannot be copied.")
+
+    # -- what follows from the above
+
+    @property
+    def tool_type(self) -> str:
+        """Upstream's word for the name."""
+        return self.name
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments."""
+        if self.parameters is None:
+            self.parameters = schema.parameters_of(self.call)
+        return self.parameters
+
+    @property
+    def first_argument(self) -> str:
+        """The argument that the content of a tag or of a fenced block becomes."""
+        return next(iter(self.arguments.get("properties", {})), "")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's chat API describes functions."""
+        about = self.description or schema.description_of(self.call)
+        function = {"name": self.name, "description": about, "parameters": dict(self.arguments)}
+        return {"type": "function", "function": function}
+
+    def instruction_string(self) -> str:
+        """Return the sentences that tell the agent what the tool does and how to call it."""
+        function = self.schema()["function"]
+        lines = [f"{self.name}: {function['description']}"]
+        for name, rule in self.arguments.get("properties", {}).items():
+            needed = "" if name in self.arguments.get("required", ()) else ", optional"
+            kind = rule.get("type", "any") if "enum" not in rule else " | ".join(map(repr, rule["enum"]))
+            lines.append(f"  {name} ({kind}{needed}) {rule.get('description', '')}".rstrip())
+        example = "".join(f'"{name}": ..., ' for name in self.arguments.get("required", ()))[:-2]
+        call = f'<tool_call>{{"name": "{self.name}", "arguments": {{{example}}}}}</tool_call>'
+        return "\n".join([*lines, f"Call it with {call}"])
+
+    def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Check the arguments and carry out the call; the agent's faults become a result too.
+
+        Raises:
+            NoVerdict: when the tool itself fails.
+        """
+        wrong = schema.violation(arguments, self.arguments)
+        if wrong:
+            return ToolResult(f"{self.name}: {wrong}", error=True)
+        try:
+            return self.call(**arguments)
+        except ToolError as error:
+            return ToolResult(str(error), error=True)
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """Run the first call of this tool in `action`, as upstream's tools do.
+
+        Returns:
+            Whether there was a call, whether it failed, what the agent reads, and the action up to the
+            call's end.
+        """
+        for found in calls.find(action, [self]):
+            if found.call is None or found.call.name == self.name:
+                done = ToolResult(found.error, True) if found.call is None else self.run(found.call.arguments)
+                return True, done.error, self.shown(done.text), action[: found.end]
+        return False, True, "", ""
+
+    def shown(self, text: str) -> str:
+        """Return a result's text as the agent reads it."""
+        return f"<{self.result_tag}>\n{text}\n</{self.result_tag}>"
+
+
+class FunctionTool(BaseTool):
+    """A Python function as a tool: its name, signature and docstring are what the agent is told.
+
+    What the function returns is shown as text; a ToolResult is taken as it is. An exception is shown to the
+    agent as its fault, unless it is one of gem's own.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str = "", tag: str = "", parallel_safe: bool = False
+    ) -> None:
+        """Wrap `function`; `tag` lets ``<tag>...</tag>`` call it with the content as its first argument.
+
+        Raises:
+            BadArgument: for a function without a name or a docstring: the agent has to be told what it does.
+        """
+        super().__init__()
+        self.name = name or getattr(function, "__name__", "")
+        self.tag = tag
+        self.function = function
+        self.parallel_safe = parallel_safe
+        self.parameters = schema.parameters_of(function)
+        self.description = schema.description_of(function)
+        if not self.name.isidentifier() or not self.description:
+            raise BadArgument(
+                f"a tool needs a name and a docstring; {function!r:.80} has the name {self.name!r} and "
+                f"{'a' if inspect.getdoc(function) else 'no'} docstring."
+            )
+
+    def call(self, **arguments: Any) -> ToolResult:
+        """Call the function."""
+        try:
+            given = self.function(**arguments)
+        except GemError:
+            raise
+        except Exception as error:
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+        return given if isinstance(given, ToolResult) else ToolResult(str(given))
+
+
+__all__ = ["BaseTool", "FunctionTool", "ToolCall", "ToolError", "ToolResult"]

@@ -1,0 +1,176 @@
+"""Tool calls out of model text: XML tags, fenced code, JSON function calls.
+
+Model output is hostile: reading is linear in the length of the text and never raises. A call that is there
+but cannot be read is returned with what is wrong with it, for the agent to read.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gem import parsing
+
+THINK = "think"
+"""Calls inside closed ``<think>`` tags are drafts, and are not run."""
+
+JSON_TAG = "tool_call"
+"""The tag around a JSON function call."""
+
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that an action asks for: the tool's name and its arguments by keyword."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A call as it stands in an action, from `start` to `end`.
+
+    `call` is None where it cannot be read; `error` then says why.
+    """
+
+    call: ToolCall | None
+    error: str
+    start: int
+    end: int
+
+
+class Callable(Protocol):
+    """What is read of a tool: how its calls are written."""
+
+    @property
+    def name(self) -> str:
+        """The name that a JSON call uses."""
+        ...
+
+    @property
+    def tag(self) -> str:
+        """The XML tag whose content is the first argument; empty for none."""
+        ...
+
+    @property
+    def fences(self) -> Sequence[str]:
+        """The languages of fenced code blocks whose content is the first argument."""
+        ...
+
+    @property
+    def first_argument(self) -> str:
+        """The name of the first argument."""
+        ...
+
+
+def find(text: str, tools: Sequence[Callable]) -> list[Found]:
+    """Return the calls in `text`, in order.
+
+    Read are, for each tool, ``<tag>...</tag>`` and fenced code of its languages, whose content is the first
+    argument; and for every tool ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` or
+    ``<tool_call><tool_name>...</tool_name><arguments>{...}</arguments></tool_call>``. What is not closed is
+    no call; of calls inside one another the outer one counts.
+    """
+    tags = {tool.tag: tool for tool in tools if tool.tag}
+    labels = {label: tool for tool in tools for label in tool.fences}
+    spans: list[tuple[int, int, Callable | None, str]] = []
+    drafts: list[tuple[int, int]] = []
+    for start, end, label, body in _fenced(text):
+        if label in labels:
+            spans.append((start, end, labels[label], body))
+    for start, end, tag, body in _tagged(text, (*tags, JSON_TAG, THINK)):
+        if tag == THINK:
+            drafts.append((start, end))
+        else:
+            spans.append((start, end, tags.get(tag), body if tag == JSON_TAG else _content(body)))
+    found: list[Found] = []
+    last = 0
+    for start, end, tool, body in sorted(spans, key=lambda span: span[0]):
+        draft = bisect.bisect_right(drafts, (start, end)) - 1
+        if start < last or (draft >= 0 and start < drafts[draft][1]):
+            continue
+        last = end
+        if tool is None:
+            found.append(_function_call(body, start, end))
+        else:
+            found.append(Found(ToolCall(tool.name, {tool.first_argument: body}), "", start, end))
+    return found
+
+
+def _function_call(body: str, start: int, end: int) -> Found:
+    try:
+        if "<tool_name>" in body:
+            name = parsing.tagged(body, "tool_name")
+            arguments = json.loads(parsing.tagged(body, "arguments") or "{}")
+        else:
+            call = json.loads(parsing.code(body) or body)
+            name = call["name"]
+            arguments = call.get("arguments", call.get("parameters", {}))
+            if isinstance(arguments, str):
+                arguments = json.loads(arguments)
+    except (ValueError, RecursionError) as error:
+        return Found(None, f"this tool call is no JSON: {str(error)[:120]}.", start, end)
+    except (KeyError, TypeError, AttributeError):
+        return Found(None, 'a tool call is a JSON object {"name": ..., "arguments": {...}}.', start, end)
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return Found(None, "a tool call's name is text, and its arguments are a JSON object.", start, end)
+    return Found(ToolCall(name, arguments), "", start, end)
+
+
+def _content(body: str) -> str:
+    """Return what stands inside a tag: fenced code without its fence, and without common indentation."""
+    if body.lstrip().startswith(("```", "~~~")):
+        return parsing.code(body) or body
+    plain = textwrap.dedent(body.strip("\n")).rstrip()
+    return plain.lstrip() if plain[:1].isspace() else plain
+
+
+def _fenced(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield start, end, label and content of each closed fenced block."""
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        mark = fence.group(1)
+        if opened is None:
+            opened = fence
+        elif mark[0] == opened.group(1)[0] and len(mark) >= len(opened.group(1)) and not fence.group(2):
+            yield (
+                opened.start(),
+                fence.end(),
+                _language(opened.group(2)),
+                text[opened.end() + 1 : fence.start()],
+            )
+            opened = None
+
+
+def _tagged(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
+    """Yield start, end, tag and content of each closed tag; the opening nearest to the closing counts.
+
+    A ``</think>`` without an opening closes one that the prompt opened: it began with the text.
+    """
+    opened: dict[str, tuple[int, int]] = {THINK: (0, 0)}
+    for token in _tokens(tags).finditer(text):
+        closing, tag = token.groups()
+        if not closing:
+            opened[tag] = token.span()
+        elif tag in opened:
+            start, inside = opened.pop(tag)
+            yield start, token.end(), tag, text[inside : token.start()]
+
+
+@functools.lru_cache(maxsize=64)
+def _tokens(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(f"<(/?)({'|'.join(map(re.escape, tags))})>")
+
+
+def _language(label: str) -> str:
+    return {"py": "python", "python3": "python", "sh": "bash", "shell": "bash"}.get(
+        label.lower(), label.lower()
+    )

@@ -1,0 +1,124 @@
+"""The JSON Schema of a function's arguments, from its signature and its Google-style docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+Schema: typing.TypeAlias = Mapping[str, Any]
+
+_PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_ARGUMENT = re.compile(r"(\w+)(?: \([^)]*\))?:\s*(.*)")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the schema of a function's arguments: an object with a property per parameter.
+
+    A parameter without a default is required; `*args` and `**kwargs` are not offered.
+    """
+    _, said = _docstring(function)
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):  # an annotation that only a type checker can read
+        hints = {}
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        properties[name] = _of_type(hints.get(name, Any))
+        if name in said:
+            properties[name]["description"] = said[name]
+        if parameter.default is parameter.empty:
+            required.append(name)
+        elif isinstance(parameter.default, str | int | float):
+            properties[name]["default"] = parameter.default
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def description_of(function: Callable[..., Any]) -> str:
+    """Return what a function's docstring says before its arguments."""
+    return _docstring(function)[0]
+
+
+def violation(arguments: Mapping[str, Any], schema: Schema) -> str:
+    """Return what is wrong with the arguments of a call, or ``""``.
+
+    The names, and each value's outer type and enumeration, are compared: deeper rules are the tool's own.
+    """
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    takes = ", ".join(properties) or "none"
+    for name in schema.get("required", ()):
+        if name not in arguments:
+            return f"the argument {name!r} is missing. Arguments: {takes}."
+    for name, value in arguments.items():
+        if name not in properties:
+            if schema.get("additionalProperties", True) is False:
+                return f"there is no argument {name!r:.60}. Arguments: {takes}."
+            continue
+        rule = properties[name] if isinstance(properties[name], Mapping) else {}
+        accepted = rule.get("type", ())
+        accepted = [accepted] if isinstance(accepted, str) else list(accepted)
+        if accepted and not any(_is(value, kind) for kind in accepted):
+            return f"{name!r} is {value!r:.60}; accepted: {' or '.join(accepted)}."
+        if "enum" in rule and value not in rule["enum"]:
+            return f"{name!r} is {value!r:.60}; accepted: {', '.join(map(repr, rule['enum']))}."
+    return ""
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) and kind in ("integer", "number"):
+        return False
+    return isinstance(value, _TYPES.get(kind, (object,)))
+
+
+def _of_type(hint: Any) -> dict[str, Any]:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if origin is Literal:
+        return {"enum": list(args)}
+    if origin in (Union, types.UnionType):
+        kinds = [_of_type(arg) for arg in args if arg is not type(None)]
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    base = origin or hint
+    if isinstance(base, type) and issubclass(base, Mapping):
+        return {"type": "object"}
+    if isinstance(base, type) and issubclass(base, Sequence | set | frozenset) and base is not bytes:
+        return {"type": "array", "items": _of_type(args[0])} if args else {"type": "array"}
+    return {}
+
+
+def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the description, and what ``Args:`` says of each argument."""
+    before, _, after = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    said: dict[str, str] = {}
+    name = ""
+    for line in after.splitlines():
+        if line and not line.startswith(" "):  # the next section
+            break
+        found = _ARGUMENT.fullmatch(line.strip())
+        if found and (len(line) - len(line.lstrip()) <= 4 or not name):
+            name = found[1]
+            said[name] = found[2]
+        elif name and line.strip():
+            said[name] = f"{said[name]} {line.strip()}"
+    return re.split(r"\n(?:Returns|Raises|Yields|Example|Examples):\n", before)[0].strip(), said
