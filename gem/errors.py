@@ -14,6 +14,7 @@ nearest GemError and the builtin, keep the constructor at one message, export it
      |   |   '- UnknownArgument  TypeError         a keyword that nobody accepts
      |   |- BadAction         TypeError            an action that is not text
      |   |- MissingExtra      ImportError          an optional package is absent; holds the pip line
+     |   |- MissingData       FileNotFoundError    a data set is neither here nor reachable
      |   |- ResetNeeded       RuntimeError         step before reset
      |   |- EpisodeOver       RuntimeError         step after the end
      |   |- EnvClosed         RuntimeError         any use after close
@@ -61,6 +62,10 @@ class BadAction(GemError, TypeError):
 
 class MissingExtra(GemError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line."""
+
+
+class MissingData(GemError, FileNotFoundError):
+    """A data set that is neither here nor reachable; the message holds the ways to supply it."""
 
 
 class ResetNeeded(GemError, RuntimeError):

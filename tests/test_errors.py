@@ -15,6 +15,7 @@ STANDS_FOR = {
     "UnknownArgument": TypeError,
     "BadAction": TypeError,
     "MissingExtra": ImportError,
+    "MissingData": FileNotFoundError,
     "ResetNeeded": RuntimeError,
     "EpisodeOver": RuntimeError,
     "EnvClosed": RuntimeError,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gem.content import Obs
 
@@ -23,10 +23,14 @@ class Task:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class TaskSet(Protocol):
-    """A sequence of tasks with random access."""
+    """A sequence of tasks with random access, the same from any thread and after pickling."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        ...
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -36,6 +40,6 @@ class TaskSet(Protocol):
         """Return one task."""
         ...
 
-    def order(self, seed: int, epoch: int = 0) -> list[int]:
+    def order(self, seed: int, epoch: int = 0) -> Sequence[int]:
         """Return a permutation of the indices: a pure function of its arguments."""
         ...

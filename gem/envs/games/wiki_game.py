@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,38 +9,18 @@ from posixpath import dirname, normpath
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
+from gem.envs.games.board_image import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrapped
 from gem.errors import BadArgument, IllegalMove, missing_extra
+from gem.tasks.world import World, built_in
 
 BACK = "back"
 MOST_CLICKS = 10
+MOST_DRAWN = 40
+"""Links of a page that its picture shows."""
+
 MOST_TEXT = 600
 """Characters of a page that are shown."""
-
-_LINK = re.compile(r"\[\[(.+?)\]\]")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class World:
-    """Pages and their links, which are positions in the other tuples. Only the same world is equal."""
-
-    name: str
-    titles: tuple[str, ...]
-    texts: tuple[str, ...]
-    links: tuple[tuple[int, ...], ...]
-    _distances: dict[int, dict[int, int]] = field(default_factory=dict)
-
-    def distances(self, target: int) -> dict[int, int]:
-        """Return how many clicks each page is from `target`; pages without a way are left out."""
-        if target not in self._distances:
-            found = {target: 0}
-            for page in (queue := [target]):
-                for before in _backlinks(self)[page]:
-                    if before not in found:
-                        found[before] = found[page] + 1
-                        queue.append(before)
-            self._distances[target] = found
-        return self._distances[target]
 
 
 class WikiGame(TextGame):
@@ -77,6 +55,7 @@ class WikiGame(TextGame):
         zim: str | None = None,
         pages: int = 1000,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the distance, the budget and the world."""
         self.clicks = interval("clicks", clicks, 1, MOST_CLICKS)
@@ -86,7 +65,7 @@ class WikiGame(TextGame):
         self._pairs = pairs(self.world, self.clicks)
         if not self._pairs:
             raise BadArgument(f"clicks is {clicks!r}: no two pages of {self.world.name} are so far apart.")
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     @property
     def world(self) -> World:
@@ -103,8 +82,12 @@ class WikiGame(TextGame):
             f"Wiki game on {world.name}: go from the page {world.titles[self.start]} to the page "
             f"{world.titles[self.target]} in at most {self.max_turns} turns, by following links. Give the "
             f"title of one of the linked pages, or {BACK} for the page before, inside \\boxed{{}}.\n"
-            f"{self.board()}"
+            f"{self.card()}"
         )
+
+    def instance(self) -> tuple[str, str]:
+        """Return the titles of start and target."""
+        return self.world.titles[self.start], self.world.titles[self.target]
 
     def parse(self, move: str) -> str:
         """Read a title."""
@@ -125,19 +108,44 @@ class WikiGame(TextGame):
             self.trail = tuple(before)
         else:
             why = "There is no page before." if move == BACK else "This page has no such link."
-            raise IllegalMove(f"{why}\n{self.board()}")
+            raise IllegalMove(f"{why}\n{self.card()}")
         if self.page == self.target:
             return Play.win(f"This is {world.titles[self.page]}, the target.")
-        return Play(self.board())
+        return Play(self.card())
 
-    def board(self) -> str:
-        """Return the page: title, text, links; and the target."""
+    def card(self) -> str:
+        """Return the page: title, text, links; and the target. Observations show it beside any picture."""
         world = self.world
         links = ", ".join(world.titles[page] for page in world.links[self.page])
         return (
             f"Page: {world.titles[self.page]}\n{world.texts[self.page]}\nLinks: {links or '-'}\n"
             f"Target: {world.titles[self.target]}"
         )
+
+    def draw_board(self) -> Canvas:
+        """Draw a card: the page's title and text, its links, and the target; many links only in part."""
+        world, width = self.world, 600
+        title, words = world.titles[self.page], wrapped(world.texts[self.page], width - 48, 16)
+        links, x, y = [], 24.0, 92.0 + 22 * len(words)
+        for page in world.links[self.page][:MOST_DRAWN]:
+            wide = text_width(world.titles[page], 16) + 20
+            if x > 24 and x + wide > width - 24:
+                x, y = 24.0, y + 36
+            links.append((x, y, wide, world.titles[page]))
+            x += wide + 8
+        canvas = Canvas(width, int(y) + 84)
+        canvas.box((8, 8), (width - 16, canvas.height - 16), WHITE, RULE, 1, 8)
+        canvas.text((24, 34), title, 24, anchor="lm", bold=True)
+        for k, line in enumerate(words):
+            canvas.text((24, 66 + 22 * k), line, 16, INK, "lm")
+        for x, y, wide, name in links:
+            canvas.box((x, y - 14), (wide, 28), None, BLUE, 1, 8)
+            canvas.text((x + wide / 2, y), name, 16, BLUE)
+        more = len(world.links[self.page]) - len(links)
+        if more:
+            canvas.text((width - 24, canvas.height - 34), f"and {more} more links", 14, GREY, "rm")
+        canvas.text((24, canvas.height - 34), f"Target: {world.titles[self.target]}", 18, GREEN, "lm", True)
+        return canvas
 
     def progress(self) -> float:
         """Return the share of the shortest way that is gone; 0 when further away than at the start."""
@@ -166,15 +174,6 @@ class WikiGame(TextGame):
 
 
 @cache
-def _backlinks(world: World) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = [[] for _ in world.titles]
-    for page, links in enumerate(world.links):
-        for linked in links:
-            found[linked].append(page)
-    return tuple(map(tuple, found))
-
-
-@cache
 def pairs(world: World, clicks: tuple[int, int]) -> tuple[tuple[int, int], ...]:
     """Return every start and target so many clicks apart."""
     return tuple(
@@ -182,20 +181,6 @@ def pairs(world: World, clicks: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         for target in range(len(world.titles))
         for start, distance in sorted(world.distances(target).items())
         if clicks[0] <= distance <= clicks[1]
-    )
-
-
-@cache
-def built_in() -> World:
-    """Return gem's own small encyclopedia."""
-    text = Path(__file__).with_name("wiki_world.tsv").read_text(encoding="utf-8")
-    found = dict(line.split("\t") for line in text.splitlines())
-    number = {title: page for page, title in enumerate(found)}
-    return World(
-        "gem's small encyclopedia",
-        tuple(found),
-        tuple(_LINK.sub(r"\1", words) for words in found.values()),
-        tuple(tuple(dict.fromkeys(number[to] for to in _LINK.findall(words))) for words in found.values()),
     )
 
 

@@ -9,6 +9,7 @@ import gem
 from gem.envs.games import wiki_game
 from gem.envs.games.wiki_game import WikiGame, World, built_in, from_zim
 from gem.errors import BadArgument, MissingExtra
+from gem.tasks import world as world_module
 
 
 def go(env, title):
@@ -25,7 +26,7 @@ def dealt(start, target, **keywords):
 
 
 def test_the_small_encyclopedia_has_short_pages_whose_links_exist_and_stand_in_the_text():
-    text = Path(wiki_game.__file__).with_name("wiki_world.tsv").read_text("utf-8")
+    text = Path(world_module.__file__).with_name("wiki_world.tsv").read_text("utf-8")
     pages = dict(line.split("\t") for line in text.splitlines())
     world = built_in()
     assert len(pages) == len(world.titles) == len({title.casefold() for title in pages}) >= 150

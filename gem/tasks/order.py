@@ -1,0 +1,119 @@
+"""In which order tasks come: permutations that cost no memory, and the walk of one of several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import overload
+
+from gem import seeding
+from gem.errors import BadArgument
+from gem.tasks.base import Task, TaskSet
+
+_ROUNDS = 6
+_MASK = (1 << 64) - 1
+
+
+class Order(Sequence[int]):
+    """A permutation of 0 to n - 1, drawn by `seed` and `epoch`, of which any entry is worked out alone.
+
+    No list of n numbers is made, so that a worker begins anywhere at once, in a set of any size: it is a
+    Feistel network over the smallest even number of bits that holds n, walked until it lands below n.
+    Source: Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002).
+
+    >>> sorted(Order(5, seed=1)) == [0, 1, 2, 3, 4]
+    True
+    """
+
+    __slots__ = ("_half", "_keys", "_n")
+
+    def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
+        """Draw the permutation."""
+        self._n = n
+        self._half = max(1, (max(n - 1, 1).bit_length() + 1) // 2)
+        draw = seeding.stream(seed, "order", epoch)
+        self._keys = tuple(draw.getrandbits(64) for _ in range(_ROUNDS))
+
+    def __len__(self) -> int:
+        """Return n."""
+        return self._n
+
+    @overload
+    def __getitem__(self, position: int) -> int: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[int]: ...
+    def __getitem__(self, position: int | slice) -> int | list[int]:
+        """Return the entry at `position`, or those of a slice."""
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(self._n))]
+        at = index(position)
+        if not -self._n <= at < self._n:
+            raise IndexError(f"position {at} of an order of {self._n}")
+        at %= self._n
+        half, low = self._half, (1 << self._half) - 1
+        while True:
+            left, right = at >> half, at & low
+            for key in self._keys:
+                mixed = (right ^ key) * 0xBF58476D1CE4E5B9 & _MASK
+                mixed = (mixed ^ mixed >> 29) * 0x94D049BB133111EB & _MASK
+                left, right = right, left ^ (mixed >> 32 & low)
+            at = left << half | right
+            if at < self._n:
+                return at
+
+
+def index_at(tasks: TaskSet, seed: int, position: int) -> int:
+    """Return the index of the task at a position of the endless walk through `tasks`, epoch after epoch."""
+    epoch, at = divmod(position, len(tasks))
+    return tasks.order(seed, epoch)[at]
+
+
+class Walk(Iterator[Task]):
+    """The tasks that one of `of` workers gets, one after another, epoch after epoch.
+
+    Worker `rank` takes positions rank, rank + of, rank + 2 of, ... of one endless walk that all share, so
+    that together they see every task once per epoch, whatever `of` is: nothing is doubled, nothing lost.
+    `position` is where this worker is; a walk made with it goes on from there.
+
+    Args:
+        tasks: the set.
+        seed: which order; the same for all workers.
+        rank: this worker's number, from 0.
+        of: how many workers there are.
+        position: where to go on; None begins.
+        epochs: end after so many; None never ends.
+
+    Raises:
+        BadArgument: for a rank, position or number of workers that cannot be, or an empty set.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskSet,
+        seed: int = 0,
+        rank: int = 0,
+        of: int = 1,
+        position: int | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        if not 0 <= rank < of:
+            raise BadArgument(f"rank is {rank} of {of} workers; accepted: a rank from 0 to {of - 1}.")
+        if position is not None and (position < 0 or position % of != rank):
+            raise BadArgument(
+                f"position is {position}; worker {rank} of {of} is only ever at {rank}, {rank + of}, ..."
+            )
+        if not len(tasks):
+            raise BadArgument(f"the task set {tasks.name} is empty; a walk needs one task or more.")
+        self.tasks = tasks
+        self.seed = seeding.check(seed)
+        self.of = of
+        self.position = rank if position is None else position
+        self.epochs = epochs
+
+    def __next__(self) -> Task:
+        """Return the next task."""
+        if self.epochs is not None and self.position >= self.epochs * len(self.tasks):
+            raise StopIteration
+        task = self.tasks[index_at(self.tasks, self.seed, self.position)]
+        self.position += self.of
+        return task

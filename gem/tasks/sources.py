@@ -1,0 +1,451 @@
+"""Where tasks come from: rows in memory, files, a folder, a data set of the Hugging Face hub.
+
+`load` is the one entry. It returns a TaskSet over rows with any column names. Files are opened by ourselves,
+Parquet by pyarrow, the hub by `datasets`, which has its own cache and offline mode.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import gzip
+import io
+import json
+import mmap
+import os
+import re
+import socket
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+from gem.content import Image, Obs, Part, Text
+from gem.errors import BadArgument, GemError, MissingData, did_you_mean, missing_extra
+from gem.tasks.base import Task, TaskSet
+from gem.tasks.order import Order
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+"""Anything with a length whose items, by number, are mappings from column names."""
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
+"""The files that are read."""
+
+PROBE_S = 3.0
+"""Seconds in which the hub must answer a connection; without this, its client tries for half a minute."""
+
+PLACEHOLDER = "<image>"
+"""Where a question's text says that a picture stands."""
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+_MIMES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
+
+
+def load(
+    source: str | Path | Rows | TaskSet | Mapping[str, Rows],
+    split: str | None = None,
+    question_key: str = "problem",
+    answer_key: str = "answer",
+    images_key: str | None = None,
+) -> TaskSet:
+    """Return the tasks of a source.
+
+    Args:
+        source: rows (a list of mappings, a `datasets.Dataset`), a TaskSet, the path of a file or folder, or
+            the name of a data set, which is looked for in the folder GEM_DATA, then on the Hugging Face hub.
+        split: which split; None where there is only one.
+        question_key: the column that the agent is shown.
+        answer_key: the column that the grader compares with.
+        images_key: the column of a picture or a list of pictures.
+
+    Raises:
+        MissingData: when the data set is neither here nor reachable.
+        BadArgument: for an empty source, an unknown split or column, a file that cannot be read.
+        MissingExtra: for Parquet, or the hub, without the extra `data`.
+    """
+    if isinstance(source, str | Path):
+        rows, name, folder = _open(str(source), split)
+    elif isinstance(source, TaskSet) and hasattr(source, "order"):
+        return source
+    else:
+        rows, name, folder = _one_split(source, split, "dataset"), "dataset", None
+    if not len(rows):
+        raise BadArgument(f"the data set {name} has no rows; one or more are needed.")
+    _check_columns(rows[0], name, question_key, answer_key, images_key)
+    return RowTasks(name, rows, question_key, answer_key, images_key, folder)
+
+
+@dataclass(frozen=True, eq=False)
+class RowTasks:
+    """A TaskSet over rows: two columns are question and reference, the others stand in the task's info."""
+
+    name: str
+    rows: Rows
+    question_key: str
+    answer_key: str
+    images_key: str | None = None
+    folder: Path | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Task:
+        """Return the task of one row.
+
+        Raises:
+            BadArgument: when the row lacks a column.
+        """
+        row = self.rows[index]
+        keys = (self.question_key, self.answer_key, self.images_key)
+        _check_columns(row, f"{self.name}, row {index}", *keys)
+        question: Obs = str(row[self.question_key])
+        if self.images_key is not None:
+            question = _illustrated(str(question), _pictures(row[self.images_key], self.folder))
+        info = {key: value for key, value in row.items() if key not in keys}
+        return Task(str(index), question, row[self.answer_key], info)
+
+    def order(self, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(len(self), seed, epoch)
+
+
+def _check_columns(row: object, name: str, *keys: str | None) -> None:
+    if not isinstance(row, Mapping):
+        raise BadArgument(f"{name}: a row is {type(row).__name__} {row!r:.80}; accepted: mappings (dict).")
+    for key in keys:
+        if key is not None and key not in row:
+            raise BadArgument(
+                f"{name} has no column {key!r}.{did_you_mean(key, map(str, row))} It has: "
+                f"{', '.join(map(repr, row))}. Name them with question_key= and answer_key=."
+            )
+
+
+# -- finding
+
+
+_OPENED: WeakValueDictionary[tuple[str, str | None], Any] = WeakValueDictionary()
+_LOCK = Lock()
+
+
+def _open(name: str, split: str | None) -> tuple[Rows, str, Path | None]:
+    """Return the rows of a name or path, what to call them, and the folder where its pictures lie."""
+    path = find(name)
+    key = (str(path) if path else name, split)
+    with _LOCK:  # opened once per process, however many environments read it
+        rows = _OPENED.get(key)
+        if rows is None:
+            rows = _OPENED[key] = FileRows(path, split) if path else HubRows(name, split)
+    return rows, f"{name}, {split}" if split else name, rows.folder
+
+
+def find(name: str) -> Path | None:
+    """Return the file or folder of a data set: under GEM_DATA by its name, or where the name is a path."""
+    places = [Path(name).expanduser()]
+    if os.environ.get("GEM_DATA"):
+        home = Path(os.environ["GEM_DATA"]).expanduser()
+        places = [home / name, home / Path(name).name, *places]
+    for place in places:
+        for suffix in ("", *SUFFIXES):
+            path = place.with_name(place.name + suffix)
+            if path.is_dir() or (path.is_file() and path.name.endswith(SUFFIXES)):
+                return path.absolute()
+    return None
+
+
+def missing(name: str, why: str) -> MissingData:
+    """Build the error for absent data, with the three ways to supply it."""
+    home = os.environ.get("GEM_DATA")
+    looked = f"{home!r} has neither {name} nor {Path(name).name}" if home else "GEM_DATA is not set"
+    return MissingData(
+        f"the data set {name!r} is not here ({looked}) and not reachable ({why}). Supply it in one of three "
+        f"ways: (1) set GEM_DATA to a folder that holds {Path(name).name}.jsonl (or .csv, .parquet, or a "
+        "folder of that name with a file per split); (2) give your own rows, or a path, as dataset=; "
+        "(3) go online once, with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
+    )
+
+
+# -- files
+
+
+class FileRows(Sequence[Mapping[str, Any]]):
+    """The rows of a file, or of one split of a folder. Pickled as the path: the receiver opens it again."""
+
+    def __init__(self, path: Path, split: str | None) -> None:
+        self.path = path
+        self.split = split
+        self.folder = path if path.is_dir() else path.parent
+        self._parts = [_read(file) for file in _files(path, split)]
+        if isinstance(self._parts[0], Mapping):
+            self._parts = [_one_split(self._parts[0], split, str(path))]
+        elif path.is_file() and split not in (None, "train"):
+            raise BadArgument(
+                f"{path} is one file without splits, and split is {split!r}. Drop split=, or make a folder "
+                f"of that name with a file {split}.jsonl in it."
+            )
+        self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        part = next(at for at, end in enumerate(self._ends) if index < end)
+        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileRows, (self.path, self.split)
+
+
+def _files(path: Path, split: str | None) -> list[Path]:
+    """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
+    if path.is_file():
+        return [path]
+    files = sorted(
+        file
+        for folder in (path, path / "data", *([path / split] if split else []))
+        for file in (folder.iterdir() if folder.is_dir() else ())
+        if file.is_file() and file.name.endswith(SUFFIXES)
+    )
+    splits = {file: _SHARD.sub("", file.name.partition(".")[0]) for file in files}
+    if split is not None:
+        found = [file for file in files if splits[file] == split or file.parent == path / split]
+    else:
+        found = files if len(set(splits.values())) == 1 else []
+    if not found and (path / "dataset_info.json").is_file() | (path / "dataset_dict.json").is_file():
+        return [path]  # written by save_to_disk
+    if not found:
+        known = sorted(set(splits.values()))
+        wanted = f"no split {split!r}" if split else "more than one split, and none was named"
+        listing = f"it has {', '.join(known)}" if known else f"it has no file of {', '.join(SUFFIXES)}"
+        raise BadArgument(f"{path}: {wanted}; {listing}. Name one with split=.")
+    return found
+
+
+def _read(path: Path) -> Any:
+    """Open one file and return its rows; a mapping of splits to rows where a JSON file holds one."""
+    try:
+        if path.is_dir():
+            return _datasets().load_from_disk(str(path))
+        if path.name.endswith(".parquet"):
+            return ParquetRows(path)
+        if path.name.endswith((".jsonl", ".jsonl.gz")):
+            return JsonLines(path)
+        if path.name.endswith(".json"):
+            return json.loads(path.read_bytes())
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True))
+    except GemError:
+        raise
+    except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are ValueErrors
+        raise BadArgument(f"{path} cannot be read: {error}") from error
+
+
+class JsonLines(Sequence[Mapping[str, Any]]):
+    """The rows of a JSON Lines file: mapped into memory, where processes share it, and read row by row."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.name.endswith(".gz"):
+            self._bytes: Any = gzip.decompress(path.read_bytes())
+        else:
+            with path.open("rb") as file:
+                empty = path.stat().st_size == 0  # nothing cannot be mapped
+                self._bytes = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._starts = array("Q", self._lines())
+
+    def _lines(self) -> Iterator[int]:
+        start = 0
+        while start < len(self._bytes):
+            end = self._bytes.find(b"\n", start)
+            end = len(self._bytes) if end < 0 else end
+            if self._bytes[start:end].strip():
+                yield start
+            start = end + 1
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        start = self._starts[index]
+        end = self._bytes.find(b"\n", start)
+        try:
+            return json.loads(self._bytes[start : end if end >= 0 else len(self._bytes)])
+        except ValueError as error:
+            raise BadArgument(f"{self.path}, row {index} is no JSON: {error}") from error
+
+
+class ParquetRows(Sequence[Mapping[str, Any]]):
+    """The rows of a Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from pyarrow import parquet
+        except ImportError as error:
+            raise missing_extra("a Parquet file", "pyarrow", "data") from error
+        self._table = parquet.read_table(path)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._table.slice(index, 1).to_pylist()[0]
+
+
+# -- the hub
+
+
+class HubRows(Sequence[Mapping[str, Any]]):
+    """The rows of a data set of the Hugging Face hub. Pickled as its name: who receives it opens it again."""
+
+    folder: Path | None = None
+
+    def __init__(self, name: str, split: str | None) -> None:
+        self.name = name
+        self.split = split
+        self._rows = _one_split(_from_hub(name), split, name)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HubRows, (self.name, self.split)
+
+
+def _from_hub(name: str) -> Any:
+    """Return what `datasets` makes of a name, from its cache where the hub is out of reach.
+
+    Raises:
+        MissingData: when it is neither in the cache nor reachable.
+    """
+    if not _cached(name) and (why := _unreachable()):
+        raise missing(name, why)  # before the import of `datasets`, which takes seconds
+    try:
+        return _datasets().load_dataset(name)
+    except (OSError, ValueError, RuntimeError) as error:  # all that absence, networks and permissions raise
+        raise missing(name, f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _unreachable() -> str:
+    """Say why the hub cannot be reached; ``""`` when it may be."""
+    for switch in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(switch, "").upper() in ("1", "ON", "YES", "TRUE"):
+            return f"{switch} is set"
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return ""  # the proxy resolves names; only its own client can tell
+    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    port = hub.port or (443 if hub.scheme == "https" else 80)
+    try:
+        socket.create_connection((hub.hostname or "", port), timeout=PROBE_S).close()
+    except OSError as error:
+        return f"{hub.hostname}: {error}"
+    return ""
+
+
+def _cached(name: str) -> bool:
+    """Tell whether a cache of the hub's clients knows the name."""
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    built = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
+    fetched = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    owner, slash, short = name.rpartition("/")
+    start = f"{owner}___" if slash else ""
+    # `datasets` writes the short name in its own snake case; letters and digits survive that
+    plain = "".join(filter(str.isalnum, short)).lower()
+    known = built.iterdir() if built.is_dir() else ()
+    return (fetched / f"datasets--{name.replace('/', '--')}").is_dir() or any(
+        each.name.startswith(start)
+        and "".join(filter(str.isalnum, each.name.removeprefix(start))).lower() == plain
+        for each in known
+    )
+
+
+def _datasets() -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise missing_extra("a data set of the hub", "datasets", "data") from error
+    return datasets
+
+
+def _one_split(dataset: Any, split: str | None, name: str) -> Any:
+    """Return the rows of the split that is meant, where `dataset` is a mapping of splits to rows."""
+    if not isinstance(dataset, Mapping):
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str):
+            raise BadArgument(
+                f"{name} is {type(dataset).__name__} {dataset!r:.80}; accepted: a list of mappings, a "
+                "datasets.Dataset, a TaskSet, a path or a data set's name."
+            )
+        return dataset
+    known = [str(key) for key in dataset]
+    if split is None and len(known) == 1:
+        return dataset[known[0]]
+    if split not in dataset:
+        asked = "more than one split, and none was named" if split is None else f"no split {split!r}"
+        raise BadArgument(f"{name}: {asked}; it has {', '.join(known) or 'none'}. Name one with split=.")
+    return dataset[split]
+
+
+# -- pictures
+
+
+def _illustrated(text: str, pictures: list[Image]) -> Obs:
+    """Return a question with its pictures, where its text says that they stand, or else before it."""
+    pieces = text.split(PLACEHOLDER)
+    if len(pieces) - 1 != len(pictures):
+        return (*pictures, Text("".join(pieces).strip()))
+    parts: list[Part] = []
+    for at, piece in enumerate(pieces):
+        parts += [Text(piece.strip())] if piece.strip() else []
+        parts += pictures[at : at + 1]
+    return tuple(parts)
+
+
+def _pictures(value: Any, folder: Path | None) -> list[Image]:
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [_picture(each, folder) for each in values]
+
+
+def _picture(value: Any, folder: Path | None) -> Image:
+    """Return one picture: bytes, base64, a path in the data's folder, a mapping of these, or Pillow's own.
+
+    Raises:
+        BadArgument: for anything else, or a path that leads out of the folder.
+    """
+    if isinstance(value, Image):
+        return value
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    if hasattr(value, "save"):
+        file = io.BytesIO()
+        value.save(file, format="PNG")
+        value = file.getvalue()
+    if isinstance(value, str):
+        value = _from_text(value, folder)
+    if isinstance(value, bytes):
+        mime = next((mime for magic, mime in _MIMES.items() if value.startswith(magic)), None)
+        if mime:
+            return Image(value, mime)
+    raise BadArgument(
+        f"a picture is {type(value).__name__} {value!r:.60}; accepted: PNG, JPEG, GIF or WebP as bytes, "
+        "base64, a path in the data's folder, a Pillow image."
+    )
+
+
+def _from_text(value: str, folder: Path | None) -> bytes | str:
+    if folder is not None:
+        path = (folder / value).resolve() if len(value) < 1024 else folder
+        if path.is_relative_to(folder.resolve()) and path.is_file():
+            return path.read_bytes()
+    try:
+        return base64.b64decode(value.rpartition("base64,")[2], validate=True)
+    except (binascii.Error, ValueError):
+        return value

@@ -1,0 +1,59 @@
+"""The built-in world: gem's own small encyclopedia, whose pages link to one another.
+
+The WikiGame walks it, `qa:Facts` asks about it, and the search tool indexes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+_LINK = re.compile(r"\[\[(.+?)\]\]")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """Pages and their links, which are positions in the other tuples. Only the same world is equal."""
+
+    name: str
+    titles: tuple[str, ...]
+    texts: tuple[str, ...]
+    links: tuple[tuple[int, ...], ...]
+    _distances: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def distances(self, target: int) -> dict[int, int]:
+        """Return how many clicks each page is from `target`; pages without a way are left out."""
+        if target not in self._distances:
+            found = {target: 0}
+            for page in (queue := [target]):
+                for before in _backlinks(self)[page]:
+                    if before not in found:
+                        found[before] = found[page] + 1
+                        queue.append(before)
+            self._distances[target] = found
+        return self._distances[target]
+
+
+@cache
+def _backlinks(world: World) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in world.titles]
+    for page, links in enumerate(world.links):
+        for linked in links:
+            found[linked].append(page)
+    return tuple(map(tuple, found))
+
+
+@cache
+def built_in() -> World:
+    """Return gem's own small encyclopedia."""
+    text = Path(__file__).with_name("wiki_world.tsv").read_text(encoding="utf-8")
+    found = dict(line.split("\t") for line in text.splitlines())
+    number = {title: page for page, title in enumerate(found)}
+    return World(
+        "gem's small encyclopedia",
+        tuple(found),
+        tuple(_LINK.sub(r"\1", words) for words in found.values()),
+        tuple(tuple(dict.fromkeys(number[to] for to in _LINK.findall(words))) for words in found.values()),
+    )
