@@ -177,6 +177,29 @@ REASONING_GYM = Family(
 )
 
 
+GYMNASIUM_TOY_TEXT = {
+    "Blackjack-v1": (20, 0.452),
+    "CliffWalking-v1": (60, 1.0),
+    "CliffWalkingSlippery-v1": (300, 1.0),
+    "FrozenLake-v1": (100, 0.714),
+    "FrozenLake8x8-v1": (200, 0.908),
+    "Taxi-v4": (200, 1.0),
+}
+"""The turns that the task states, and the rate at which optimal play wins, over seeds 0 to 499."""
+
+GYMNASIUM = Family(
+    prefix="gymnasium",
+    entry_point="gem.envs.gymnasium:GymnasiumEnv",
+    names=tuple(GYMNASIUM_TOY_TEXT),
+    extra="gymnasium",
+    package="gymnasium",
+    exceptions={
+        name: {"max_turns": turns, "solver": "measured", "solver_rate": rate}
+        for name, (turns, rate) in GYMNASIUM_TOY_TEXT.items()
+    },
+)
+
+
 def register_all() -> None:
     """Register the whole catalogue; doing it twice is harmless."""
     for name, entry_point, kwargs, max_turns, solver in GAMES:
@@ -194,3 +217,4 @@ def register_all() -> None:
             )
         )
     register_family(REASONING_GYM)
+    register_family(GYMNASIUM)

@@ -479,8 +479,9 @@ def solver(case: Case) -> None:
     for seed in seeds:
         steps = transcript(env, seed, case.claims.max_turns or _PLAY_CAP, lambda env: env.solve())[1:]
         earned = math.fsum(entry[2] for entry in steps)
-        full = abs(earned - FULL_REWARD) < 1e-6 and steps[-1][5].get("success") is True
-        won += full
+        success = steps[-1][5].get("success") is True
+        full = success and abs(earned - FULL_REWARD) < 1e-6
+        won += success if claim == "measured" else full  # a foreign world pays as it likes
         if claim != "measured" and not full:
             raise Broken(f"seed {seed}: it earned {earned:g}, success {steps[-1][5].get('success')}", change)
     if claim == "measured" and case.claims.solver_rate is not None:
