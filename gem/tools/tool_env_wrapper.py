@@ -1,0 +1,267 @@
+"""ToolEnvWrapper: tools beside an environment's own actions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Self
+
+from gem import seeding
+from gem.content import Obs, Text, join
+from gem.core import Env, EnvWrapper, Start, Step, shared_names
+from gem.errors import BadArgument, EpisodeOver, did_you_mean
+from gem.record import StopReason
+from gem.tools.base_tool import BaseTool, ToolResult
+from gem.tools.calls import Found, find
+
+MAX_REFUSED_TURNS = 5
+"""Turns of refused calls after which the episode ends, so that it always ends."""
+
+
+class ToolEnvWrapper(EnvWrapper):
+    """Let the agent call tools; an action without a call goes to the environment.
+
+    An action that calls tools is a turn of its own: its calls run in order (at once where all of them are
+    `parallel_safe`), their outputs are one observation, and the environment does not notice. That holds also
+    when the action gives an answer beside the calls: it was written before their results were known, so it
+    does not count. Which forms a call may take says `gem.tools.calls.find`.
+
+    An episode has `max_tool_uses` calls, unreadable ones included. A call past them is not run: the agent
+    reads that none are left, and that turn earns nothing. The fifth such turn ends the episode, with
+    ``stop="turn_budget"``: the budget is the task's, and the instruction states it.
+
+    Each call that is run earns `tool_reward`, and `tool_success_reward` or `tool_execute_error_reward` as it
+    went. Keep the sum over `max_tool_uses` below the reward of success.
+
+    Info of every turn: `use_tool` (bool), `tool_use_counter`, `tool_success_counter`, both also with the
+    prefix `prev_ep_` for the episode before (None in the first), `parsed_action` (the action up to the end of
+    its last call). Of a turn with calls also: `tool_type` (the tools' names, separated by commas) and
+    `tool_results`, a list of ``{"tool", "error", "refused", ...}`` in order of the calls. The text of such a
+    turn's observation is all the tools' own: it is observation like every other, and no trainer learns on it.
+
+    A live tool, such as a Python session, belongs to one environment: the wrapper spawns its own.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("tools", "_owned")
+
+    def __init__(
+        self,
+        env: Env,
+        tools: Sequence[BaseTool],
+        tool_reward: float = 0.0,
+        tool_success_reward: float = 0.0,
+        tool_execute_error_reward: float = 0.0,
+        max_tool_uses: int = 10,
+    ) -> None:
+        """Wrap `env`.
+
+        Raises:
+            BadArgument: without tools, for two of the same name or tag, or a negative `max_tool_uses`.
+        """
+        super().__init__(env)
+        marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
+        if not tools or len(set(marks)) < len(marks):
+            said = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
+            raise BadArgument(f"tools are {said}; accepted: one or more, with names and tags of their own.")
+        if max_tool_uses < 0:
+            raise BadArgument(f"max_tool_uses is {max_tool_uses}; accepted: 0 or more.")
+        self.tools = [tool.spawn() for tool in tools]
+        self._owned = [own for own, given in zip(self.tools, tools, strict=True) if own is not given]
+        self.tool_reward = tool_reward
+        self.tool_success_reward = tool_success_reward
+        self.tool_execute_error_reward = tool_execute_error_reward
+        self.max_tool_uses = max_tool_uses
+        self.tool_use_counter = 0
+        self.tool_success_counter = 0
+        self.prev_ep_tool_use_counter: int | None = None
+        self.prev_ep_tool_success_counter: int | None = None
+        self._refused_turns = 0
+        self._running = False
+        self._begun = False
+        self._around: dict[str, Any] = {}  # text around the next prompt, as the environment last gave it
+
+    # -- the contract
+
+    def on_start(self, start: Start) -> Start:
+        """Put the last episode's counts aside, begin the tools' episode and say what they do."""
+        if self._begun:
+            self.prev_ep_tool_use_counter = self.tool_use_counter
+            self.prev_ep_tool_success_counter = self.tool_success_counter
+        self.tool_use_counter = self.tool_success_counter = self._refused_turns = 0
+        self._running = self._begun = True
+        for number, tool in enumerate(self.tools):
+            tool.reset(seeding.derive(self.env.seed or 0, "tool", number))
+        self._keep_around(start.info)
+        return Start(join([start.obs, self.instruction()], "\n\n"), {**start.info, **self._counts(False)})
+
+    def step(self, action: str, verbose: bool = False) -> Step:
+        """Run the calls of `action`, or give it to the environment; see Env.step.
+
+        `verbose` is taken for upstream's callers and changes nothing.
+
+        Raises:
+            NoVerdict: when a tool itself fails.
+        """
+        if self._refused_turns >= MAX_REFUSED_TURNS:
+            raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
+        if self._running and isinstance(action, str):
+            found = find(action, self.tools)
+            if found:
+                return self._tool_turn(action, found)
+            for tool in filter(_speaks_upstream, self.tools):
+                valid, error, text, parsed = tool.execute_action(action)
+                if valid:
+                    return self._upstream_turn(tool, error, text, parsed)
+        step = self.env.step(action)
+        self._running = not step.done
+        self._keep_around(step.info)
+        return step._replace(info={"parsed_action": action, **step.info, **self._counts(False)})
+
+    def close(self) -> None:
+        """Close the environment inside and the tools that this wrapper made."""
+        self._running = False
+        for tool in self._owned:
+            tool.close()
+        self.env.close()
+
+    @property
+    def forkable(self) -> bool:  # type: ignore[override]
+        """Whether the environment inside can be forked and no tool holds live state."""
+        return self.env.forkable and not any(tool.live for tool in self.tools)
+
+    def fork(self, seed: int | None = None) -> Self:
+        """Return a twin around a fork of the environment inside; a live tool is forked where it can be.
+
+        Raises:
+            CannotFork: when the environment or a tool cannot be copied.
+        """
+        tools: list[BaseTool] = []
+        try:
+            for tool in self.tools:
+                tools.append(tool.fork())
+            env = self.env.fork(seed)
+        except BaseException:
+            for twin_tool, tool in zip(tools, self.tools, strict=False):
+                if twin_tool is not tool:
+                    twin_tool.close()
+            raise
+        twin = self._shell()
+        kept = shared_names(type(self))
+        vars(twin).update(copy.deepcopy({key: value for key, value in vars(self).items() if key not in kept}))
+        twin.env, twin._init = env, self._init_around(env)
+        twin.tools = tools
+        twin._owned = [own for own, tool in zip(tools, self.tools, strict=True) if own is not tool]
+        return twin
+
+    # -- the agent is told
+
+    def instruction(self) -> str:
+        """Return what the agent is told about its tools."""
+        about = "\n\n".join(tool.instruction_string() for tool in self.tools)
+        limit = f"You have {self.max_tool_uses} tool calls in all."
+        return f"{about}\n\n{limit} A turn that calls a tool gives no answer: answer in a turn without calls."
+
+    # -- turns
+
+    def _tool_turn(self, action: str, found: Sequence[Found]) -> Step:
+        left = self.max_tool_uses - self.tool_use_counter
+        run = found[:left]
+        results = self._run(run)
+        reward = sum(map(self._pay, results), 0.0)
+        pieces = [self._shown(each, result) for each, result in zip(run, results, strict=True)]
+        end = run[-1].end if run else found[-1].end
+        info = {
+            "tool_type": ",".join(dict.fromkeys(_name(each) for each in found)),
+            "tool_results": [
+                {"tool": _name(each), "error": result.error, "refused": False, **result.info}
+                for each, result in zip(run, results, strict=True)
+            ]
+            + [{"tool": _name(each), "error": False, "refused": True} for each in found[left:]],
+        }
+        return self._after(pieces, reward, action[:end], info, len(found) - len(run))
+
+    def _upstream_turn(self, tool: BaseTool, error: bool, text: str, parsed: str) -> Step:
+        info: dict[str, Any] = {"tool_type": tool.tool_type}
+        result = {"tool": tool.tool_type, "error": error, "refused": False}
+        if self.tool_use_counter >= self.max_tool_uses:
+            return self._after([], 0.0, parsed, {**info, "tool_results": [{**result, "refused": True}]}, 1)
+        reward = self._pay(ToolResult(text, error))
+        return self._after([text], reward, parsed, {**info, "tool_results": [result]}, 0)
+
+    def _after(
+        self, pieces: list[Obs], reward: float, parsed: str, info: dict[str, Any], refused: int
+    ) -> Step:
+        """Return the step that calls made."""
+        over = False
+        if refused:
+            if not pieces:
+                self._refused_turns += 1
+            some = "this call was" if refused == 1 else f"{refused} calls were"
+            used = f"{self.tool_use_counter} of {self.max_tool_uses}"
+            pieces.append(f"No tool calls are left ({used} are used): {some} not run. Give your answer.")
+            over = self._refused_turns >= MAX_REFUSED_TURNS
+        elif self.tool_use_counter >= self.max_tool_uses:
+            pieces.append("That was the last tool call. Give your answer.")
+        info = {**self._around, "parsed_action": parsed, **info, **self._counts(True)}
+        if over:
+            self._running = False
+            info |= {"success": False, "stop": StopReason.TURN_BUDGET.value}
+        return Step(join(pieces), reward, over, False, info)
+
+    def _run(self, found: Sequence[Found]) -> list[ToolResult]:
+        tools = {tool.name: tool for tool in self.tools}
+
+        def one(each: Found) -> ToolResult:
+            if each.call is None:
+                return ToolResult(each.error, error=True)
+            if each.call.name not in tools:
+                known = ", ".join(tools)
+                hint = did_you_mean(each.call.name[:60], tools)
+                return ToolResult(f"there is no tool {each.call.name!r:.60}.{hint} Tools: {known}.", True)
+            return tools[each.call.name].run(each.call.arguments)
+
+        called = [tools.get(each.call.name) for each in found if each.call]
+        if len(called) > 1 and all(tool is None or tool.parallel_safe for tool in called):
+            with ThreadPoolExecutor(min(len(found), 8)) as pool:
+                return list(pool.map(one, found))
+        return [one(each) for each in found]
+
+    def _pay(self, result: ToolResult) -> float:
+        """Count a call that was run, and return what it earns."""
+        self.tool_use_counter += 1
+        if result.error:
+            return self.tool_reward + self.tool_execute_error_reward
+        self.tool_success_counter += 1
+        return self.tool_reward + self.tool_success_reward
+
+    def _shown(self, found: Found, result: ToolResult) -> Obs:
+        tool = next((tool for tool in self.tools if found.call and tool.name == found.call.name), None)
+        text = tool.shown(result.text) if tool else f"<output>\n{result.text}\n</output>"
+        return (Text(text), *result.images) if result.images else text
+
+    def _counts(self, use_tool: bool) -> dict[str, Any]:
+        return {
+            "use_tool": use_tool,
+            "tool_use_counter": self.tool_use_counter,
+            "tool_success_counter": self.tool_success_counter,
+            "prev_ep_tool_use_counter": self.prev_ep_tool_use_counter,
+            "prev_ep_tool_success_counter": self.prev_ep_tool_success_counter,
+        }
+
+    def _keep_around(self, info: dict[str, Any]) -> None:
+        self._around = {key: info[key] for key in ("prefix", "suffix") if key in info}
+
+
+def _name(found: Found) -> str:
+    return found.call.name[:60] if found.call else "unreadable"
+
+
+def _speaks_upstream(tool: BaseTool) -> bool:
+    """Tell whether a tool reads actions by a method of its own, as upstream's tools do."""
+    for cls in type(tool).__mro__:
+        if "execute_action" in cls.__dict__:
+            return cls is not BaseTool
+        if "call" in cls.__dict__:
+            return False
+    return False

@@ -1,0 +1,350 @@
+import functools
+import pickle
+import threading
+
+import pytest
+
+import gem
+from gem.content import Image
+from gem.core import Env, Start, Step
+from gem.errors import (
+    BadAction,
+    BadArgument,
+    CannotFork,
+    EnvClosed,
+    EpisodeOver,
+    NoVerdict,
+    ResetNeeded,
+    ToolError,
+)
+from gem.history import messages
+from gem.record import SEAT, Turn
+from gem.testing import check_env
+from gem.testing.rules import RULES
+from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
+from gem.tools.tool_env_wrapper import MAX_REFUSED_TURNS, ToolEnvWrapper
+
+GUESS = "game:GuessTheNumber-v0-easy"
+
+
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    if b == 13:
+        raise ToolError("13 is not added.")
+    return a + b
+
+
+ADD = FunctionTool(add)
+
+
+def call(**arguments):
+    inside = ", ".join(f'"{name}": {value}' for name, value in arguments.items())
+    return f'<tool_call>{{"name": "add", "arguments": {{{inside}}}}}</tool_call>'
+
+
+class Notes(BaseTool):
+    """Keeps what it was told, within an episode."""
+
+    name, tag, live = "notes", "note", True
+    closed: list = []  # noqa: RUF012
+
+    def __init__(self, forks=True):
+        super().__init__()
+        self.forks = forks
+        self.kept = []
+
+    def call(self, text: str) -> ToolResult:
+        """Note it, and read all notes."""
+        self.kept.append(text)
+        return ToolResult(" ".join(self.kept))
+
+    def reset(self, seed):
+        self.kept = []
+
+    def fork(self):
+        if not self.forks:
+            return super().fork()
+        twin = self.spawn()
+        twin.kept = [*self.kept]
+        return twin
+
+    def close(self):
+        Notes.closed.append(self)
+
+
+def wrapped(*tools, **kwargs):
+    return ToolEnvWrapper(gem.make(GUESS), list(tools) or [ADD], **kwargs)
+
+
+def test_tools_are_explained_and_calls_answered_without_a_turn_of_the_game():
+    env = wrapped()
+    obs, info = env.reset(seed=0)
+    assert "Guess" in obs or "guess" in obs
+    assert "add: Add two numbers." in obs
+    assert "10 tool calls" in obs
+    assert (info["tool_use_counter"], info["use_tool"]) == (0, False)
+    for n in range(6):  # the game states 4 guesses
+        step = env.step(f"Let me see: {call(a=n)} done.")
+        assert step == (
+            f"<output>\n{n + 1}\n</output>",
+            0.0,
+            False,
+            False,
+            {
+                "parsed_action": f"Let me see: {call(a=n)}",
+                "tool_type": "add",
+                "tool_results": [{"tool": "add", "error": False, "refused": False}],
+                "use_tool": True,
+                "tool_use_counter": n + 1,
+                "tool_success_counter": n + 1,
+                "prev_ep_tool_use_counter": None,
+                "prev_ep_tool_success_counter": None,
+            },
+        )
+    step = env.step("\\boxed{3}")
+    assert "3" in step.obs
+    assert step.info["use_tool"] is False
+    assert step.info["tool_use_counter"] == 6
+
+
+def test_the_same_answers_earn_the_same_with_and_without_calls_between():
+    plain, env = gem.make(GUESS), wrapped()
+    plain.reset(seed=5)
+    env.reset(seed=5)
+    while True:
+        action = plain.solve()
+        env.step(call(a=1))
+        one, other = plain.step(action), env.step(env.solve())
+        assert one[:4] == other[:4]
+        if one.done:
+            break
+
+
+def test_each_call_is_paid_as_it_went():
+    env = wrapped(tool_reward=0.1, tool_success_reward=0.02, tool_execute_error_reward=-0.5)
+    env.reset(seed=0)
+    assert env.step(call(a=1)).reward == pytest.approx(0.12)
+    step = env.step(call(a=1, b=13) + call(a=1) + "<tool_call>{</tool_call>" + call(c=1))
+    assert step.reward == pytest.approx(4 * 0.1 + 0.02 - 3 * 0.5)
+    assert [result["error"] for result in step.info["tool_results"]] == [True, False, True, True]
+    assert (step.info["tool_use_counter"], step.info["tool_success_counter"]) == (5, 2)
+    for text in ("13 is not added.", "no JSON", "'a' is missing"):
+        assert text in step.obs
+
+
+def test_an_answer_beside_a_call_does_not_count():
+    env = wrapped()
+    env.reset(seed=0)
+    guess = env.solve()
+    step = env.step(f"{call(a=1)} so \\boxed{{8}}")
+    assert step.info["use_tool"]
+    assert env.solve() == guess  # the game has not moved
+
+
+def test_past_the_budget_calls_are_refused_in_words_and_the_episode_still_ends():
+    env = wrapped(max_tool_uses=2, tool_reward=0.1)
+    env.reset(seed=0)
+    step = env.step(call(a=1) * 3)
+    assert "No tool calls are left (2 of 2 are used): this call was not run" in step.obs
+    assert step.reward == pytest.approx(0.2)
+    assert [result["refused"] for result in step.info["tool_results"]] == [False, False, True]
+    for _ in range(MAX_REFUSED_TURNS - 1):
+        step = env.step(call(a=1))
+        assert (step.reward, step.done) == (0.0, False)
+    assert env.fork().step("\\boxed{3}").done is False  # the game goes on unhurt
+    step = env.step(call(a=1))
+    assert (step.terminated, step.truncated, step.info["stop"]) == (True, False, "turn_budget")
+    with pytest.raises(EpisodeOver):
+        env.step("\\boxed{3}")
+    _, info = env.reset(seed=1)
+    assert (info["tool_use_counter"], info["prev_ep_tool_use_counter"]) == (0, 2)
+    assert (info["prev_ep_tool_success_counter"]) == 2
+
+
+def test_the_last_call_says_so():
+    env = wrapped(max_tool_uses=1)
+    env.reset(seed=0)
+    assert env.step(call(a=1)).obs.endswith("That was the last tool call. Give your answer.")
+
+
+def test_an_unknown_tool_is_named_with_the_nearest():
+    env = wrapped()
+    env.reset(seed=0)
+    step = env.step('<tool_call>{"name": "ad", "arguments": {}}</tool_call>')
+    assert "there is no tool 'ad'. Did you mean 'add'? Tools: add." in step.obs
+
+
+def test_the_order_of_calls_is_kept():
+    env = wrapped()
+    with pytest.raises(ResetNeeded):
+        env.step(call(a=1))
+    env.reset(seed=0)
+    with pytest.raises(BadAction):
+        env.step(None)
+    while not env.step(env.solve()).done:
+        pass
+    with pytest.raises(EpisodeOver):
+        env.step(call(a=1))
+    env.close()
+    env.close()
+    with pytest.raises(EnvClosed):
+        env.step(call(a=1))
+
+
+def test_what_may_run_at_once_does_and_keeps_its_order():
+    both = threading.Barrier(2, timeout=20)
+
+    def meet(name: str) -> str:
+        """Wait for the other call."""
+        both.wait()
+        return name
+
+    env = wrapped(FunctionTool(meet, tag="meet", parallel_safe=True))
+    env.reset(seed=0)
+    step = env.step("<meet>a</meet><meet>b</meet>")
+    assert step.obs == "<output>\na\n</output>\n<output>\nb\n</output>"
+
+
+def test_a_tool_that_fails_on_its_own_gives_no_verdict():
+    def broken() -> str:
+        """Fail."""
+        raise NoVerdict("the server is gone")
+
+    env = wrapped(FunctionTool(broken))
+    env.reset(seed=0)
+    with pytest.raises(NoVerdict, match="the server is gone"):
+        env.step('<tool_call>{"name": "broken"}</tool_call>')
+
+
+def test_live_state_is_an_environments_own_and_begins_anew():
+    notes = Notes()
+    one, other = wrapped(notes), wrapped(notes)
+    one.reset(seed=0)
+    other.reset(seed=0)
+    one.step("<note>a</note>")
+    assert one.step("<note>b</note>").obs == "<output>\na b\n</output>"
+    assert other.step("<note>c</note>").obs == "<output>\nc\n</output>"
+    one.reset()
+    assert one.step("<note>d</note>").obs == "<output>\nd\n</output>"
+    assert notes.kept == []
+    Notes.closed.clear()
+    one.close()
+    assert Notes.closed == one.tools
+
+
+def test_a_live_tool_is_forked_where_it_can_be_and_else_nothing_is():
+    env = wrapped(Notes())
+    env.reset(seed=0)
+    env.step("<note>a</note>")
+    assert not env.forkable
+    with pytest.raises(CannotFork):
+        env.get_state()
+    twin = env.fork()
+    assert twin.step("<note>b</note>").obs == "<output>\na b\n</output>"
+    assert env.step("<note>c</note>").obs == "<output>\na c\n</output>"
+    assert twin.tool_use_counter == 2
+
+    class Stuck(Notes):
+        name, tag = "stuck", "stuck"
+
+    both = wrapped(Notes(), Stuck(forks=False))
+    both.reset(seed=0)
+    Notes.closed.clear()
+    with pytest.raises(CannotFork, match="stuck"):
+        both.fork()
+    assert len(Notes.closed) == 1  # the copy of the first
+
+
+def test_state_is_saved_restored_forked_and_pickled_with_the_counts():
+    env = wrapped()
+    env.reset(seed=0)
+    env.step(call(a=1))
+    state = env.get_state()
+    twin = pickle.loads(pickle.dumps(env))
+    env.step(call(a=1))
+    assert env.fork().tool_use_counter == 2
+    env.set_state(state)
+    assert (env.tool_use_counter, twin.tool_use_counter) == (1, 1)
+    assert env.step("\\boxed{3}") == twin.step("\\boxed{3}")
+
+
+def test_the_wrapped_environment_keeps_the_contract():
+    def make():
+        return ToolEnvWrapper(gem.make("game:Sudoku-v0-easy"), [ADD])
+
+    # `prev_ep_*` tells of the episode before, so transcripts of one instance played again differ in info
+    told = {"same-seed", "neighbours", "actor-stream"}
+    check_env(make, rules=RULES.keys() - told).raise_if_broken()
+
+
+def test_text_around_the_prompt_survives_a_turn_of_tools():
+    class Suffixed(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start("task", {"suffix": "Your answer?"})
+
+        def step(self, action):
+            return Step("no", 0.0, False, False, {"suffix": "Again?"})
+
+    env = ToolEnvWrapper(Suffixed(), [ADD])
+    obs, info = env.reset(seed=0)
+    step = env.step(call(a=1))
+    shown = messages([Turn(SEAT, obs, "x", info=info), Turn(SEAT, step.obs, info=step.info)])
+    assert shown[-1].text.endswith("</output>\nYour answer?")
+    env.step("x")
+    assert env.step(call(a=1)).info["suffix"] == "Again?"
+
+
+def test_pictures_come_with_the_text():
+    picture = Image(b"png", alt="[a plot]")
+
+    def draw() -> ToolResult:
+        """Draw."""
+        return ToolResult("drawn", images=[picture])
+
+    env = wrapped(FunctionTool(draw))
+    env.reset(seed=0)
+    obs = env.step('<tool_call>{"name": "draw"}</tool_call>').obs
+    assert [getattr(part, "text", part) for part in obs] == ["<output>\ndrawn\n</output>", picture]
+
+
+def test_upstreams_tools_work_by_their_four_values():
+    class Shout(BaseTool):
+        tool_type = "shout"
+
+        def instruction_string(self):
+            return "Write <shout>text</shout>."
+
+        def execute_action(self, action):
+            if "<shout>" not in action:
+                return False, True, "", ""
+            return True, "!" in action, action.upper(), action
+
+    env = wrapped(Shout(num_workers=1), tool_execute_error_reward=-1.0, max_tool_uses=2)
+    assert "Write <shout>" in env.reset(seed=0).obs
+    step = env.step("<shout>a</shout>")
+    assert step.obs == "<SHOUT>A</SHOUT>"
+    assert step.info["tool_type"] == "shout"
+    assert env.step("<shout>!</shout>").reward == -1.0
+    step = env.step("<shout>a</shout>")
+    assert "No tool calls are left" in step.obs
+    assert not env.step("\\boxed{3}").info["use_tool"]
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(BadArgument, match="one or more"):
+        ToolEnvWrapper(gem.make(GUESS), [])
+    with pytest.raises(BadArgument, match="names and tags of their own"):
+        wrapped(ADD, FunctionTool(add))
+    with pytest.raises(BadArgument, match="0 or more"):
+        wrapped(max_tool_uses=-1)
+
+
+def test_vectors_and_spawn_make_the_wrapper_again():
+    env = wrapped(max_tool_uses=3)
+    assert env.spawn().max_tool_uses == 3
+    vector = gem.make_vec(GUESS, [functools.partial(ToolEnvWrapper, tools=[Notes()])], num_envs=3)
+    with vector:
+        vector.reset(seed=0)
+        obs, *_ = vector.step([f"<note>{i}</note>" for i in range(3)])
+        assert [o.split("\n")[1] for o in obs] == ["0", "1", "2"]
