@@ -22,7 +22,7 @@ class Text:
 class Image:
     """A picture: encoded bytes and their media type.
 
-    `alt` is what a text-only reader sees instead.
+    `alt` is what a text-only reader sees instead; it is empty where the text around says as much.
     """
 
     data: bytes
@@ -52,7 +52,8 @@ def text_of(obs: Obs) -> str:
     """Return an observation as plain text; pictures appear as their `alt`."""
     if isinstance(obs, str):
         return obs
-    return "\n".join(part.text if isinstance(part, Text) else part.alt for part in obs)
+    texts = (part.text if isinstance(part, Text) else part.alt for part in obs)
+    return "\n".join(text for text in texts if text)
 
 
 def printable(obs: Obs) -> str:

@@ -6,15 +6,19 @@ Answers come in ``\boxed{}``; turns, rewards, unreadable answers and the end are
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from operator import index
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from gem.content import Image, Obs, Text
 from gem.core import Env, Start, Step
+from gem.envs.games.board_image import Canvas, pillow
 from gem.errors import BadArgument, IllegalMove, NoSolver
 from gem.parsing import boxed
 from gem.record import StopReason
 
 Reward = Literal["dense", "sparse"]
+RenderMode = Literal["text", "image"]
 Range: TypeAlias = "int | tuple[int, int]"
 """A fixed number, or the inclusive range from which each episode draws one."""
 
@@ -52,7 +56,10 @@ class TextGame(Env):
     r"""A turn-based text game for one player.
 
     Subclasses define `deal`, `parse` and `play`; `progress`, `random_move` and `expert_move` where the
-    game has them; and the six headings of an environment's docstring.
+    game has them; `board`, `draw_board` and `instance`; and the six headings of an environment's docstring.
+
+    With ``render_mode="image"`` a picture stands where an observation shows the board, or behind the text of
+    a game that shows none. As text the observation reads as it does without pictures.
 
     Rewards. The return of a won game is exactly 1, in both modes. ``sparse``: 1 on the winning move,
     else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
@@ -62,14 +69,23 @@ class TextGame(Env):
 
     max_turns: int
 
-    def __init__(self, max_turns: int, reward: Reward = "dense") -> None:
-        """Set the budget that the task states and how turns are paid."""
+    def __init__(self, max_turns: int, reward: Reward = "dense", render_mode: RenderMode = "text") -> None:
+        """Set the budget that the task states, how turns are paid, and whether boards are pictures.
+
+        Raises:
+            BadArgument: for another value. MissingExtra: for pictures without Pillow.
+        """
         if max_turns < 1:
             raise BadArgument(f"max_turns is {max_turns}; accepted: 1 or more.")
         if reward not in ("dense", "sparse"):
             raise BadArgument(f"reward is {reward!r}; accepted: 'dense', 'sparse'.")
+        if render_mode not in ("text", "image"):
+            raise BadArgument(f"render_mode is {render_mode!r}; accepted: 'text', 'image'.")
+        if render_mode == "image":
+            pillow()  # absent, it is better missed now than at the first board
         self.max_turns = max_turns
         self.reward: Reward = reward
+        self.render_mode: RenderMode = render_mode
         self.turn = 0
         self._paid = 0.0
 
@@ -104,6 +120,35 @@ class TextGame(Env):
         r"""Return the expert's move, as it stands inside ``\boxed{}``."""
         raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks expert_move().")
 
+    def instance(self) -> Hashable:
+        """Return what was dealt, the hidden part too: equal for equal deals, whatever was played since."""
+        raise NotImplementedError(f"{type(self).__name__} must define instance().")
+
+    def board(self) -> str:
+        """Return the board as observations show it; empty where they show none."""
+        return ""
+
+    def draw_board(self) -> Canvas:
+        """Draw what the agent may know of the state, and nothing that is hidden."""
+        raise NotImplementedError(f"{type(self).__name__} must define draw_board() to be shown as a picture.")
+
+    # -- pictures
+
+    def picture(self, alt: str = "") -> Image:
+        """Return the state as a PNG; `alt` is what it stands for.
+
+        Raises:
+            MissingExtra: without Pillow.
+        """
+        return Image(self.draw_board().png(), "image/png", alt)
+
+    def _illustrated(self, text: str) -> Obs:
+        """Return an observation with a picture in the place of the board, or at its end."""
+        board = self.board()
+        before, found, after = text.partition(board) if board else (text, "", "")
+        parts = (Text(before.removesuffix("\n")), self.picture(found), Text(after.removeprefix("\n")))
+        return tuple(part for part in parts if isinstance(part, Image) or part.text)
+
     # -- the contract
 
     def reset(self, seed: int | None = None) -> Start:
@@ -111,7 +156,8 @@ class TextGame(Env):
         super().reset(seed)
         self.turn = 0
         self._paid = 0.0
-        return Start(self.deal(), {})
+        text = self.deal()
+        return Start(text if self.render_mode == "text" else self._illustrated(text), {})
 
     def step(self, action: str) -> Step:
         """Read the answer, make the move, pay the turn; see Env.step."""
@@ -144,7 +190,9 @@ class TextGame(Env):
         else:
             reward = PROGRESS_WEIGHT * self.progress() - self._paid
             self._paid += reward
-        return Step(text, reward, over, False, info)
+        return Step(
+            text if self.render_mode == "text" else self._illustrated(text), reward, over, False, info
+        )
 
     def epilogue(self) -> str:
         """Return what the last observation adds when the turns are used up."""
@@ -160,9 +208,9 @@ class TextGame(Env):
 
     def _unreadable(self) -> Step:
         info = {"success": False, "stop": _UNREADABLE, "legal": False}
-        return Step(
-            f"Your answer could not be read. {self.answer_form()}", UNREADABLE_REWARD, True, False, info
-        )
+        text = f"Your answer could not be read. {self.answer_form()}"
+        obs = text if self.render_mode == "text" else self._illustrated(text)
+        return Step(obs, UNREADABLE_REWARD, True, False, info)
 
     def answer_form(self) -> str:
         r"""Return the sentence that says what an answer looks like."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain, product
 from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple, TypeAlias
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, integer, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, integer, interval
+from gem.envs.games.board_image import INK, WHITE, CellCanvas, wrapped
 from gem.errors import BadArgument, IllegalMove
 
 OPEN, OUTSIDE = "_", "."
@@ -60,7 +62,12 @@ class Crosswords(TextGame):
     """
 
     def __init__(
-        self, num_words: Range = 3, hardcore: bool = False, max_turns: int = 30, reward: Reward = "dense"
+        self,
+        num_words: Range = 3,
+        hardcore: bool = False,
+        max_turns: int = 30,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the words and the budget."""
         self.num_words = interval("num_words", num_words, 1, MOST_WORDS)
@@ -69,7 +76,7 @@ class Crosswords(TextGame):
         needed = most * (HARD_LENGTHS if hardcore else EASY_LENGTHS)[1] - (most - 1)
         if max_turns < needed:
             raise BadArgument(f"Crosswords got {max_turns=}; {most} words may need {needed} letters.")
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the words and let them cross."""
@@ -120,6 +127,10 @@ class Crosswords(TextGame):
         moved = [e._replace(row=e.row - top + 1, column=e.column - left + 1) for e in placed]
         return sorted(moved, key=lambda entry: (entry.way, entry.row, entry.column))
 
+    def instance(self) -> tuple[Entry, ...]:
+        """Return the words with their places and clues."""
+        return tuple(self.entries)
+
     def parse(self, move: str) -> tuple[Cell, str]:
         """Read a cell and a letter."""
         fields = move.replace(",", " ").split()
@@ -153,6 +164,23 @@ class Crosswords(TextGame):
 
     def _shown(self, cell: Cell) -> str:
         return OPEN if cell in self.open else self.letters.get(cell, OUTSIDE)
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the grid, dark where no word is, and under it the clues."""
+        height, width = self.size
+        wide = max(36 * width, 520)
+        clues = [wrapped(line, wide, 16) for line in self._clues.splitlines()]
+        below = 6 + sum(22 * len(lines) for lines in clues)
+        grid = CellCanvas(height, width, 36, numbered=True, below=below, beside=wide - 36 * width)
+        for row, column in product(range(height), range(width)):
+            held = self._shown((row + 1, column + 1))
+            fill = INK if held == OUTSIDE else WHITE
+            grid.tile(row, column, held.strip(OPEN + OUTSIDE), fill, outline=INK, bold=True)
+        y = grid.bottom + 20
+        for line in chain.from_iterable(clues):
+            grid.text((grid.left, y), line, 16, anchor="lm")
+            y += 22
+        return grid
 
     def progress(self) -> float:
         """Return the share of cells that are filled."""

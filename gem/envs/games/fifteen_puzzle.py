@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, Range, Reward, TextGame, direction, interval
+from gem.envs.games.base import DIRECTIONS, Play, Range, RenderMode, Reward, TextGame, direction, interval
+from gem.envs.games.board_image import SHADE, CellCanvas
 from gem.errors import IllegalMove
 
 FARTHEST = {2: 6, 3: 31, 4: 80}
@@ -48,28 +49,39 @@ class FifteenPuzzle(TextGame):
         relaxed models", 1992); ids and parameters follow GEM (arXiv 2510.01051).
     """
 
-    def __init__(self, num_rows: Range = 3, max_turns: int = 50, reward: Reward = "dense") -> None:
+    def __init__(
+        self,
+        num_rows: Range = 3,
+        max_turns: int = 50,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
+    ) -> None:
         """Set the size and the budget."""
         self.num_rows = interval("num_rows", num_rows, min(FARTHEST), max(FARTHEST))
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the size where it is not fixed, and the start."""
         side = self.side = self.draw(self.num_rows)
         if self.max_turns >= FARTHEST[side]:
-            self.board = any_board(side, self.rng)
+            self.tiles = any_board(side, self.rng)
         else:
-            self.board = scramble(side, max(1, self.max_turns - SPARE), self.rng)
-        self.gap = self.board.index(0)
-        self._dealt = self._distance = distance(side, self.board)
+            self.tiles = scramble(side, max(1, self.max_turns - SPARE), self.rng)
+        self._start = self.tiles
+        self.gap = self.tiles.index(0)
+        self._dealt = self._distance = distance(side, self.tiles)
         self._route: dict[Board, str] = {}  # of the expert: the move from each board of its solution
         return (
             f"Sliding puzzle: bring the tiles of the {side}x{side} board into order, row by row from 1 to "
             f"{side * side - 1} with the gap last, in at most {self.max_turns} moves. A move slides the tile "
             "beside the gap into it; say in which direction the tile moves: up, down, left or right. Give "
             "your move inside \\boxed{}. A direction in which no tile can slide costs a turn.\n"
-            f"The board (. is the gap):\n{draw(side, self.board)}"
+            f"The board (. is the gap):\n{self.board()}"
         )
+
+    def board(self) -> str:
+        """Return the tiles; a dot is the gap."""
+        return _template(self.side) % tuple([tile or "." for tile in self.tiles])
 
     def parse(self, move: str) -> str:
         """Read a direction."""
@@ -80,13 +92,25 @@ class FifteenPuzzle(TextGame):
         side, gap = self.side, self.gap
         source = _sources(side)[gap].get(move)
         if source is None:
-            raise IllegalMove(f"No tile can slide {move}. The board is as before:\n{draw(side, self.board)}")
-        tile = self.board[source]
+            raise IllegalMove(f"No tile can slide {move}. The board is as before:\n{self.board()}")
+        tile = self.tiles[source]
         places = _distances(side)[tile]
         self._distance += places[gap] - places[source]
-        self.board, self.gap = slide(self.board, gap, source), source
-        text = f"Tile {tile} slid {move}:\n{draw(side, self.board)}"
+        self.tiles, self.gap = slide(self.tiles, gap, source), source
+        text = f"Tile {tile} slid {move}:\n{self.board()}"
         return Play(text) if self._distance else Play.win(f"{text}\nThe tiles are in order.")
+
+    def instance(self) -> Board:
+        """Return the dealt board."""
+        return self._start
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the tiles; the gap is dark."""
+        grid = CellCanvas(self.side, self.side, 72, ground="#59616b")
+        for cell, tile in enumerate(self.tiles):
+            if tile:
+                grid.block(*divmod(cell, self.side), str(tile), SHADE, size=30)
+        return grid
 
     def progress(self) -> float:
         """Return the share of the dealt distance that is gone; 0 when further away than at the deal."""
@@ -103,9 +127,9 @@ class FifteenPuzzle(TextGame):
 
     def expert_move(self) -> str:
         """Make the next move of a solution that fits the turns left; of the shortest where none fits."""
-        if self.board not in self._route:
-            self._route = solve(self.side, self.board, self.max_turns - self.turn)
-        return self._route[self.board]
+        if self.tiles not in self._route:
+            self._route = solve(self.side, self.tiles, self.max_turns - self.turn)
+        return self._route[self.tiles]
 
 
 def any_board(side: int, rng: Random) -> Board:
@@ -154,11 +178,6 @@ def distance(side: int, board: Board) -> int:
 def goal(side: int) -> Board:
     """Return the board in order."""
     return (*range(1, side * side), 0)
-
-
-def draw(side: int, board: Board) -> str:
-    """Return the board as text; a dot is the gap."""
-    return _template(side) % tuple([tile or "." for tile in board])
 
 
 @cache

@@ -8,7 +8,8 @@ from itertools import chain, pairwise
 from operator import index
 from typing import TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, Reward, TextGame, direction
+from gem.envs.games.base import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
+from gem.envs.games.board_image import WHITE, CellCanvas
 from gem.errors import BadArgument, IllegalMove
 
 SMALLEST, LARGEST = 8, 2048
@@ -16,6 +17,12 @@ SMALLEST, LARGEST = 8, 2048
 
 FOURS = 0.1
 """How often a new tile is a 4; else it is a 2."""
+
+SHADES = (
+    *("#eee4da", "#ede0c8", "#f2b179", "#f59563", "#f67c5f", "#f65e3b"),
+    *("#d9b23c", "#cfa52c", "#c4981c", "#b98a10", "#3c3a32"),
+)
+"""The colours of 2, 4, 8 and so on in a picture."""
 
 LOST = -4e5
 """The worth of a board in which no tile can move."""
@@ -53,7 +60,11 @@ class Game2048(TextGame):
     """
 
     def __init__(
-        self, target: int | tuple[int, int] = 2048, max_turns: int = 1200, reward: Reward = "dense"
+        self,
+        target: int | tuple[int, int] = 2048,
+        max_turns: int = 1200,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the target and the budget."""
         self.targets = _powers(target)
@@ -63,7 +74,7 @@ class Game2048(TextGame):
                 f"Game2048 got {target=}, {max_turns=}; a tile of {self.targets[-1]} needs "
                 f"{(self.targets[-1] - 8 + 3) // 4} turns at the very least, and twice as many as a rule."
             )
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the target where it is not fixed, and two tiles."""
@@ -71,6 +82,7 @@ class Game2048(TextGame):
         self.tiles = [0] * 16
         self._add()
         self._add()
+        self._start = tuple(self.tiles)
         self._dealt = self._largest = max(self.tiles)
         return (
             f"2048: on a 4x4 board, make a tile of {self.target} in at most {self.max_turns} moves. A move "
@@ -85,6 +97,10 @@ class Game2048(TextGame):
         empty = [cell for cell, tile in enumerate(self.tiles) if not tile]
         cell = empty[int(self.rng.random() * len(empty))]
         self.tiles[cell] = 4 if self.rng.random() < FOURS else 2
+
+    def instance(self) -> tuple[int, ...]:
+        """Return the target and the two tiles dealt; what is added later is drawn as the game goes."""
+        return self.target, *self._start
 
     def board(self) -> str:
         """Return the board; a dot is an empty cell."""
@@ -109,6 +125,17 @@ class Game2048(TextGame):
         if 0 not in self.tiles and not legal(_grid(self.tiles)):
             return Play.lose(f"Moved {move}:\n{self.board()}\nNo tile can move any more.")
         return Play(f"Moved {move}:\n{self.board()}")
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the tiles, the darker the larger."""
+        grid = CellCanvas(4, 4, 80, above=34, ground="#bbada0")
+        grid.text((grid.width / 2, 26), f"target {self.target}", 20, WHITE, bold=True)
+        for cell, tile in enumerate(self.tiles):
+            words, fill = (str(tile), SHADES[tile.bit_length() - 2]) if tile else ("", "#cdc1b4")
+            size = (34, 34, 28, 24)[max(0, len(words) - 1)]
+            colour = "#6b625a" if tile < 8 else WHITE
+            grid.block(*divmod(cell, 4), words, fill, colour, size, 4)
+        return grid
 
     def progress(self) -> float:
         """Return the largest tile's share of the way from the deal to the target."""

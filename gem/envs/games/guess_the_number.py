@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import log
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, integer, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, integer, interval
+from gem.envs.games.board_image import GREEN, GREY, RULE, Canvas
 from gem.errors import IllegalMove
 
 MAX = 10**9
@@ -38,13 +39,14 @@ class GuessTheNumber(TextGame):
         max_number: Range = 50,
         max_turns: int | None = None,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the range and the budget."""
         self.min_number, _ = interval("min_number", min_number, -MAX, MAX - 1)
         self.max_numbers = interval("max_number", max_number, self.min_number + 1, MAX)
         self._budget = max_turns
         size = self.max_numbers[1] - self.min_number + 1
-        super().__init__(size.bit_length() if max_turns is None else max_turns, reward)
+        super().__init__(size.bit_length() if max_turns is None else max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the range where it is not fixed, and the secret."""
@@ -61,9 +63,9 @@ class GuessTheNumber(TextGame):
             "lower. Give your guess inside \\boxed{}."
         )
 
-    def instance(self) -> str:
-        """Return what was dealt, the hidden part too; equal for equal instances."""
-        return f"{self.secret:04} of {self.min_number} to {self.max_number}"
+    def instance(self) -> tuple[int, int]:
+        """Return the range's end and the secret."""
+        return self.max_number, self.secret
 
     def parse(self, move: str) -> int:
         """Read a whole number."""
@@ -82,6 +84,23 @@ class GuessTheNumber(TextGame):
         if move <= self.high:
             self.high = move - 1
         return Play(f"The secret is lower than {move}.")
+
+    def draw_board(self) -> Canvas:
+        """Draw the range as a line, and on it what the answers leave possible."""
+        canvas = Canvas(560, 120)
+        left, y, length = 60, 68, 440
+        share = length / (self.max_number - self.min_number)
+        low, high = (left + (number - self.min_number) * share for number in (self.low, self.high))
+        canvas.line([(left, y), (left + length, y)], RULE, 4)
+        canvas.line([(low, y), (high, y)], GREEN, 10)
+        for x, number in ((left, self.min_number), (left + length, self.max_number)):
+            canvas.line([(x, y - 10), (x, y + 10)], RULE, 3)
+            canvas.text((x, y + 28), str(number), 18, GREY)
+        for end in (low, high):
+            canvas.disk((end, y), 7, GREEN)
+        possible = f"{self.low} to {self.high}" if self.low < self.high else str(self.low)
+        canvas.text((280, 26), f"possible: {possible}", 20, bold=True)
+        return canvas
 
     def progress(self) -> float:
         """Return the share of the range's bits that are known."""

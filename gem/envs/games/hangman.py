@@ -7,10 +7,21 @@ from functools import lru_cache
 from string import ascii_lowercase
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
+from gem.envs.games.board_image import GREY, INK, RED, Canvas
 from gem.errors import IllegalMove
 
 HIDDEN = "_"
+
+FIGURE: tuple[tuple[tuple[int, int], ...], ...] = (
+    (),  # the head
+    ((118, 84), (118, 140)),
+    ((118, 98), (94, 122)),
+    ((118, 98), (142, 122)),
+    ((118, 140), (98, 178)),
+    ((118, 140), (138, 178)),
+)
+"""What is drawn of the figure, one after another: lines in pixels of the picture."""
 
 
 class Hangman(TextGame):
@@ -33,10 +44,16 @@ class Hangman(TextGame):
         Folklore; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
     """
 
-    def __init__(self, word_length: Range = 5, max_turns: int = 15, reward: Reward = "dense") -> None:
+    def __init__(
+        self,
+        word_length: Range = 5,
+        max_turns: int = 15,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
+    ) -> None:
         """Set the length and the budget."""
         self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the length where it is not fixed, and the word."""
@@ -51,6 +68,10 @@ class Hangman(TextGame):
             "the whole word. Give the letter or the word inside \\boxed{}.\n"
             f"{self.board()}"
         )
+
+    def instance(self) -> str:
+        """Return the word."""
+        return self.secret
 
     def parse(self, move: str) -> str:
         """Read a letter or a word."""
@@ -86,6 +107,29 @@ class Hangman(TextGame):
     def board(self) -> str:
         """Return the word as far as it is known, and the letters that it lacks."""
         return f"Word: {' '.join(self.shown)}\nNot in it: {' '.join(self.absent) or '-'}"
+
+    def draw_board(self) -> Canvas:
+        """Draw the word as far as it is known, what was wrong, and a figure that grows with the turns."""
+        canvas = Canvas(max(440, 220 + 46 * self.length), 240)
+        canvas.line([(24, 216), (150, 216)], INK, 5)
+        canvas.line([(48, 216), (48, 24), (118, 24), (118, 48)], INK, 5)
+        canvas.line([(48, 56), (80, 24)], INK, 4)
+        drawn = len(FIGURE) * self.turn // self.max_turns
+        if drawn:
+            canvas.disk((118, 66), 18, outline=INK, line=4)
+        for limb in FIGURE[1:drawn]:
+            canvas.line(limb, INK, 4)
+        for k, letter in enumerate(self.shown.upper()):
+            x = 190 + 46 * k
+            canvas.line([(x, 92), (x + 36, 92)], INK, 3)
+            if letter != HIDDEN:
+                canvas.text((x + 18, 66), letter, 34, bold=True)
+        wrong = "  ".join(self.absent.upper()) or "-"
+        canvas.text((190, 128), f"not in it:  {wrong}", 18, RED if self.absent else GREY, "lm")
+        for k, word in enumerate(self.tried[-4:]):
+            canvas.text((190, 156 + 22 * k), f"not {word}", 16, RED, "lm")
+        canvas.text((canvas.width - 14, 226), f"turn {self.turn} of {self.max_turns}", 14, GREY, "rm")
+        return canvas
 
     def progress(self) -> float:
         """Return the share of the word that is shown."""

@@ -8,7 +8,8 @@ from itertools import permutations, product, repeat
 from operator import eq
 from typing import TypeAlias
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
+from gem.envs.games.board_image import COLOURS, GREY, INK, RULE, WHITE, Canvas
 from gem.errors import BadArgument, IllegalMove
 
 DIGITS = "123456789"
@@ -54,6 +55,7 @@ class Mastermind(TextGame):
         duplicate_numbers: bool = False,
         max_turns: int = 20,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the codes and the budget."""
         self.code_lengths = interval("code_length", code_length, 1, 9)
@@ -70,7 +72,7 @@ class Mastermind(TextGame):
                 f"Mastermind got {code_length=}, {num_numbers=}: {most**longest:,} codes; "
                 f"accepted: at most {MAX_CODES:,}."
             )
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the parameters where they are not fixed, and the code."""
@@ -87,6 +89,10 @@ class Mastermind(TextGame):
             "many of its numbers are right and in place, and how many are right but belong elsewhere. "
             f"Give your guess as {self.length} numbers separated by spaces, inside \\boxed{{}}."
         )
+
+    def instance(self) -> tuple[int, str]:
+        """Return how many numbers there are, and the code."""
+        return self.highest, self.secret
 
     def parse(self, move: str) -> list[str]:
         """Read numbers."""
@@ -110,6 +116,30 @@ class Mastermind(TextGame):
         if in_place == self.length:
             return Play.win(f"{shown} is the code.")
         return Play(f"{shown}: {in_place} in place, {elsewhere} right but elsewhere.")
+
+    def draw_board(self) -> Canvas:
+        """Draw the guesses as pegs, a row each: a black pin per number in place, a white one elsewhere."""
+        solved = bool(self.marked) and self.marked[-1][1] == self.length
+        rows = len(self.marked) + (not solved)
+        pitch, beside = 48, 60 + 48 * self.length
+        canvas = Canvas(max(330, beside + 30 + 26 * self.length), 58 + pitch * rows)
+        for row in range(rows):
+            y = 32 + pitch * row
+            guess, in_place, elsewhere = self.marked[row] if row < len(self.marked) else ("", 0, 0)
+            canvas.text((26, y), str(row + 1), 16, GREY)
+            for k in range(self.length):
+                centre = (70 + pitch * k, y)
+                if guess:
+                    canvas.disk(centre, 20, COLOURS[int(guess[k]) - 1])
+                    canvas.text(centre, guess[k], 22, WHITE, bold=True)
+                    pin = INK if k < in_place else WHITE if k < in_place + elsewhere else None
+                    at = (beside + 26 * k + 13, y)
+                    canvas.disk(at, 9 if pin else 3, pin or RULE, INK if pin else None, 1.5)
+                else:
+                    canvas.disk(centre, 20, outline=RULE, line=2)
+                    canvas.text(centre, "?", 22, RULE)
+        canvas.text((14, 36 + pitch * rows), "black: in place, white: right but elsewhere", 14, GREY, "lm")
+        return canvas
 
     def progress(self) -> float:
         """Return the share of the code that the best guess has right; half of it for numbers elsewhere."""

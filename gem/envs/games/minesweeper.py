@@ -8,11 +8,17 @@ from itertools import product
 from math import comb
 from typing import TypeAlias
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
+from gem.envs.games.board_image import BLUE, GREEN, GREY, INK, RED, WHITE, CellCanvas
 from gem.errors import BadArgument, IllegalMove
 
 HIDDEN, FLAG, MINE = ".", "F", "*"
 VERBS = ("reveal", "flag")
+
+NEAR = dict(
+    zip("012345678", (GREY, BLUE, GREEN, RED, "#5b3fa8", "#8a4b20", "#2a8a8a", INK, GREY), strict=True)
+)
+"""The colour of each number in a picture."""
 
 LONGEST = 20
 """The longest side of a board."""
@@ -50,6 +56,7 @@ class Minesweeper(TextGame):
         num_mines: Range = 12,
         max_turns: int = 100,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the board and the budget."""
         self.rows_drawn = interval("rows", rows, 1, LONGEST)
@@ -61,7 +68,7 @@ class Minesweeper(TextGame):
         safe = self.rows_drawn[1] * self.cols_drawn[1] - self.mines_drawn[0]
         if max_turns < safe:
             raise BadArgument(f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns.")
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the board's size where it is not fixed, and the order in which cells would take a mine."""
@@ -84,6 +91,10 @@ class Minesweeper(TextGame):
             "revealed; flagging it again takes the flag away. A dot is a hidden cell.\n"
             f"{self.board()}"
         )
+
+    def instance(self) -> tuple[int, int, tuple[int, ...]]:
+        """Return the board's size, and the order in which cells take mines once the first is revealed."""
+        return self.rows, self.num_mines, (self.cols, *self.order[: self.num_mines + 9])
 
     def board(self) -> str:
         """Return what the agent sees, with the rows' and columns' numbers."""
@@ -149,6 +160,24 @@ class Minesweeper(TextGame):
             cells[cell] = str(near)
             if not near:
                 reached += around[cell]
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the cells: hidden ones dark, flags, and how many mines are near."""
+        grid = CellCanvas(self.rows, self.cols, 40, numbered=True)
+        for cell, held in enumerate(self.cells):
+            row, column = divmod(cell, self.cols)
+            x, y = grid.centre(row, column)
+            if held in (HIDDEN, FLAG):
+                grid.tile(row, column, "", "#aab2bd", outline=WHITE)
+            elif held == MINE:
+                grid.tile(row, column, "", "#f2b8b0")
+                grid.disk((x, y), 11, INK)
+            else:
+                grid.tile(row, column, held.strip("0"), WHITE, NEAR[held], size=24, bold=True)
+            if held == FLAG:
+                grid.line([(x - 5, y + 13), (x - 5, y - 13)], INK, 2)
+                grid.polygon([(x - 4, y - 13), (x + 12, y - 6), (x - 4, y + 1)], RED)
+        return grid
 
     def progress(self) -> float:
         """Return the share of the safe cells that are revealed."""

@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, Range, Reward, TextGame, direction, interval
+from gem.envs.games.base import DIRECTIONS, Play, Range, RenderMode, Reward, TextGame, direction, interval
+from gem.envs.games.board_image import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
 from gem.errors import BadArgument, IllegalMove
 
 SMALLEST, LARGEST = 5, 12
@@ -86,6 +87,7 @@ class Sokoban(TextGame):
         num_boxes: Range = 3,
         max_turns: int = 50,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the room and the budget."""
         self.heights = interval("height", height, SMALLEST, LARGEST)
@@ -96,7 +98,7 @@ class Sokoban(TextGame):
             raise BadArgument(
                 f"Sokoban got {max_turns=}, {num_boxes=}; accepted: at least 10 turns for each box."
             )
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw a level."""
@@ -113,6 +115,11 @@ class Sokoban(TextGame):
             "Signs: # wall, _ floor, . goal, $ box, * box on a goal, @ player, + player on a goal.\n"
             f"{self.board()}"
         )
+
+    def instance(self) -> tuple[Boxes, ...]:
+        """Return floor, goals, boxes and the player's cell; the floor's cells tell the room's width."""
+        level = self.level
+        return level.floor, level.goals, level.boxes, frozenset([level.player, -level.width])
 
     def board(self) -> str:
         """Return the room, a sign per cell."""
@@ -151,6 +158,29 @@ class Sokoban(TextGame):
         if to in boxes and (to + step not in floor or to + step in boxes):
             return f"The box cannot move: {'a wall' if to + step not in floor else 'a box'} is behind it."
         return ""
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the room: bricks, goals as red rings, boxes (green on a goal), the player in blue."""
+        level = self.level
+        grid = CellCanvas(level.height, level.width, 46)
+        for cell in range(level.height * level.width):
+            row, column = divmod(cell, level.width)
+            x, y = grid.corner(row, column)
+            if cell not in level.floor:
+                grid.box((x, y), (46, 46), "#8c6f5a", WHITE)
+                grid.line([(x, y + 23), (x + 45, y + 23)], WHITE, 1)
+                grid.line([(x + 23, y), (x + 23, y + 23)], WHITE, 1)
+                continue
+            grid.box((x, y), (46, 46), PAPER, "#e3ddd2")
+            if cell in level.goals:
+                grid.disk((x + 23, y + 23), 15, outline=RED, line=4)
+            if cell in self.boxes:
+                grid.box((x + 5, y + 5), (36, 36), GREEN if cell in level.goals else AMBER, INK, 2, 3)
+                grid.line([(x + 8, y + 8), (x + 38, y + 38)], INK, 2)
+                grid.line([(x + 38, y + 8), (x + 8, y + 38)], INK, 2)
+            if cell == self.player:
+                grid.disk((x + 23, y + 23), 11, BLUE)
+        return grid
 
     def progress(self) -> float:
         """Return the share of boxes on goals."""

@@ -6,7 +6,8 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from random import Random
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
+from gem.envs.games.board_image import BLUE, INK, SHADE, WHITE, CellCanvas
 from gem.errors import BadArgument, IllegalMove
 
 FEWEST_CLUES = {4: 4, 9: 24}
@@ -43,6 +44,7 @@ class Sudoku(TextGame):
         max_turns: int = 100,
         scale: int = 9,
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the grid and the budget."""
         if scale not in FEWEST_CLUES:
@@ -54,7 +56,7 @@ class Sudoku(TextGame):
                 f"{scale**2 - self.clues[0]} empty cells need as many turns."
             )
         self.scale = scale
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw a puzzle."""
@@ -71,6 +73,10 @@ class Sudoku(TextGame):
             "refused and costs the turn. A dot is an empty cell.\n"
             f"{self.board()}"
         )
+
+    def instance(self) -> str:
+        """Return the puzzle."""
+        return self.puzzle
 
     def board(self) -> str:
         """Return the grid, boxes set apart; a dot is an empty cell."""
@@ -114,6 +120,19 @@ class Sudoku(TextGame):
                 if wanted in read(self.cells):
                     return f"The {unit} of row {row}, column {column} holds a {digit} already."
         return ""
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the grid: given digits bold on grey, the agent's own in blue."""
+        side, box = self.scale, _shape(self.scale).box
+        grid = CellCanvas(side, side, 44, numbered=True)
+        for cell, held in enumerate(self.cells):
+            given = self.puzzle[cell] != EMPTY
+            words, colour = held.strip(EMPTY), INK if given else BLUE
+            grid.tile(*divmod(cell, side), words, SHADE if given else WHITE, colour, 26, bold=given)
+        for k in range(0, side + 1, box):
+            grid.line([grid.corner(k, 0), grid.corner(k, side)], INK, 2.5)
+            grid.line([grid.corner(0, k), grid.corner(side, k)], INK, 2.5)
+        return grid
 
     def progress(self) -> float:
         """Return the share of the empty cells that hold a digit."""

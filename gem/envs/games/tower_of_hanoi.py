@@ -6,7 +6,8 @@ from functools import lru_cache
 from itertools import permutations, product
 from typing import Literal, TypeAlias
 
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
+from gem.envs.games.board_image import COLOURS, GREEN, INK, RULE, WHITE, Canvas
 from gem.errors import BadArgument, IllegalMove
 
 PEGS = "ABC"
@@ -47,6 +48,7 @@ class TowerOfHanoi(TextGame):
         max_turns: int = 100,
         start: Literal["tower", "scattered"] = "tower",
         reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the disks and the budget."""
         self.num_disks = interval("num_disks", num_disks, 1, len(DISKS))
@@ -58,20 +60,21 @@ class TowerOfHanoi(TextGame):
                 f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves."
             )
         self.start = start
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the disks where they are not fixed, where they stand, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
         self.pegs = self._tower(source) if self.start == "tower" else self._scattered()
+        self._start = self.pegs
         self._distance = plan(self.pegs, self.target)[0]
         return (
             f"Tower of Hanoi with {len(disks)} disks, numbered by size: disk 1 is the smallest. Bring all "
             f"disks to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk "
             "of one peg to another peg, never onto a smaller disk. A move against the rules changes nothing "
             "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
-            f"The pegs, from bottom to top (- is empty):\n{board(self.pegs)}"
+            f"The pegs, from bottom to top (- is empty):\n{self.board()}"
         )
 
     def _tower(self, peg: int) -> Pegs:
@@ -89,6 +92,14 @@ class TowerOfHanoi(TextGame):
             if pegs[self.target] != self.disks:
                 return tuple(pegs)
 
+    def instance(self) -> tuple[int, Pegs]:
+        """Return the target and the dealt pegs."""
+        return self.target, self._start
+
+    def board(self) -> str:
+        """Return the pegs, a line each, from bottom to top."""
+        return drawn(self.pegs)
+
     def parse(self, move: str) -> tuple[int, int]:
         """Read two pegs."""
         words = move.upper().replace("->", " ").replace(",", " ").split()
@@ -102,13 +113,13 @@ class TowerOfHanoi(TextGame):
         source, goal = move
         why = self.forbids(source, goal)
         if why:
-            raise IllegalMove(f"{why} Nothing has moved:\n{board(self.pegs)}")
+            raise IllegalMove(f"{why} Nothing has moved:\n{self.board()}")
         pegs = list(self.pegs)
         disk = pegs[source][-1]
         pegs[source] = pegs[source][:-1]
         pegs[goal] += disk
         self.pegs = tuple(pegs)
-        text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{board(self.pegs)}"
+        text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{self.board()}"
         if pegs[self.target] == self.disks:
             return Play.win(f"{text}\nAll disks are on peg {PEGS[self.target]}.")
         return Play(text)
@@ -123,6 +134,24 @@ class TowerOfHanoi(TextGame):
         if onto and onto < moved:
             return f"Disk {moved} cannot stand on disk {onto}, the top of peg {PEGS[goal]}."
         return ""
+
+    def draw_board(self) -> Canvas:
+        """Draw the pegs with their disks, and which is the target."""
+        count, pitch, thick = len(self.disks), 66 + 22 * len(self.disks), 26
+        canvas = Canvas(24 + 3 * pitch, 96 + thick * count)
+        floor = canvas.height - 52
+        canvas.box((12, floor), (3 * pitch, 8), RULE, corner=3)
+        for peg, disks in enumerate(self.pegs):
+            x = 12 + pitch * (peg + 0.5)
+            canvas.box((x - 4, 20), (8, floor - 20), RULE, corner=3)
+            canvas.text((x, floor + 24), PEGS[peg], 20, bold=True)
+            if peg == self.target:
+                canvas.text((x, floor + 43), "target", 14, GREEN, bold=True)
+            for height, disk in enumerate(disks):
+                half, top = 18 + 11 * int(disk), floor - thick * (height + 1)
+                canvas.box((x - half, top + 1), (2 * half, thick - 2), COLOURS[int(disk) - 1], INK, 1, 8)
+                canvas.text((x, top + thick / 2), disk, 17, WHITE, bold=True)
+        return canvas
 
     def progress(self) -> float:
         """Return the share of the shortest solution that is done; 0 when further away than at the deal."""
@@ -149,7 +178,7 @@ class TowerOfHanoi(TextGame):
 
 
 @lru_cache(maxsize=4096)
-def board(pegs: Pegs) -> str:
+def drawn(pegs: Pegs) -> str:
     """Return the pegs, a line each, from bottom to top."""
     a, b, c = (" ".join(disks) or "-" for disks in pegs)
     return f"A: {a}\nB: {b}\nC: {c}"

@@ -9,7 +9,8 @@ from math import isqrt
 from string import ascii_lowercase
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval, numerals
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
+from gem.envs.games.board_image import GREEN, INK, WHITE, CellCanvas, wrapped
 from gem.errors import BadArgument, IllegalMove
 
 EASY_LENGTHS, HARD_LENGTHS = range(3, 6), range(5, 9)
@@ -48,14 +49,19 @@ class WordSearch(TextGame):
     """
 
     def __init__(
-        self, num_words: Range = 5, hardcore: bool = False, max_turns: int = 20, reward: Reward = "dense"
+        self,
+        num_words: Range = 5,
+        hardcore: bool = False,
+        max_turns: int = 20,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
     ) -> None:
         """Set the words and the budget."""
         self.num_words = interval("num_words", num_words, 1, MOST_WORDS)
         if max_turns < self.num_words[1]:
             raise BadArgument(f"WordSearch got {max_turns=}; {self.num_words[1]} words need as many turns.")
         self.hardcore = hardcore
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the words and hide them."""
@@ -109,6 +115,10 @@ class WordSearch(TextGame):
                 return []
         return grid
 
+    def instance(self) -> tuple[str, ...]:
+        """Return the words and the letters of the grid."""
+        return (*self.words, self.cells.upper())
+
     def parse(self, move: str) -> tuple[int, ...]:
         """Read two cells."""
         ends = tuple(map(int, numerals(move)))
@@ -152,6 +162,20 @@ class WordSearch(TextGame):
         numbers = "".join(f"{number:3}" for number in range(1, side + 1))
         rows = [f"{row + 1:2}  {'  '.join(self.cells[row * side : (row + 1) * side])}" for row in range(side)]
         return "\n".join([f"Words left: {', '.join(self.left)}", f"  {numbers}", *rows])
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the letters, those of found words on green, and above them the words left."""
+        side, cell = self.side, 32
+        wide = max(cell * side, 420)
+        listed = wrapped(f"Words left: {', '.join(self.left)}", wide, 17)
+        grid = CellCanvas(side, side, cell, numbered=True, above=22 * len(listed), beside=wide - cell * side)
+        for k, line in enumerate(listed):
+            grid.text((grid.left, 20 + 22 * k), line, 17, anchor="lm")
+        for k, letter in enumerate(self.cells):
+            found = letter.islower()
+            fill, colour = (GREEN, WHITE) if found else (WHITE, INK)
+            grid.tile(*divmod(k, side), letter, fill, colour, 19, bold=found)
+        return grid
 
     def progress(self) -> float:
         """Return the share of words found."""

@@ -7,10 +7,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, Reward, TextGame, interval
+from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
+from gem.envs.games.board_image import AMBER, GREEN, GREY, SHADE, WHITE, CellCanvas
 from gem.errors import IllegalMove
 
 IN_PLACE, ELSEWHERE, ABSENT = "G", "Y", "X"
+COLOURS = {IN_PLACE: GREEN, ELSEWHERE: AMBER, ABSENT: GREY}
 
 WORK = 20_000
 """Comparisons that the expert spends on one guess before it looks at fewer guesses."""
@@ -41,10 +43,16 @@ class Wordle(TextGame):
         J. Wardle, 2021; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
     """
 
-    def __init__(self, word_length: Range = 5, max_turns: int = 25, reward: Reward = "dense") -> None:
+    def __init__(
+        self,
+        word_length: Range = 5,
+        max_turns: int = 25,
+        reward: Reward = "dense",
+        render_mode: RenderMode = "text",
+    ) -> None:
         """Set the length and the budget."""
         self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
-        super().__init__(max_turns, reward)
+        super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the length where it is not fixed, and the word."""
@@ -58,6 +66,10 @@ class Wordle(TextGame):
             f"letters: {IN_PLACE} is right and in place, {ELSEWHERE} is in the word but elsewhere, {ABSENT} "
             "is not in the word. Give your guess inside \\boxed{}."
         )
+
+    def instance(self) -> str:
+        """Return the word."""
+        return self.secret
 
     def parse(self, move: str) -> str:
         """Read a word."""
@@ -77,6 +89,18 @@ class Wordle(TextGame):
         if move == self.secret:
             return Play.win(f"{move} is the word.")
         return Play(f"{' '.join(move)}\n{' '.join(given)}")
+
+    def draw_board(self) -> CellCanvas:
+        """Draw the guesses as tiles, a row each, in the colours of their marks, and a row for the next."""
+        solved = bool(self.marked) and self.marked[-1][0] == self.secret
+        grid = CellCanvas(len(self.marked) + (not solved), self.length, 52)
+        for row, (guess, given) in enumerate(self.marked):
+            for column, (letter, mark) in enumerate(zip(guess.upper(), given, strict=True)):
+                grid.block(row, column, letter, COLOURS[mark], WHITE)
+        if not solved:
+            for column in range(self.length):
+                grid.block(len(self.marked), column, "", SHADE)
+        return grid
 
     def progress(self) -> float:
         """Return the share of the word that the best guess has right; half of it for letters elsewhere."""

@@ -49,7 +49,7 @@ def dealt(board, **keywords):
     env = FifteenPuzzle(**{"num_rows": 2, "max_turns": 10} | keywords)
     for seed in range(1000):
         env.reset(seed=seed)
-        if env.board == board:
+        if env.tiles == board:
             return env
     raise AssertionError(f"no seed deals {board}")
 
@@ -63,7 +63,7 @@ def test_two_rows_deal_all_eleven_boards_that_there_are():
     counts = dict.fromkeys(TWO, 0)
     for seed in range(2000):
         env.reset(seed=seed)
-        counts[env.board] += 1
+        counts[env.tiles] += 1
     assert len(counts) == 12
     assert max(TWO.values()) == FARTHEST[2] == 6
     assert counts.pop(goal(2)) == 0
@@ -131,10 +131,10 @@ def test_a_solution_is_a_chain_of_moves():
     while board != goal(4):
         route = solve(4, board, 80)
         assert env.reset(seed=0)
-        env.board, env.gap = board, board.index(0)
+        env.tiles, env.gap = board, board.index(0)
         move(env, route[board])
-        assert env.board in route or env.board == goal(4)
-        board = env.board
+        assert env.tiles in route or env.tiles == goal(4)
+        board = env.tiles
 
 
 def test_hard_boards_need_many_moves_and_fit_the_budget():
@@ -142,7 +142,7 @@ def test_hard_boards_need_many_moves_and_fit_the_budget():
     needed = []
     for seed in range(40):
         env.reset(seed=seed)
-        needed.append(len(solve(4, env.board, env.max_turns)))
+        needed.append(len(solve(4, env.tiles, env.max_turns)))
         assert needed[-1] <= env.max_turns == 50
     assert sum(needed) / len(needed) > 36
 
@@ -183,4 +183,4 @@ def test_a_small_budget_deals_boards_that_fit_it(max_turns):
     env = FifteenPuzzle(num_rows=3, max_turns=max_turns)
     for seed in range(10):
         env.reset(seed=seed)
-        assert 0 < len(solve(3, env.board, max_turns)) <= max_turns
+        assert 0 < len(solve(3, env.tiles, max_turns)) <= max_turns
