@@ -1,0 +1,125 @@
+"""Questions about the built-in world, each with one answer that its pages give; some lead over two facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from gem.tasks.base import Task
+from gem.tasks.order import Order
+from gem.tasks.procedural import Problem, Split, split_of
+
+
+class Relation(NamedTuple):
+    """How a fact is asked for, and how its answer is spoken of, unnamed, inside another question."""
+
+    question: str
+    phrase: str = ""
+
+
+RELATIONS: dict[str, Relation] = {
+    "capital": Relation("What is the capital of {}?", "the capital of {}"),
+    "country": Relation("Of which country is {} the capital?", "the country whose capital is {}"),
+    "homeland": Relation("From which country did {} come?", "the country that {} came from"),
+    "birthplace": Relation("In which city was {} born?", "the city where {} was born"),
+    "continent": Relation("On which continent does {} lie?", "the continent on which {} lies"),
+    "who": Relation("Who {}?", "the person who {}"),
+    "place": Relation("In which city does {} stand?", "the city where {} stands"),
+    "origin": Relation("Which country does {} come from?", "the country that {} comes from"),
+    "language": Relation("Which language is spoken in {}?", "the language that is spoken in {}"),
+    "river": Relation("Which river flows through {}?", "the river that flows through {}"),
+    "what": Relation("What is {}?", "{}"),
+    "kind": Relation("What kind of animal is {}?"),
+    "family": Relation(
+        "To which family of plants does {} belong?", "the family of plants to which {} belongs"
+    ),
+    "food": Relation("What does {} eat?", "the food that {} eats"),
+    "stuff": Relation("From what is {} made?", "the stuff that {} is made from"),
+    "home": Relation("In which part of the world does {} live?", "the part of the world where {} lives"),
+    "ancestor": Relation("From which animal does {} descend?", "the animal that {} descends from"),
+    "year": Relation("In which year {}?"),
+}
+"""A relation without a phrase is asked for, but does not lead on to another question."""
+
+
+class Fact(NamedTuple):
+    """One fact: which relation, of what, the answers that are right, and the page that says so."""
+
+    relation: str
+    subject: str
+    answers: tuple[str, ...]
+    page: str
+
+
+@cache
+def facts() -> tuple[Fact, ...]:
+    """Return every fact, in the order of its file."""
+    text = Path(__file__).with_name("facts.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines())
+    return tuple(Fact(relation, of, tuple(answers.split("|")), page) for relation, of, answers, page in rows)
+
+
+@dataclass(frozen=True)
+class FactTasks:
+    """The questions of so many hops, one or two: a TaskSet. A question's split follows from its words."""
+
+    hops: tuple[int, int] = (1, 1)
+    split: Split | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return "facts of the built-in world"
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(_tasks(self.hops, self.split))
+
+    def __getitem__(self, index: int) -> Task:
+        """Return one task; its info names the pages that answer it."""
+        return _tasks(self.hops, self.split)[index]
+
+    def order(self, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(len(self), seed, epoch)
+
+
+@cache
+def _tasks(hops: tuple[int, int], split: Split | None) -> tuple[Task, ...]:
+    found = [task for count in range(hops[0], hops[1] + 1) for task in (_one_hop(), _two_hops())[count - 1]]
+    return tuple(
+        task
+        for task in found
+        if split is None or split_of(Problem(str(task.question), task.reference[0])) == split
+    )
+
+
+def _one_hop() -> list[Task]:
+    return [
+        Task(
+            f"{fact.relation}:{fact.subject}",
+            RELATIONS[fact.relation].question.format(fact.subject),
+            list(fact.answers),
+            {"hops": 1, "pages": [fact.page]},
+        )
+        for fact in facts()
+    ]
+
+
+def _two_hops() -> list[Task]:
+    """Put the answer of one fact, unnamed, in the place of another's subject, where that gives nothing away."""
+    by_subject: dict[str, list[Fact]] = {}
+    for fact in facts():
+        by_subject.setdefault(fact.subject, []).append(fact)
+    found = []
+    for first in facts():
+        unnamed = RELATIONS[first.relation].phrase.format(first.subject)
+        for second in by_subject.get(first.answers[0], ()) if unnamed else ():
+            question = RELATIONS[second.relation].question.format(unnamed)
+            if second.answers[0] not in question:
+                name = f"{second.relation}:{first.relation}:{first.subject}"
+                pages = [first.page, second.page]
+                found.append(Task(name, question, list(second.answers), {"hops": 2, "pages": pages}))
+    return found

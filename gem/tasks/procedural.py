@@ -1,0 +1,132 @@
+"""Tasks that a program makes: as many as one likes, each worked out alone from its number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+from operator import index
+from random import Random
+from typing import Any, Literal, Protocol, TypeAlias
+
+from gem import seeding
+from gem.content import Image, Obs, Text
+from gem.errors import BadArgument
+from gem.tasks.base import Task
+from gem.tasks.order import Order
+
+Split = Literal["train", "test"]
+Range: TypeAlias = "int | tuple[int, int]"
+"""A fixed number, or the inclusive range from which each task draws one."""
+
+TEST_SHARE = 10
+"""One question in so many belongs to the split `test`."""
+
+_DRAWS = 10_000  # in so many draws a family that has questions for both splits has shown one
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a generator drew: the question in words, its answer, what it took, and how its picture is drawn.
+
+    `key` tells problems apart whose words are the same, because the rest is in the picture.
+    """
+
+    question: str
+    answer: str
+    key: str = ""
+    picture: Callable[[], Image] | None = None
+
+
+class Generator(Protocol):
+    """Draws problems; equal generators draw equal problems, in every process."""
+
+    def __call__(self, rng: Random) -> Problem:
+        """Draw one."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProceduralTasks:
+    """The `size` tasks that a generator makes under a seed.
+
+    With a split, only questions of that split come. Which one a question belongs to is decided by a hash of
+    the question itself: whatever the seeds and sizes, nothing that was trained on is tested.
+    """
+
+    name: str
+    generator: Generator
+    size: int = 1_000_000
+    seed: int = 0
+    split: Split | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no set."""
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise BadArgument(f"size is {self.size!r}; accepted: 1 or more tasks.")
+        if self.split not in (None, "train", "test"):
+            raise BadArgument(
+                f"split is {self.split!r}; accepted: 'train', 'test', or None for all questions."
+            )
+        seeding.check(self.seed)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self.size
+
+    def __getitem__(self, at: int) -> Task:
+        """Return one task."""
+        if not 0 <= at < self.size:
+            raise IndexError(f"task {at} of {self.size}")
+        for draw in count():
+            problem = self.generator(seeding.stream(self.seed, self.name, at, draw))
+            if self.split is None or split_of(problem) == self.split:
+                break
+            if draw > _DRAWS:
+                raise BadArgument(f"{self.name}: with these keywords there is no question of {self.split!r}.")
+        question: Obs = problem.question
+        if problem.picture is not None:
+            question = (problem.picture(), Text(problem.question))
+        return Task(str(at), question, problem.answer)
+
+    def order(self, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(self.size, seed, epoch)
+
+
+def split_of(problem: Problem) -> Split:
+    """Return the split that a problem belongs to, by its content alone."""
+    text = f"{problem.question}\n{problem.key}".encode()
+    number = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+    return "test" if number % TEST_SHARE == 0 else "train"
+
+
+def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, int]:
+    """Return a Range as (low, high).
+
+    Raises:
+        BadArgument: when it is no range within `lowest` and `highest`; `name` is the argument's.
+    """
+    try:
+        low, high = map(index, (value, value) if isinstance(value, int) else value)
+    except (TypeError, ValueError):
+        low, high = highest, lowest
+    if not lowest <= low <= high <= highest:
+        raise BadArgument(
+            f"{name} is {value!r}; accepted: a whole number from {lowest} to {highest}, or a range "
+            "(low, high) from which each task draws."
+        )
+    return low, high
+
+
+def chosen(name: str, value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one name or several as a tuple.
+
+    Raises:
+        BadArgument: when one is not known, or there is none; `name` is the argument's.
+    """
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not names or not set(names) <= set(known):
+        raise BadArgument(f"{name} is {value!r}; accepted: one or more of {', '.join(map(repr, known))}.")
+    return names

@@ -1,0 +1,214 @@
+"""Short stories with a number at their end: six kinds, each of as many steps as one asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from gem.tasks.procedural import Problem
+
+NAMES = (
+    *(
+        "Ada",
+        "Amir",
+        "Bela",
+        "Chidi",
+        "Dana",
+        "Elif",
+        "Farid",
+        "Greta",
+        "Hana",
+        "Ivan",
+        "Jun",
+        "Kofi",
+        "Lena",
+    ),
+    *("Mara", "Nils", "Olga", "Pablo", "Rosa", "Sami", "Tariq", "Uma", "Vera", "Wanda", "Yuki", "Zora"),
+)
+THINGS = (
+    "marbles",
+    "stickers",
+    "shells",
+    "stamps",
+    "pencils",
+    "beads",
+    "coins",
+    "cards",
+    "buttons",
+    "acorns",
+)
+GOODS = (
+    "notebooks",
+    "lamps",
+    "mugs",
+    "scarves",
+    "kites",
+    "brushes",
+    "candles",
+    "baskets",
+    "puzzles",
+    "bowls",
+)
+FRUIT = ("apples", "pears", "plums", "oranges", "lemons", "peaches")
+IDLE = (
+    "The day before, it had rained for {number} minutes.",
+    "There are {number} chairs in the room.",
+    "{name}'s house has the number {number}.",
+    "A neighbour has {number} hens.",
+    "The radio played {number} songs meanwhile.",
+)
+"""Sentences with a number that has nothing to do with the question."""
+
+
+class Story(NamedTuple):
+    """Sentences in order, the question after them, and its answer."""
+
+    sentences: list[str]
+    question: str
+    answer: int
+
+
+@dataclass(frozen=True)
+class WordProblems:
+    """Draws stories of so many steps, with numbers up to `largest` and so many sentences beside the point."""
+
+    steps: tuple[int, int]
+    largest: int
+    distractors: tuple[int, int]
+    kinds: tuple[str, ...]
+
+    def __call__(self, rng: Random) -> Problem:
+        """Draw one."""
+        story = KINDS[rng.choice(self.kinds)](rng, rng.randint(*self.steps), self.largest)
+        sentences = story.sentences
+        for idle in rng.sample(IDLE, rng.randint(*self.distractors)):
+            aside = idle.format(name=rng.choice(NAMES), number=rng.randint(2, self.largest))
+            sentences.insert(rng.randint(1, len(sentences)), aside)
+        return Problem(" ".join([*sentences, story.question]), str(story.answer))
+
+
+def collection(rng: Random, steps: int, largest: int) -> Story:
+    """Something is collected, given away, multiplied and shared."""
+    name, thing = rng.choice(NAMES), rng.choice(THINGS)
+    amount = rng.randint(2, largest)
+    sentences = [f"{name} has {amount} {thing}."]
+    for _ in range(steps):
+        friend = rng.choice([other for other in NAMES if other != name])
+        n = rng.randint(2, largest)
+        k = rng.randint(2, 5)
+        moves = [(f"{friend} gives {name} {n} more {thing}.", amount + n)]
+        if amount > 3:
+            few = rng.randint(2, amount - 1)
+            moves.append((f"{name} loses {few} of the {thing}.", amount - few))
+        if amount <= 10 * largest:
+            moves.append((f"Then {name} swaps the {thing} with {friend} for {k} times as many.", amount * k))
+        if amount % k == 0 and amount > k:
+            moves.append(
+                (f"{name} shares the {thing} equally among {k} people, {name} included.", amount // k)
+            )
+        sentence, amount = rng.choice(moves)
+        sentences.append(sentence)
+    return Story(sentences, f"How many {thing} does {name} have now?", amount)
+
+
+def shopping(rng: Random, steps: int, largest: int) -> Story:
+    """Things are bought at prices; from three steps on, a note is broken."""
+    name = rng.choice(NAMES)
+    change = steps > 2
+    bought = rng.sample(GOODS, min(len(GOODS), steps - change))
+    sentences, total = [f"{name} goes to the market."], 0
+    for goods in bought:
+        count, price = rng.randint(2, 9), rng.randint(2, largest)
+        total += count * price
+        sentences.append(f"{name} buys {count} {goods} at {price} dollars each.")
+    if not change:
+        return Story(sentences, f"How many dollars does {name} spend in all?", total)
+    note = (total // 100 + rng.randint(1, 3)) * 100
+    sentences.append(f"{name} pays with {note} dollars.")
+    return Story(sentences, f"How many dollars does {name} get back?", note - total)
+
+
+def journey(rng: Random, steps: int, largest: int) -> Story:
+    """A way is made in stretches of different speed."""
+    name = rng.choice(NAMES)
+    sentences, total = [f"{name} makes a journey by train."], 0
+    for stretch in range(steps):
+        speed, hours = rng.randint(3, 3 + largest), rng.randint(2, 8)
+        total += speed * hours
+        when = "First" if stretch == 0 else "Then"
+        sentences.append(f"{when} the train goes at {speed} kilometres an hour for {hours} hours.")
+    return Story(sentences, f"How many kilometres is {name}'s journey?", total)
+
+
+def ages(rng: Random, steps: int, largest: int) -> Story:
+    """One age follows from another."""
+    people = rng.sample(NAMES, steps + 1)
+    age = rng.randint(3, 12)
+    sentences = [f"{people[0]} is {age} years old."]
+    for before, name in pairwise(people):
+        n, k = rng.randint(2, largest), rng.randint(2, 3)
+        relations = [(f"{name} is {n} years older than {before}.", age + n)]
+        if age * k <= 100:
+            relations.append(
+                (f"{name} is {'twice' if k == 2 else 'three times'} as old as {before}.", age * k)
+            )
+        if age > 4:
+            few = rng.randint(2, age - 2)
+            relations.append((f"{name} is {few} years younger than {before}.", age - few))
+        sentence, age = rng.choice(relations)
+        sentences.append(sentence)
+    return Story(sentences, f"How old is {people[-1]}?", age)
+
+
+def harvest(rng: Random, steps: int, largest: int) -> Story:
+    """Fruit is picked, some is spoiled or eaten, and it is packed into crates."""
+    fruit = rng.choice(FRUIT)
+    pickers, each = rng.randint(2, 9), rng.randint(2, largest)
+    amount = pickers * each
+    sentences = [f"{pickers} people pick {each} {fruit} each."]
+    for _ in range(steps - 2):
+        if rng.random() < 0.5 and amount > 3:
+            few = rng.randint(2, amount // 2)
+            amount -= few
+            fate = rng.choice(("spoiled", "eaten", "sold at the gate"))
+            sentences.append(f"Then {few} of the {fruit} are {fate}.")
+        else:
+            n = rng.randint(2, largest)
+            amount += n
+            sentences.append(f"{rng.choice(NAMES)} brings {n} more {fruit}.")
+    if steps < 2:
+        return Story(sentences, f"How many {fruit} are there?", amount)
+    size = rng.randint(2, 9)
+    sentences.append(f"The {fruit} are packed into crates of {size}, and only full crates are sold.")
+    if rng.random() < 0.5:
+        return Story(sentences, "How many crates are sold?", amount // size)
+    return Story(sentences, f"How many {fruit} are left over?", amount % size)
+
+
+def savings(rng: Random, steps: int, largest: int) -> Story:
+    """Money is put aside every week, and spent."""
+    name = rng.choice(NAMES)
+    amount = rng.randint(1, 5) * 20
+    sentences = [f"{name} has {amount} dollars."]
+    for _ in range(steps):
+        weeks, sum_ = rng.randint(2, 12), rng.randint(2, largest)
+        moves = [
+            (f"{name} saves {sum_} dollars a week for {weeks} weeks.", amount + weeks * sum_),
+        ]
+        for part, text in ((2, "half"), (4, "a quarter"), (5, "a fifth")):
+            if amount % part == 0 and amount >= 10:
+                moves.append((f"{name} spends {text} of the money on a gift.", amount - amount // part))
+        sentence, amount = rng.choice(moves)
+        sentences.append(sentence)
+    return Story(sentences, f"How many dollars does {name} have in the end?", amount)
+
+
+KINDS: dict[str, Callable[[Random, int, int], Story]] = {
+    kind.__name__: kind for kind in (collection, shopping, journey, ages, harvest, savings)
+}
+"""The kinds of story, by name."""
+
+MOST_STEPS = 8
