@@ -109,7 +109,7 @@ def _one_hop() -> list[Task]:
 
 
 def _two_hops() -> list[Task]:
-    """Put the answer of one fact, unnamed, in the place of another's subject, where that gives nothing away."""
+    """Put the answer of one fact, unnamed, in the place of another's subject, unless that gives it away."""
     by_subject: dict[str, list[Fact]] = {}
     for fact in facts():
         by_subject.setdefault(fact.subject, []).append(fact)

@@ -1,0 +1,1 @@
+"""Questions about pictures that a program draws, so that the answer is known exactly."""
