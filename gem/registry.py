@@ -39,6 +39,7 @@ class EnvSpec:
     """What an id stands for, and what the environment claims; the contract suite tests the claims.
 
     `entry_point`: a class or function, or ``"module:name"`` of one. `extra`: the pip extra it needs.
+    `data`: the data set it reads, by name; without it, making the environment raises MissingData.
     `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the
     same seed and actions give the same transcript. `forkable`, `thread_safe`: as they say. `solver`:
     ``exact`` wins every episode with the full reward, ``measured`` wins `solver_rate` of them, ``oracle``
@@ -49,6 +50,7 @@ class EnvSpec:
     entry_point: str | Callable[..., Env]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
+    data: str | None = None
     max_turns: int | None = None
     deterministic: bool = True
     forkable: bool = True

@@ -74,7 +74,7 @@ def check_env(
         hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
 
     Raises:
-        BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra: as gem.make does.
+        BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra, MissingData: as gem.make does.
     """
     for name in rules or ():
         if name not in RULES:
@@ -102,7 +102,7 @@ def check_env(
                 break
         except Skip as reason:
             skipped[rule_name] = str(reason)
-        except errors.MissingExtra:
+        except (errors.MissingExtra, errors.MissingData):
             raise
         except Exception as error:  # whatever a stranger's environment raises is the finding
             seen = f"{type(error).__name__} was raised: {str(error)[:300]}"
