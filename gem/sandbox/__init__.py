@@ -1,1 +1,39 @@
-"""Where untrusted code runs."""
+"""Where untrusted code runs: `open_sandbox` gives the best rung that this machine can hold to.
+
+`default_sandbox` is the one that tools and graders share within a process. Names come when they are first
+used, so that importing this room costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session, Status
+    from gem.sandbox.ladder import open_sandbox
+    from gem.sandbox.shared import default_sandbox
+
+_HOMES = {
+    **dict.fromkeys(("Budget", "Case", "Result", "Sandbox", "SandboxFailed", "Session", "Status"), "base"),
+    "open_sandbox": "ladder",
+    "default_sandbox": "shared",
+}
+
+__all__ = [
+    "Budget",
+    "Case",
+    "Result",
+    "Sandbox",
+    "SandboxFailed",
+    "Session",
+    "Status",
+    "default_sandbox",
+    "open_sandbox",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,201 @@
+"""The outer box: what of this machine the fork server and its children may see, as a bwrap command.
+
+Nothing of the host is bound but /usr, the interpreter, and the packages that it would import; no project
+folder, no home, no /etc but a few lines of our own. bwrap is started with the box's environment, never with
+ours: its own process stays in the box, and /proc would show the environment that it was started with.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gem.sandbox.base import SandboxFailed
+
+CODE = "/opt/gem-sandbox"
+FILES = ("zygote.py", "runner.py", "lockdown.py", "landlock.py")
+HOME = "/sandbox"
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = {
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/sandbox:/bin/bash\n",
+    "group": "root:x:0:\nuser:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """This interpreter and what it imports: the executables, site folders, and folders to bind."""
+
+    base_executable: str
+    executable: str
+    prefix: str
+    sites: tuple[str, ...]
+    binds: tuple[str, ...]
+
+    @classmethod
+    def this(cls) -> Interpreter:
+        """Describe the running one."""
+        base = os.path.realpath(getattr(sys, "_base_executable", sys.executable) or sys.executable)
+        sites = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
+        sites += [p for p in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) if p not in sites]
+        sites = [p for p in dict.fromkeys(sites) if os.path.isdir(p)]
+        wanted = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *sites]
+        for prefix in dict.fromkeys(
+            (sys.base_prefix, sys.base_exec_prefix, os.path.dirname(os.path.dirname(base)))
+        ):
+            wanted += [os.path.join(prefix, part) for part in ("bin", "lib", "lib64", "share")]
+        if sys.prefix != sys.base_prefix:
+            wanted += [os.path.join(sys.prefix, part) for part in ("bin", "pyvenv.cfg")]
+        return cls(base, sys.executable, sys.prefix, tuple(sites), tuple(_outermost(wanted)))
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Return those that exist and lie neither in /usr nor in one another."""
+    kept: list[str] = []
+    for path in sorted({os.path.abspath(path) for path in paths}):
+        if os.path.exists(path) and not any((path + "/").startswith(k + "/") for k in ("/usr", *kept)):
+            kept.append(path)
+    return kept
+
+
+def environment(python: Interpreter) -> dict[str, str]:
+    """Return the whole environment of the box."""
+    folders = [os.path.dirname(python.executable), "/usr/local/bin", "/usr/bin", "/bin"]
+    libraries = [
+        path
+        for path in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if any((path + "/").startswith(bind + "/") for bind in python.binds)
+    ]
+    return {
+        "PATH": ":".join(dict.fromkeys(folders)),
+        "HOME": HOME,
+        "USER": "user",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",  # the same program gives the same output
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "agg",
+        **dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+        ),
+        **({"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {}),
+    }
+
+
+def start_line(python: Interpreter, code: str, control: int) -> list[str]:
+    """Return the command that starts the fork server whose package lies below the folder `code`."""
+    # The two packages are stood in for: all of gem is neither needed nor, in the box, there.
+    program = (
+        "import sys, types\n"
+        f"for name in ('gem', 'gem.sandbox'):\n"
+        f"    sys.modules[name] = types.ModuleType(name)\n"
+        f"    sys.modules[name].__path__ = [{code!r} + '/' + name.replace('.', '/')]\n"
+        f"from gem.sandbox import zygote\n"
+        f"zygote.main({control})\n"
+    )
+    return [python.base_executable, "-s", "-S", "-P", "-c", program]
+
+
+def find_bwrap() -> str:
+    """Return where bubblewrap is. Raises SandboxFailed, with the way to install it."""
+    found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxFailed(
+            "bubblewrap (bwrap) is not installed: `apt install bubblewrap`, `dnf install bubblewrap` or "
+            "`apk add bubblewrap`. Without it the next rung of the ladder is tried."
+        )
+    return found
+
+
+def is_root() -> bool:
+    """Say whether this is the machine's root, who has to step down first, and not a namespace's."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except OSError:
+        return False
+    return any(int(first) <= STEP_DOWN_TO < int(first) + int(count) for first, _, count in spans)
+
+
+STEP_DOWN_TO = 64017
+"""The user that root becomes: nobody's, so that no other process can signal or trace ours."""
+
+
+def bwrap_command(
+    python: Interpreter, control: int, data: dict[str, int], *, root: bool, namespaces: bool, disk_mb: int = 0
+) -> list[str]:
+    """Return the bwrap command for a box.
+
+    Args:
+        python: the interpreter that it holds.
+        control: the inherited descriptor of the fork server's control socket.
+        data: open descriptors of the files of `etc_files`, by name.
+        root: started as the machine's root, and no user namespace is needed.
+        namespaces: the fork server makes namespaces per child and needs the power to; without (the
+            bwrap-slots rung) the home and /tmp are tmpfs of the box, of `disk_mb` each.
+        disk_mb: as said.
+    """
+    command = [find_bwrap(), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--unshare-cgroup-try", "--hostname", "sandbox", "--new-session"]
+    if not root:
+        command += ["--unshare-user"]
+        command += ["--uid", "0", "--gid", "0"] if namespaces else ["--uid", "1000", "--gid", "1000"]
+    if root or namespaces:
+        command += ["--cap-add", "ALL"]
+    command += ["--ro-bind", "/usr", "/usr"]
+    for name in _LINKS:
+        path = f"/{name}"
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            command += ["--ro-bind", path, path]
+    for path in ("/etc/ld.so.cache", "/etc/alternatives"):
+        command += ["--ro-bind-try", path, path]
+    for name, fd in data.items():
+        command += ["--ro-bind-data", str(fd), f"/etc/{name}"]
+    command += ["--dev", "/dev"]
+    # bwrap run by root covers parts of /proc, and then no new one may be mounted: the fork server mounts it.
+    command += ["--dir", "/proc"] if root and namespaces else ["--proc", "/proc"]
+    for folder in (HOME, "/tmp", "/run"):
+        command += ["--dir", folder]
+    if not namespaces:
+        for folder in (HOME, "/tmp", "/dev/shm"):
+            command += ["--size", str(disk_mb << 20), "--tmpfs", folder]
+    for path in sorted(
+        {str(parent) for bind in python.binds for parent in Path(bind).parents} - {"/", "/tmp"}
+    ):
+        command += ["--dir", path]  # else bwrap makes them readable for the user alone who starts it
+    for path in python.binds:
+        command += ["--ro-bind", path, path]
+    command += ["--dir", "/opt", "--dir", CODE, "--dir", f"{CODE}/gem", "--dir", f"{CODE}/gem/sandbox"]
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name in FILES:
+        command += ["--ro-bind", os.path.join(here, name), f"{CODE}/gem/sandbox/{name}"]
+    command += ["--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/", "--"]
+    return command + start_line(python, CODE, control)
+
+
+def etc_files() -> dict[str, int]:
+    """Return descriptors of the few files of /etc; whoever asks closes them."""
+    opened = {}
+    for name, text in _ETC.items():
+        fd = os.memfd_create(f"gem-{name}", os.MFD_CLOEXEC)
+        os.write(fd, text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        opened[name] = fd
+    return opened
+
+
+def covered(python: Interpreter) -> list[str]:
+    """Return the bound paths below /tmp, which a child's own /tmp would hide."""
+    return [path for path in python.binds if path.startswith("/tmp/")]

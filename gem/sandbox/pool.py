@@ -1,0 +1,504 @@
+"""The host's side of the fork servers: starting them, keeping pools of them, and their children's pipes.
+
+Every call has descriptors of its own and is served by the thread that makes it, so there is no shared reader
+to wait for; a fork server that dies closes the status pipes of its calls, and each of them knows at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import marshal
+import os
+import re
+import resource
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gem.errors import EnvClosed
+from gem.sandbox import box, seccomp
+from gem.sandbox.base import SandboxFailed
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "bare": (),
+    "numpy": ("numpy",),
+    "science": ("numpy", "sympy"),
+    "scipy": ("numpy", "sympy", "scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.linalg"),
+    "plots": ("numpy", "scipy", "pandas", "matplotlib"),
+}
+"""What each kind of fork server has imported before it forks; the first that covers a program serves it."""
+
+READY_S = 60.0
+
+_IMPORTS = re.compile(r"\b(numpy|sympy|scipy|pandas|matplotlib)\b")
+
+Message = dict[str, Any]
+
+
+def kind_for(code: str, more: Sequence[str] = ()) -> str:
+    """Return the kind of fork server that has what a program names."""
+    wanted = {*_IMPORTS.findall(code), *more}
+    for kind, packages in KINDS.items():
+        if wanted <= {package.partition(".")[0] for package in packages}:
+            return kind
+    return "plots" if "matplotlib" in wanted or "pandas" in wanted else "scipy"
+
+
+class Lost(Exception):
+    """The fork server died with a call in flight, or could not begin it."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """How the fork servers of a sandbox are started; the rungs differ in these alone."""
+
+    rung: str = "userns"
+    boxed: bool = True  # inside bwrap
+    namespaces: bool = True  # of its own, for every child
+    fork: bool = True  # children may start processes
+    slots: bool = False  # one child at a time in each fork server
+    cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    disk_mb: int = 64
+    read: tuple[str, ...] = ("/",)
+
+
+class Zygote:
+    """A fork server: its process, its control socket, and how many calls it serves."""
+
+    def __init__(self, settings: Settings, kind: str) -> None:
+        self.settings, self.kind = settings, kind
+        self.load = 0
+        self.alive = False
+        self.shared = 0
+        self.scratch = None if settings.boxed else tempfile.mkdtemp(prefix="gem-sandbox-")
+        self._numbers = itertools.count(1)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = ours
+        self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
+        try:
+            self.process = self._start(theirs)
+        except BaseException:
+            self.control.close()
+            os.close(self._log)
+            self._remove_scratch()
+            raise
+        finally:
+            theirs.close()
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        settings, python = self.settings, box.Interpreter.this()
+        files: dict[str, int] = {}
+        try:
+            if settings.boxed:
+                files = box.etc_files()
+                command = box.bwrap_command(
+                    python,
+                    theirs.fileno(),
+                    files,
+                    root=box.is_root(),
+                    namespaces=settings.namespaces,
+                    disk_mb=settings.disk_mb,
+                )
+            else:
+                command = box.start_line(python, str(Path(__file__).resolve().parents[2]), theirs.fileno())
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env=box.environment(python),
+                cwd="/",
+                pass_fds=(theirs.fileno(), *files.values()),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SandboxFailed(f"the sandbox's box cannot be started: {error}") from error
+        finally:
+            for fd in files.values():
+                os.close(fd)
+        return process
+
+    def prepare(self) -> None:
+        """Configure it and wait until it can fork. Raises SandboxFailed, with what it said."""
+        settings, python = self.settings, box.Interpreter.this()
+        pairs = [(settings.fork, False), *([(True, True)] if settings.namespaces else [])]
+        unreachable = settings.boxed and not settings.namespaces
+        config = {
+            "namespaces": settings.namespaces,
+            "user": box.STEP_DOWN_TO if box.is_root() and settings.boxed else None,
+            "sites": list(python.sites),
+            "executable": python.executable,
+            "prefix": python.prefix,
+            "preload": list(KINDS[self.kind]),
+            "keep": box.covered(python),
+            "read": list(settings.read),
+            "scratch": box.HOME if unreachable else self.scratch,
+            "programs": {
+                pair: seccomp.program(*pair, shares_host=not settings.boxed and not settings.namespaces)
+                for pair in pairs
+            },
+        }
+        self.control.settimeout(READY_S)
+        try:
+            self.control.send(marshal.dumps(config))
+            answer = self.control.recv(1 << 16)
+        except OSError as error:
+            answer = b""
+            reason = str(error)
+        else:
+            reason = "it ended"
+        told: Message = json.loads(answer) if answer else {"failed": reason}
+        if "failed" in told:
+            raise SandboxFailed(f"a fork server did not start: {told['failed']}. {self._said()}".rstrip())
+        self.shared = told["shared"]
+        self.control.settimeout(5.0)
+        self.alive = True
+
+    def _said(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.5)
+        return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
+
+    def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
+        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
+        number = next(self._numbers)
+        asked = os.memfd_create("gem-request", os.MFD_CLOEXEC)
+        try:
+            write_all(asked, marshal.dumps(request))
+            packet = marshal.dumps({"op": "spawn", "id": number, **message})
+            socket.send_fds(self.control, [packet], [asked, *fds])
+        except OSError as error:
+            self.broken()
+            raise Lost(f"a fork server is gone ({error})") from error
+        finally:
+            os.close(asked)
+        return number
+
+    def order(self, op: str, number: int, **more: Any) -> None:
+        """Send an order about a child; a dead fork server's children are dead already."""
+        try:
+            self.control.send(marshal.dumps({"op": op, "id": number, **more}))
+        except OSError:
+            self.broken()
+
+    def broken(self) -> None:
+        """Note that it is of no use any more, and end it."""
+        self.alive = False
+        self.close()
+
+    def close(self) -> None:
+        """End it and everything in its box."""
+        self.alive = False
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2.0)
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.wait()
+        self.control.close()
+        if self._log >= 0:
+            log, self._log = self._log, -1
+            os.close(log)
+        self._remove_scratch()
+
+    def forget(self) -> None:
+        """Let go of it in a forked process, where it is the parent's."""
+        self.alive = False
+        self.control.close()
+        self.process.returncode = 0  # not ours to wait for
+
+    def _remove_scratch(self) -> None:
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class Pool:
+    """The fork servers of a sandbox, by kind: started in the background, replaced when they die."""
+
+    def __init__(self, settings: Settings, begin: Sequence[str]) -> None:
+        self.settings = settings
+        self.changed = threading.Condition()
+        self.zygotes: dict[str, list[Zygote]] = {kind: [] for kind in KINDS}
+        self.starting: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.failure: SandboxFailed | None = None
+        self.failures = 0
+        self.closed = False
+        self._to_begin = list(begin)  # one after the other, so that the first is there soon
+        with self.changed:
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        if self._to_begin:
+            self._start(self._to_begin.pop(0))
+
+    def _start(self, kind: str) -> None:
+        if self.closed or self.failures >= 5:
+            return
+        self.starting[kind] += 1
+        threading.Thread(target=self._bring_up, args=(kind,), name=f"gem-zygote-{kind}", daemon=True).start()
+
+    def _bring_up(self, kind: str) -> None:
+        zygote = None
+        try:
+            zygote = Zygote(self.settings, kind)
+            zygote.prepare()
+        except Exception as error:
+            if zygote is not None:
+                zygote.close()
+            with self.changed:
+                self.failures += 1
+                self.failure = error if isinstance(error, SandboxFailed) else SandboxFailed(repr(error))
+                self.starting[kind] -= 1
+                self._begin_next()
+                self.changed.notify_all()
+            return
+        with self.changed:
+            self.starting[kind] -= 1
+            self.failures = 0
+            if not self.closed:
+                self.zygotes[kind].append(zygote)
+                zygote = None
+            self._begin_next()
+            self.changed.notify_all()
+        if zygote is not None:
+            zygote.close()
+
+    @contextlib.contextmanager
+    def borrow(self, kind: str) -> Iterator[Zygote]:
+        """Lend the least busy fork server of a kind. Raises SandboxFailed where none will start."""
+        zygote = self.take(kind)
+        try:
+            yield zygote
+        finally:
+            self.give(zygote)
+
+    def take(self, kind: str) -> Zygote:
+        """Return the least busy fork server of a kind, or of one that has more."""
+        deadline = time.monotonic() + READY_S
+        with self.changed:
+            while True:
+                if self.closed:
+                    raise EnvClosed("this sandbox is closed: open another one.")
+                zygote = self._least_busy(kind) or self._other(kind)
+                if zygote is not None:
+                    zygote.load += 1
+                    return zygote
+                if self.failure is not None and not any(self.starting.values()):
+                    failure, self.failure, self.failures = self.failure, None, 0
+                    raise SandboxFailed(str(failure))
+                if not any(self.starting.values()):
+                    self._start("bare")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise SandboxFailed(f"no fork server was ready within {READY_S:.0f} s")
+                self.changed.wait(left)
+
+    def _other(self, kind: str) -> Zygote | None:
+        """Return one that has all that `kind` has, or any where `kind` cannot be had."""
+        if kind == "bare" or self.settings.slots:
+            return None
+        covering = [other for other, packages in KINDS.items() if {*KINDS[kind]} <= {*packages}]
+        others = covering if self.starting[kind] else [*covering, *KINDS]
+        alive = (zygote for other in others for zygote in self.zygotes[other] if zygote.alive)
+        return next(alive, None)
+
+    def _least_busy(self, kind: str) -> Zygote | None:
+        alive = [zygote for zygote in self.zygotes[kind] if zygote.alive]
+        self.zygotes[kind] = alive
+        best = min(alive, key=lambda zygote: zygote.load, default=None)
+        wanted = max(1, self.settings.cores)
+        short = best is None or best.load > 0
+        if short and not self.starting[kind] and len(alive) < wanted:
+            self._start(kind)
+        if self.settings.slots and best is not None and best.load:
+            return None
+        return best
+
+    def give(self, zygote: Zygote) -> None:
+        """Take one back."""
+        with self.changed:
+            zygote.load -= 1
+            if self.settings.slots:
+                self.changed.notify_all()
+
+    def every(self) -> list[Zygote]:
+        """Return all that are up."""
+        return [zygote for zygotes in self.zygotes.values() for zygote in zygotes]
+
+    def forget(self) -> None:
+        """Let go of all of them in a forked process."""
+        for zygote in self.every():
+            zygote.forget()
+
+    def close(self) -> None:
+        """End them all."""
+        with self.changed:
+            self.closed = True
+            zygotes = self.every()
+            self.zygotes = {kind: [] for kind in KINDS}
+            self.changed.notify_all()
+            while any(self.starting.values()) and self.changed.wait(READY_S):
+                pass
+        for zygote in zygotes:
+            zygote.close()
+
+
+class Stream:
+    """One captured stream: what came, up to a cap."""
+
+    def __init__(self, fd: int, cap: int) -> None:
+        self.fd, self.cap = fd, cap
+        self.data = bytearray()
+        self.total = 0
+
+    def read(self) -> bool:
+        """Take what is there, at most once around; False at the end of the stream."""
+        try:
+            piece = os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.total += len(piece)
+        if len(self.data) < self.cap:
+            self.data += piece[: self.cap - len(self.data)]
+        return bool(piece)
+
+    def drain(self) -> None:
+        """Take what a writer that is done has left, and no more than a pipe holds."""
+        for _ in range(32):
+            before = self.total
+            if not self.read() or self.total == before:
+                return
+
+    @property
+    def cut(self) -> bool:
+        """Whether there was more than the cap."""
+        return self.total > self.cap
+
+    def text(self) -> str:
+        """Return what was kept, as text."""
+        return self.data.decode("utf-8", "replace")
+
+
+class Child:
+    """A child's descriptors on this side, and what its fork server says of its end."""
+
+    def __init__(self, zygote: Zygote, *, wire: bool, output: int) -> None:
+        self.zygote = zygote
+        self.number = 0
+        self.told = b""
+        self.fds: list[int] = []
+        self.wire: socket.socket | None = None
+        self._theirs: list[int] = []
+        self._far: socket.socket | None = None
+        try:
+            out, err, self.status = self._pipe(), self._pipe(), self._pipe()
+            if wire:
+                self.wire, self._far = socket.socketpair()
+        except OSError:
+            self.close()
+            raise
+        self.out, self.err = Stream(out, output), Stream(err, output)
+
+    def _pipe(self) -> int:
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        self.fds.append(ours)
+        self._theirs.append(theirs)
+        os.set_blocking(ours, False)
+        return ours
+
+    def begin(self, request: Message, message: Message, stdin: bytes | None) -> None:
+        """Have it forked. Raises Lost."""
+        if stdin:
+            source = os.memfd_create("gem-stdin", os.MFD_CLOEXEC)
+            write_all(source, stdin)
+            os.lseek(source, 0, os.SEEK_SET)
+        else:
+            source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            far = [self._far.fileno()] if self._far is not None else []
+            self.number = self.zygote.spawn(request, message, [source, *self._theirs, *far])
+        finally:
+            os.close(source)
+            self._close_theirs()
+
+    def ended(self) -> Message | None:
+        """Return what the fork server says of the end; None while the child lives. Raises Lost."""
+        try:
+            piece = os.read(self.status, 8192)
+        except BlockingIOError:
+            return None
+        self.told += piece
+        if b"\n" not in self.told:
+            if not piece:
+                self.zygote.broken()
+                raise Lost("the fork server died with this call in flight")
+            return None
+        told: Message = json.loads(self.told.partition(b"\n")[0])
+        if "setup" in told:
+            raise Lost(f"a child could not be confined: {told['setup']}")
+        return told
+
+    @property
+    def cut(self) -> bool:
+        """Whether output was lost."""
+        return self.out.cut or self.err.cut
+
+    def order(self, op: str, **more: Any) -> None:
+        """Send its fork server an order about it."""
+        if self.number:
+            self.zygote.order(op, self.number, **more)
+
+    def _close_theirs(self) -> None:
+        for fd in self._theirs:
+            os.close(fd)
+        self._theirs = []
+        if self._far is not None:
+            self._far.close()
+            self._far = None
+
+    def close(self) -> None:
+        """Close this side."""
+        self._close_theirs()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+        if self.wire is not None:
+            self.wire.close()
+            self.wire = None
+
+
+def make_child(zygote: Zygote, *, wire: bool, output: int) -> Child:
+    """Open a child's descriptors, raising this process's soft limit on them where it is reached.
+
+    Raises:
+        SandboxFailed: where not even the hard limit suffices.
+    """
+    try:
+        return Child(zygote, wire=wire, output=output)
+    except OSError as error:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if error.errno != errno.EMFILE or soft == hard:
+            raise SandboxFailed(f"no descriptors for another child: {error}; see `ulimit -n`") from error
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return make_child(zygote, wire=wire, output=output)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,785 @@
+"""What a confined child does: run a program, keep a session, or judge a submission.
+
+Standard library alone: this runs inside the box, after `gem.sandbox.lockdown`. Requests come from the host
+and are trusted; whatever this process says may be a lie of the program in it, and is about itself alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import builtins
+import contextlib
+import errno
+import io
+import json
+import linecache
+import marshal
+import os
+import random
+import signal
+import socket
+import stat
+import struct
+import sys
+import tarfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NoReturn
+
+from gem.sandbox import lockdown
+
+DOES_NOT_COMPILE, NO_MEMORY = 254, 253  # exit codes; believed only with the words on stderr to match
+FIGURES, FIGURE_BYTES = 8, 4 << 20
+STATE_BYTES = 256 << 10
+LONGEST_VALUE = 256 << 10
+
+Request = dict[str, Any]
+
+
+# ------------------------------------------------------------------------------------------- a program
+
+
+def run(request: Request) -> NoReturn:
+    """Run the program of a request as ``python main.py`` would, and end as it does."""
+    put_files(request.get("files") or {})
+    sys.argv = ["main.py", *request.get("args", ())]
+    reseed(request.get("seed"))
+    end(_main(request["code"].decode("utf-8", "surrogatepass"), "main.py"))
+
+
+def _main(code: str, name: str, after: CodeType | None = None) -> int:
+    try:
+        compiled = compile(code, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        return _refuse(error)
+    return _execute([compiled] if after is None else [compiled, after], new_main(code, name))
+
+
+def _refuse(error: BaseException) -> int:
+    if not isinstance(error, SyntaxError):  # NUL, lone surrogates, nesting
+        error = SyntaxError(str(error) or type(error).__name__)
+    _say("".join(traceback.format_exception_only(error)))
+    return DOES_NOT_COMPILE
+
+
+def _execute(codes: list[CodeType], namespace: dict[str, Any]) -> int:
+    try:
+        for code in codes:
+            exec(code, namespace)  # noqa: S102 - the one place that programs are for
+    except SystemExit as error:
+        return _exit_code(error)
+    except BaseException as error:
+        return _report(error)
+    return 0
+
+
+def new_main(code: str, name: str) -> dict[str, Any]:
+    """Return the namespace of a new ``__main__``; tracebacks will show lines of `code`."""
+    module = ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    remember(code, name)
+    return module.__dict__
+
+
+def remember(code: str, name: str) -> None:
+    """Let tracebacks show the lines of `code` under the file name `name`."""
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    _say(f"{error.code}\n")
+    return 1
+
+
+def _report(error: BaseException) -> int:
+    tb = error.__traceback__ and error.__traceback__.tb_next  # without our own frame
+    error.__traceback__ = tb
+    try:
+        if sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(type(error), error, tb)
+        else:
+            _say("".join(traceback.format_exception(error)))
+    except BaseException:
+        _say(f"{type(error).__name__}\n")
+    if isinstance(error, MemoryError):
+        return NO_MEMORY
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BaseException:
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+
+
+def end(code: int) -> NoReturn:
+    """End the process as the interpreter does, without taking the interpreter apart."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    except BaseException as error:
+        code = code or _report(error)
+    os._exit(flush() or code)
+
+
+def flush() -> int:
+    """Write what is buffered; 120 where that fails, as the interpreter has it."""
+    code = 0
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:
+            code = 120
+    return code
+
+
+def open_streams() -> None:
+    """Make sys.stdin, sys.stdout and sys.stderr anew over the descriptors that are now 0, 1 and 2."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
+    )
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8"
+    )
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
+    )
+
+
+def reseed(seed: int | None) -> None:
+    """Give this child random streams of its own: children of one zygote would share numpy's."""
+    if seed is not None:
+        random.seed(seed)  # noqa: TID251 - the program's own generator, in its own process
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        number = int.from_bytes(os.urandom(4), "little") if seed is None else seed & 0xFFFFFFFF
+        numpy_random.seed(number)
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+def put_files(files: Mapping[str, bytes]) -> None:
+    """Write files below the working folder. Raises OSError, or ValueError for a path that leaves it."""
+    for path, data in files.items():
+        write_file(path, data, 0o644)
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """Write one regular file below the home, following no link on the way."""
+    folder, name = _walk(path, make=True)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        os.ftruncate(fd, 0)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fchmod(fd, mode & 0o777)
+    finally:
+        os.close(fd)
+
+
+def read_file(path: str, longest: int) -> bytes:
+    """Read one regular file below the home, following no link on the way."""
+    folder, name = _walk(path, make=False)
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if status.st_size > longest:
+            raise OSError(errno.EFBIG, f"longer than {longest} bytes", path)
+        return file.read(longest)
+
+
+def _walk(path: str, *, make: bool) -> tuple[int, str]:
+    home = os.environ["HOME"]
+    if path.startswith(home + "/"):
+        path = path[len(home) + 1 :]
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or not parts or ".." in parts:
+        raise OSError(errno.EINVAL, "not below the working folder", path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(home, flags)
+    try:
+        for part in parts[:-1]:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=folder)
+            inner = os.open(part, flags, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder, parts[-1]
+
+
+def unpack(image: bytes) -> None:
+    """Unpack a tar over the home: folders, files, links, with their modes and times, and nothing else."""
+    home = os.environ["HOME"]
+    with tarfile.open(fileobj=io.BytesIO(image)) as tar:
+        for member in tar:
+            if member.isreg() or member.isdir() or member.issym() or member.islnk():
+                if ".." in member.name.split("/") or member.name.startswith("/"):
+                    raise OSError(errno.EINVAL, "not below the working folder", member.name)
+                member.mode = (member.mode or 0o644) & 0o777 | (0o700 if member.isdir() else 0)
+                member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+                tar.extract(member, home, filter="fully_trusted")
+
+
+def pack(longest: int) -> bytes:
+    """Return the home as a tar of its folders, regular files and links."""
+
+    def keep(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(os.environ["HOME"], ".", filter=keep)
+    if buffer.tell() > longest:
+        raise OSError(errno.EFBIG, f"longer than {longest} bytes")
+    return buffer.getvalue()
+
+
+def empty(folder: str) -> None:
+    """Remove all that lies in a folder, however deep it is nested; what cannot be removed stays."""
+    import shutil
+
+    for entry in os.scandir(folder):
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.path)
+            continue
+        try:
+            shutil.rmtree(entry.path)
+        except (OSError, RecursionError):
+            os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', entry.path])
+
+
+# -------------------------------------------------------------------------------------------- sessions
+
+
+class Wire:
+    """Messages over a stream socket: a length, then marshal inwards and JSON with blobs outwards."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+
+    def receive(self) -> Request:
+        """Wait for a request. Raises EOFError when the host is gone."""
+        (length,) = struct.unpack("!I", self._exactly(4))
+        request: Request = marshal.loads(self._exactly(length))
+        return request
+
+    def send(self, reply: Mapping[str, Any], blobs: list[bytes] | None = None) -> None:
+        """Send a reply and the blobs that follow it."""
+        head = json.dumps({**reply, "blobs": [len(blob) for blob in blobs or ()]}).encode()
+        self.end.sendall(b"".join((struct.pack("!I", len(head)), head, *(blobs or ()))))
+
+    def _exactly(self, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            piece = self.end.recv(min(length - len(data), 1 << 20))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+
+class _Interrupts:
+    """Turns SIGINT into KeyboardInterrupt while a cell runs, and into nothing between cells."""
+
+    def __init__(self) -> None:
+        self.cell = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.cell:
+            raise KeyboardInterrupt("the time for this cell is spent")
+
+
+def session(request: Request, end: socket.socket) -> NoReturn:
+    """Answer the host's requests one by one until it closes the socket."""
+    wire = Wire(end)
+    lockdown.hide()  # until a cell runs in this process, its shells are kept out of it
+    image = request.get("image")
+    try:
+        if image is not None:
+            unpack(image)
+        put_files(request.get("files") or {})
+    except (OSError, tarfile.TarError, ValueError) as error:
+        wire.send({"begun": False, "error": _words(error)})
+        os._exit(0)
+    reseed(request.get("seed"))
+    interrupts = _Interrupts()
+    signal.signal(signal.SIGINT, interrupts)
+    cells = _Cells(interrupts, request.get("first", 1))
+    shell = _Shell()
+    wire.send({"begun": True})
+    while True:
+        try:
+            request = wire.receive()
+        except (EOFError, OSError):
+            os._exit(0)
+        _reap()
+        blobs: list[bytes] = []
+        try:
+            match request["op"]:
+                case "cell":
+                    lockdown.show()
+                    reply, blobs = cells.run(request["code"].decode("utf-8", "surrogatepass"))
+                case "shell":
+                    reply = shell.run(request)
+                case "write":
+                    write_file(request["path"], request["data"], request["mode"])
+                    reply = {}
+                case "read":
+                    reply, blobs = {}, [read_file(request["path"], request["longest"])]
+                case "pack":
+                    reply, blobs = {}, [pack(request["longest"])]
+                case "kill":
+                    _kill_everything_else()
+                    reply = {}
+                case other:
+                    reply = {"error": f"unknown request {other!r}"}
+        except (OSError, ValueError, tarfile.TarError, MemoryError) as error:
+            reply = {"error": _words(error)}
+        try:
+            wire.send({"n": request["n"], **reply}, blobs)
+        except OSError:
+            os._exit(0)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _reap() -> None:
+    """Collect orphans that ended, once there are many: one of them may be a child that a cell waits for."""
+    dead = [pid for pid in _others() if _state(pid) == "Z"]
+    if len(dead) >= 8:
+        for pid in dead:
+            with contextlib.suppress(OSError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _others() -> list[int]:
+    if os.getpid() != 1:
+        return []
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
+
+
+def _state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _kill_everything_else() -> None:
+    """End every other process of the namespace, if this is its first, and collect them."""
+    if os.getpid() != 1:
+        return
+    deadline = time.monotonic() + 2
+    while _others() and time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.001)
+        except ChildProcessError:
+            pass
+
+
+class _Cells:
+    """A notebook without the notebook: one namespace, and the last expression of each cell is shown."""
+
+    def __init__(self, interrupts: _Interrupts, first: int) -> None:
+        self.interrupts = interrupts
+        self.number = first - 1
+        self.namespace: dict[str, Any] | None = None
+
+    def run(self, code: str) -> tuple[Request, list[bytes]]:
+        self.number += 1
+        name = f"<cell {self.number}>"
+        if self.namespace is None:
+            self.namespace = new_main(code, name)
+            self.namespace["__name__"] = "__main__"
+        cpu = time.process_time()
+        try:
+            steps = _steps(code, name)
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            _refuse(error)
+            return {"status": "CE", "exit_code": 1}, []
+        remember(code, name)
+        reply: Request = {"status": "OK", "exit_code": 0}
+        value: Any = None
+        shown: str | None = None
+        figures: list[bytes] = []
+        try:
+            self.interrupts.cell = True
+            for step, is_value in steps:
+                if is_value:
+                    value = eval(step, self.namespace)  # noqa: S307 - inside the box
+                else:
+                    exec(step, self.namespace)  # noqa: S102 - inside the box
+            if value is not None:
+                shown = repr(value)
+                self.namespace["_"] = value
+            figures = _figures()
+            self.interrupts.cell = False
+        except SystemExit as error:
+            self.interrupts.cell = False
+            reply["exit_code"] = _exit_code(error)
+            reply["status"] = "RE" if reply["exit_code"] else "OK"
+        except BaseException as error:
+            self.interrupts.cell = False
+            _say(shortened(error))
+            interrupted = isinstance(error, KeyboardInterrupt)
+            reply |= {"exit_code": 1, "interrupted": interrupted}
+            reply["status"] = "MLE" if isinstance(error, MemoryError) else "RE"
+            del error
+        flush()
+        reply["cpu_s"] = time.process_time() - cpu
+        if shown is not None:
+            reply["cut"] = len(shown) > LONGEST_VALUE
+            reply["value"] = shown[:LONGEST_VALUE]
+        return reply, figures
+
+
+def _steps(code: str, name: str) -> list[tuple[CodeType, bool]]:
+    tree = ast.parse(code, name)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or code.rstrip().endswith(";"):
+        return [(compile(tree, name, "exec", dont_inherit=True), False)]
+    before = ast.Module(tree.body[:-1], tree.type_ignores)
+    return [
+        (compile(before, name, "exec", dont_inherit=True), False),
+        (compile(ast.Expression(last.value), name, "eval", dont_inherit=True), True),
+    ]
+
+
+def shortened(error: BaseException) -> str:
+    """Format an exception with the frames of the cells and the innermost one: the library's own are noise."""
+    try:
+        seen: set[int] = set()
+        whole: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
+        top = whole
+        while whole is not None and id(whole) not in seen:
+            seen.add(id(whole))
+            frames = [frame for frame in whole.stack if not frame.filename.startswith(_OURS)]
+            kept = [f for i, f in enumerate(frames) if f.filename.startswith("<cell") or i == len(frames) - 1]
+            whole.stack = traceback.StackSummary.from_list(kept)
+            whole = whole.__cause__ or (None if whole.__suppress_context__ else whole.__context__)
+        return "" if top is None else "".join(top.format())
+    except BaseException:  # the exception may be as hostile as the cell
+        return f"{type(error).__name__}\n"
+
+
+_OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+def _figures() -> list[bytes]:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return []
+    figures = []
+    for number in pyplot.get_fignums()[:FIGURES]:
+        buffer = io.BytesIO()
+        pyplot.figure(number).savefig(buffer, format="png", bbox_inches="tight")
+        if buffer.tell() <= FIGURE_BYTES:
+            figures.append(buffer.getvalue())
+    pyplot.close("all")
+    return figures
+
+
+_WRAPPER = """
+IFS= read -r -d '' -u 8 __gem_state; IFS= read -r -d '' -u 8 __gem_command; exec 8<&-
+trap '{ builtin printf "cd -- %q\\n" "$PWD"; builtin export -p; } >&9 2>/dev/null' EXIT
+builtin eval "$__gem_state"; unset __gem_state
+builtin eval "unset __gem_command; $__gem_command"
+"""
+
+
+class _Shell:
+    """bash, one process per command; folder and exported variables go from one to the next by descriptor."""
+
+    def __init__(self) -> None:
+        self.state = b""
+
+    def run(self, request: Request) -> Request:
+        if request["clean"]:
+            _kill_everything_else()
+            self.state = b""
+        script = _nameless(self.state + b"\0" + request["command"].replace(b"\0", b"") + b"\0")
+        left = _nameless(b"")
+        flush()
+        cpu = _children_cpu()
+        deadline = time.monotonic() + request["wall_s"]
+        pid = os.fork()
+        if pid == 0:
+            self._become_bash(script, left)
+        os.close(script)
+        status = _wait(pid, deadline)
+        reply: Request = {"status": "TLE", "exit_code": None, "signal": signal.SIGKILL}
+        if status is None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        else:
+            code = os.waitstatus_to_exitcode(status)
+            reply = {"status": "RE" if code else "OK", "exit_code": code if code >= 0 else None}
+            if code < 0:
+                reply["signal"] = -code
+            os.lseek(left, 0, os.SEEK_SET)
+            state = os.read(left, STATE_BYTES)
+            if state and len(state) < STATE_BYTES and b"\0" not in state:
+                self.state = state
+        os.close(left)
+        reply["cpu_s"] = _children_cpu() - cpu
+        return reply
+
+    def _become_bash(self, script: int, left: int) -> NoReturn:
+        try:
+            os.setsid()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            script, left = (fcntl_dup(fd, 20) for fd in (script, left))
+            nothing = os.open("/dev/null", os.O_RDONLY)
+            os.dup2(nothing, 0)
+            os.dup2(script, 8)
+            os.dup2(left, 9)
+            for fd in (script, left, nothing):
+                os.close(fd)
+            os.closerange(3, 8)
+            os.closerange(10, 64)
+            os.chdir(os.environ["HOME"])
+            os.execv("/bin/bash", ["bash", "--noprofile", "--norc", "-c", _WRAPPER, "bash"])
+        except BaseException as error:
+            os.write(2, f"bash cannot be started: {error}\n".encode())
+        os._exit(127)
+
+
+def fcntl_dup(fd: int, lowest: int) -> int:
+    """Duplicate a descriptor to a number not below `lowest`, and close it."""
+    import fcntl
+
+    high: int = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+    os.close(fd)
+    return high
+
+
+def _nameless(data: bytes) -> int:
+    """Return a descriptor, at its start, of a file without a name that holds `data`."""
+    folder = os.environ["TMPDIR"]
+    try:
+        fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    except OSError:
+        import tempfile
+
+        fd, path = tempfile.mkstemp(dir=folder)
+        os.unlink(path)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _children_cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _wait(pid: int, deadline: float) -> int | None:
+    """Wait for a child until `deadline`; None where it still runs then."""
+    waited = 0.0005
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(left, waited))
+        waited = min(waited * 1.5, 0.02)
+
+
+# -------------------------------------------------------------------------------------------- judging
+
+
+def judge(request: Request, end: socket.socket) -> NoReturn:
+    """Compile once; then a fork for every case that the host sends, until it closes the socket.
+
+    This process runs nothing of the submission, hides its memory and cannot be signalled by its forks.
+    """
+    wire = Wire(end)
+    lockdown.hide()
+    code = request["code"].decode("utf-8", "surrogatepass")
+    try:
+        compiled = compile(code, "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        _refuse(error)
+        with open("/dev/null") as _:
+            wire.send({"begun": False})
+        os._exit(0)
+    files: dict[str, bytes] = request.get("files") or {}
+    put_files(files)
+    wire.send({"begun": True})
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    while True:
+        try:
+            case = wire.receive()
+        except (EOFError, OSError):
+            os._exit(0)
+        reply, blobs = _judge_case(compiled, code, case)
+        _kill_everything_else()
+        if _clear_up():
+            put_files(files)
+        wire.send(reply, blobs)
+
+
+def _judge_case(compiled: CodeType, code: str, case: Request) -> tuple[Request, list[bytes]]:
+    stdin, out, err, value = (_nameless(data) for data in (case["stdin"] or b"", b"", b"", b""))
+    begun = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        for fd, to in ((stdin, 0), (out, 1), (err, 2)):
+            os.dup2(fd, to)
+        value = fcntl_dup(value, 20)
+        os.closerange(3, 20)
+        os.closerange(value + 1, 64)
+        open_streams()
+        reseed(None)
+        end(_case(compiled, code, case, value))
+    deadline = begun + case["wall_s"]
+    wanted = case["output"]
+    why = ""
+    while True:
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if done:
+            break
+        left = deadline - time.monotonic()
+        if left <= 0:
+            why = "wall"
+        elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
+            why = "output"
+        if why:
+            os.kill(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            break
+        signal.sigtimedwait([signal.SIGCHLD], min(left, 0.05))
+    reply = {
+        "status": status,
+        "why": why,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "wall_s": time.monotonic() - begun,
+        "maxrss_kb": usage.ru_maxrss,
+    }
+    blobs = []
+    for fd, longest in ((stdin, 0), (out, wanted + 1), (err, wanted + 1), (value, case["value"] + 1)):
+        if longest:
+            os.lseek(fd, 0, os.SEEK_SET)
+            blobs.append(os.read(fd, longest))
+        os.close(fd)
+    return reply, blobs
+
+
+def _case(compiled: CodeType, code: str, case: Request, value: int) -> int:
+    after: list[CodeType] = []
+    if case["code"] is not None:
+        tail = case["code"].decode("utf-8", "surrogatepass")
+        try:
+            after.append(compile(tail, "case.py", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            return _refuse(error)
+        remember(tail, "case.py")
+    namespace = new_main(code, "main.py")
+    if case["call"] is None:
+        return _execute([compiled, *after], namespace)
+    # Not __main__: a submission's own tests at its foot are not part of being called.
+    namespace["__name__"] = "submission"
+    if (failed := _execute([compiled], namespace)) != 0:
+        return failed
+    try:
+        result = _resolve(namespace, case["call"])(*case["args"])
+        text = plain(result).encode()
+    except SystemExit as error:
+        return _exit_code(error) or 1
+    except BaseException as error:
+        return _report(error)
+    view = memoryview(text)
+    while view:
+        view = view[os.write(value, view) :]
+    return 0
+
+
+def _resolve(namespace: dict[str, Any], dotted: str) -> Any:
+    first, *rest = dotted.split(".")
+    if first not in namespace:
+        raise NameError(f"name {first!r} is not defined")
+    found = namespace[first]
+    if rest and isinstance(found, type):
+        found = found()
+    for name in rest:
+        found = getattr(found, name)
+    return found
+
+
+def plain(value: Any) -> str:
+    """Write plain data as JSON: only exact builtin types, so that nothing can pretend to be equal.
+
+    Tuples are lists, keys that are whole numbers become text; NaN and infinities keep their names.
+    Raises TypeError for anything else.
+    """
+    return json.dumps(_plain(value, 0), allow_nan=True)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if depth > 200:
+        raise TypeError("the result is nested too deep to be compared")
+    if kind in (list, tuple):
+        return [_plain(item, depth + 1) for item in value]
+    if kind is dict:
+        if any(type(key) not in (str, int) for key in value):
+            raise TypeError("the result is no plain data: a dictionary's keys must be text or whole numbers")
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    raise TypeError(
+        f"the result is no plain data: {kind.__name__} is none of bool, int, float, str, list, dict"
+    )
+
+
+def _clear_up() -> bool:
+    """Empty every folder that a case can have written to; says whether there was anything."""
+    found = False
+    for folder in {os.environ["HOME"], os.environ["TMPDIR"], *(("/dev/shm",) if os.getpid() == 1 else ())}:
+        if os.listdir(folder):
+            found = True
+            empty(folder)
+    return found
