@@ -43,6 +43,7 @@ PLACEHOLDER = "<image>"
 """Where a question's text says that a picture stands."""
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+_SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
 _MIMES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
@@ -205,7 +206,7 @@ class FileRows(Sequence[Mapping[str, Any]]):
 
 def _files(path: Path, split: str | None) -> list[Path]:
     """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
-    if path.is_file():
+    if path.is_file() or any((path / name).is_file() for name in _SAVED):
         return [path]
     files = sorted(
         file
@@ -218,8 +219,6 @@ def _files(path: Path, split: str | None) -> list[Path]:
         found = [file for file in files if splits[file] == split or file.parent == path / split]
     else:
         found = files if len(set(splits.values())) == 1 else []
-    if not found and (path / "dataset_info.json").is_file() | (path / "dataset_dict.json").is_file():
-        return [path]  # written by save_to_disk
     if not found:
         known = sorted(set(splits.values()))
         wanted = f"no split {split!r}" if split else "more than one split, and none was named"

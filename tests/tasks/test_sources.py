@@ -1,0 +1,318 @@
+import gzip
+import io
+import json
+import pickle
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gem.content import Image, Text
+from gem.errors import BadArgument, MissingData, MissingExtra
+from gem.tasks import sources
+from gem.tasks.base import TaskSet
+from gem.tasks.sources import load
+
+ROWS = [
+    {"problem": "1 + 1", "answer": "2", "level": 1},
+    {"problem": "è, 2 + 2", "answer": "4", "level": 1},
+    {"problem": 'a\nb, "c"', "answer": "5", "level": 2},
+]
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """No data but what the test puts there."""
+    monkeypatch.delenv("GEM_DATA", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "no cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def write(path, rows=ROWS):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.endswith(".jsonl"):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    elif path.name.endswith(".jsonl.gz"):
+        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    elif path.suffix in (".csv", ".tsv"):
+        import csv
+
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0], delimiter="," if path.suffix == ".csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def answers(tasks):
+    return [tasks[i].reference for i in range(len(tasks))]
+
+
+@pytest.mark.parametrize("suffix", sources.SUFFIXES)
+def test_every_kind_of_file_gives_its_rows(suffix, tmp_path):
+    tasks = load(write(tmp_path / f"set{suffix}"))
+    assert isinstance(tasks, TaskSet)
+    assert len(tasks) == 3
+    assert [tasks[i].question for i in range(3)] == [row["problem"] for row in ROWS]
+    assert answers(tasks) == ["2", "4", "5"]
+    assert str(tasks[2].info["level"]) == "2"
+    assert tasks[1].id == "1"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_a_set_crosses_a_process_border_as_its_path(suffix, tmp_path):
+    path = write(tmp_path / f"set{suffix}", ROWS * 500)
+    tasks = load(path)
+    pickled = pickle.dumps(tasks)
+    assert len(pickled) < 1000
+    assert answers(pickle.loads(pickled)) == answers(tasks)
+
+
+def test_threads_read_one_file_at_once(tmp_path):
+    tasks = load(write(tmp_path / "set.jsonl", [{"problem": str(i), "answer": i} for i in range(500)]))
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda i: tasks[i % 500].reference, range(4000)))
+    assert read == [i % 500 for i in range(4000)]
+
+
+def test_a_file_is_opened_once_per_process(tmp_path):
+    path = write(tmp_path / "set.jsonl")
+    assert load(path).rows is load(str(path)).rows
+
+
+def test_a_list_takes_any_column_names_and_keeps_the_rest():
+    tasks = load([{"q": "?", "a": 7, "n": 1}], question_key="q", answer_key="a")
+    assert tasks[0].reference == 7
+    assert tasks[0].info == {"n": 1}
+
+
+def test_a_task_set_is_taken_as_it_is():
+    tasks = load(ROWS)
+    assert load(tasks) is tasks
+
+
+# -- splits
+
+
+def test_a_folder_has_a_split_per_file_or_shards(tmp_path):
+    write(tmp_path / "set/train-00000-of-00002.parquet", ROWS[:2])
+    write(tmp_path / "set/train-00001-of-00002.parquet", ROWS[2:])
+    write(tmp_path / "set/test.jsonl", ROWS[:1])
+    write(tmp_path / "set/data/dev.csv", ROWS[1:2])
+    assert answers(load(tmp_path / "set", "train")) == ["2", "4", "5"]
+    assert answers(load(tmp_path / "set", "test")) == ["2"]
+    assert answers(load(tmp_path / "set", "dev")) == ["4"]
+
+
+def test_a_folder_may_have_a_folder_per_split(tmp_path):
+    write(tmp_path / "set/test/part.jsonl", ROWS[:1])
+    assert answers(load(tmp_path / "set", "test")) == ["2"]
+
+
+def test_a_json_file_may_hold_splits(tmp_path):
+    path = write(tmp_path / "set.json", {"train": ROWS, "test": ROWS[:1]})
+    assert len(load(path, "test")) == 1
+    with pytest.raises(BadArgument, match="more than one split, and none was named; it has train, test"):
+        load(path)
+
+
+@pytest.mark.parametrize("split", [None, "dev"])
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(split, tmp_path):
+    write(tmp_path / "set/train.jsonl")
+    write(tmp_path / "set/test.jsonl")
+    with pytest.raises(BadArgument, match="it has test, train"):
+        load(tmp_path / "set", split)
+
+
+def test_one_file_is_no_split_but_train(tmp_path):
+    path = write(tmp_path / "set.jsonl")
+    assert len(load(path, "train")) == 3
+    with pytest.raises(BadArgument, match="one file without splits, and split is 'amc'"):
+        load(path, "amc")
+
+
+def test_splits_in_memory():
+    assert len(load({"train": ROWS, "test": ROWS[:1]}, "test")) == 1
+    assert len(load({"train": ROWS})) == 3
+
+
+# -- data sets of the hub, by name
+
+
+@pytest.mark.parametrize("place", ["axon-rl/SET-1", "SET-1"])
+@pytest.mark.parametrize("suffix", [".jsonl", "/train.parquet"])
+def test_gem_data_is_searched_by_name(place, suffix, tmp_path, monkeypatch):
+    write(tmp_path / f"home/{place}{suffix}")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path / "home"))
+    assert answers(load("axon-rl/SET-1")) == ["2", "4", "5"]
+
+
+def test_gem_data_comes_before_a_path_of_the_same_name(tmp_path, monkeypatch):
+    write(tmp_path / "axon-rl/SET-1.jsonl", ROWS[:1])
+    assert len(load("axon-rl/SET-1")) == 1
+    write(tmp_path / "home/SET-1.jsonl")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path / "home"))
+    assert len(load("axon-rl/SET-1")) == 3
+
+
+def test_absent_data_names_the_three_ways(tmp_path, monkeypatch):
+    with pytest.raises(MissingData) as error:
+        load("axon-rl/SET-1")
+    said = str(error.value)
+    for way in ("GEM_DATA is not set", "HF_HUB_OFFLINE is set", "SET-1.jsonl", "dataset=", "gem-gym[data]"):
+        assert way in said
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    with pytest.raises(MissingData, match="has neither axon-rl/SET-1 nor SET-1"):
+        load("axon-rl/SET-1")
+
+
+def test_absent_data_offline_costs_no_import(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingData):
+        load("axon-rl/SET-1")
+
+
+def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    for proxy in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(proxy, raising=False)
+    with socket.socket() as closed:  # bound, not listening: connections are refused
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(MissingData, match=r"127\.0\.0\.1: .*refused"):
+            load("axon-rl/SET-1")
+
+
+def test_the_cache_is_asked_before_the_network_is_given_up(tmp_path, monkeypatch):
+    cache = tmp_path / "no cache/datasets"
+    (cache / "axon-rl___set-1").mkdir(parents=True)
+    assert sources._cached("axon-rl/SET-1")
+    assert not sources._cached("axon-rl/SET-2")
+    assert not sources._cached("SET-1")
+    (tmp_path / "no cache/hub/datasets--axon-rl--SET-2").mkdir(parents=True)
+    assert sources._cached("axon-rl/SET-2")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'gem-gym\[data\]'"):
+        load("axon-rl/SET-1")
+
+
+@pytest.mark.slow  # the import takes seconds
+def test_what_datasets_saved_is_read_from_its_folder(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    kept = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
+    kept.save_to_disk(str(tmp_path / "kept"))
+    assert answers(load(tmp_path / "kept")) == ["2", "4", "5"]
+    assert answers(load(tmp_path / "kept", "train")) == ["2", "4", "5"]
+    assert answers(load(kept)) == answers(load(kept["train"])) == ["2", "4", "5"]
+
+
+# -- what cannot be read
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("bad.jsonl", '{"problem": 1, "answer": 2}\n{"problem": ', "row 1 is no JSON"),
+        ("bad.json", "[", "cannot be read"),
+        ("bad.parquet", "PAR", "cannot be read"),
+        ("empty.jsonl", "", "has no rows"),
+        ("list.jsonl", "[1]", "accepted: mappings"),
+        ("bad.csv", 'problem,answer\n"a,b', "cannot be read"),
+    ],
+)
+def test_a_broken_file_is_named(name, text, said, tmp_path):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadArgument, match=said) as error:
+        answers(load(tmp_path / name))
+    assert name in str(error.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "bad.csv").write_bytes(b"problem,answer\n\xff,1\n")
+    with pytest.raises(BadArgument, match="cannot be read"):
+        load(tmp_path / "bad.csv")
+
+
+def test_a_missing_column_is_named_with_those_that_are_there():
+    with pytest.raises(BadArgument, match=r"no column 'problem'.*It has: 'question', 'answer'"):
+        load([{"question": "?", "answer": 1}])
+    with pytest.raises(BadArgument, match="dataset, row 1 has no column 'answer'"):
+        load([{"problem": "?", "answer": 1}, {"problem": "?"}])[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"), [([], "no rows"), (7, "dataset is int 7"), (["?"], "a row is str")]
+)
+def test_what_is_no_source_is_refused(source, said):
+    with pytest.raises(BadArgument, match=said):
+        load(source)
+
+
+# -- pictures
+
+
+def png(colour="red"):
+    pillow = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    pillow.new("RGB", (4, 4), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def pictured(value, question="What is this?", **keywords):
+    row = {"problem": question, "answer": 1, "images": value}
+    return load([row], images_key="images", **keywords)[0].question
+
+
+def test_pictures_come_as_bytes_as_mappings_and_from_pillow():
+    from PIL import Image as Pillow
+
+    data = png()
+    for value in (data, {"bytes": data, "path": None}, [data], Image(data)):
+        assert pictured(value) == (Image(data), Text("What is this?"))
+    (made, _) = pictured(Pillow.open(io.BytesIO(data)))
+    assert Pillow.open(io.BytesIO(made.data)).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_pictures_come_as_base64_and_as_data_urls():
+    import base64
+
+    data = png()
+    text = base64.b64encode(data).decode()
+    for value in (text, f"data:image/png;base64,{text}"):
+        assert pictured(value)[0] == Image(data)
+
+
+def test_a_picture_stands_where_the_text_says():
+    red, blue = png("red"), png("blue")
+    assert pictured([red, blue], "<image> and <image>: which?") == (
+        *(Image(red), Text("and"), Image(blue), Text(": which?")),
+    )
+    assert pictured([red], "no place") == (Image(red), Text("no place"))
+    assert pictured([red], "<image><image>twice") == (Image(red), Text("twice"))
+    assert pictured(None, "none") == (Text("none"),)
+
+
+def test_a_path_is_read_in_the_folder_of_the_data_and_nowhere_else(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/1.png").write_bytes(png())
+    (tmp_path / "secret.png").write_bytes(png())
+    rows = [{"problem": "?", "answer": 1, "images": [name]} for name in ("1.png", "../secret.png")]
+    tasks = load(write(tmp_path / "data/set.jsonl", rows), images_key="images")
+    assert tasks[0].question[0] == Image(png())
+    with pytest.raises(BadArgument, match="a path in the data's folder"):
+        tasks[1]
+
+
+@pytest.mark.parametrize("value", [7, "no such file.png", b"text", {"bytes": None, "path": None}])
+def test_what_is_no_picture_is_refused(value):
+    with pytest.raises(BadArgument, match="a picture is"):
+        pictured(value)
