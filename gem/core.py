@@ -107,10 +107,15 @@ class Env:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Guard the reset, step and close that a subclass defines."""
         super().__init_subclass__(**kwargs)
-        for name, guard in (("reset", _guard_reset), ("step", _guard_step), ("close", _guard_close)):
+        for name, guard in cls._guards():
             owner = next(base for base in cls.__mro__ if name in base.__dict__)
             if owner is cls or not issubclass(owner, Env):  # a mixin's method has no guard yet
                 setattr(cls, name, guard(owner.__dict__[name]))
+
+    @classmethod
+    def _guards(cls) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        """What stands around each method; a class with other actions has another guard of its step."""
+        return ("reset", _guard_reset), ("step", _guard_step), ("close", _guard_close)
 
     # -- the contract
 
@@ -353,7 +358,7 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
     @functools.wraps(step)
     def guarded(self: Env, action: str) -> Step:
         if self._phase != _RUNNING:
-            raise _not_running(self)
+            raise not_running(self)
         if not isinstance(action, str):
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
         result = step(self, action)
@@ -375,7 +380,8 @@ def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
-def _not_running(env: Env) -> Exception:
+def not_running(env: Env) -> Exception:
+    """Build the error of a step while no episode is running."""
     if env._phase == _CLOSED:
         return EnvClosed(f"{env} is closed; make a new one.")
     if env._phase == _OVER:

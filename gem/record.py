@@ -30,7 +30,7 @@ class StopReason(StrEnum):
     FAILED = "failed"  # the task was ended without being done
     UNREADABLE = "unreadable"  # an action that could not be read ended the task
     TURN_BUDGET = "turn_budget"  # the turns that the task states are used up
-    ENDED = "ended"  # a foreign environment ended and did not say how
+    ENDED = "ended"  # it ended without saying how, or each of several seats in its own way
     TURN_LIMIT = "turn_limit"  # the driver's turns (or a TimeLimit wrapper's)
     TOKEN_LIMIT = "token_limit"  # the driver's generated tokens
     CONTEXT_LIMIT = "context_limit"  # the prompt no longer fits the model
@@ -174,12 +174,32 @@ class Failure:
 
 
 @dataclass(slots=True)
+class SeatEnd:
+    """How one seat of a multi-agent episode ended.
+
+    `observation` and `info` are what it was shown last. `unearned` is what it was paid before its first
+    turn: what a seat is paid later stands in the turn before.
+    """
+
+    stop: StopReason = StopReason.ERROR
+    terminated: bool = False
+    truncated: bool = False
+    observation: Obs = ""
+    info: dict[str, Any] = field(default_factory=dict)
+    unearned: float = 0.0
+
+
+@dataclass(slots=True)
 class Episode:
     """One episode: a flat list of turns, each tagged with its seat, and how it ended.
 
     `spec` and `kwargs` make the environment again, `seed` starts it again. `group` names the task that
     several samples share; `sample` numbers them. `initial_info` is what reset returned beside the first
     turn's observation; `final_observation` and `final_info` are what the last step returned.
+
+    `ends` says how each seat of a multi-agent episode ended, and is empty for a single agent. There
+    `initial_info` holds, by seat, the info before the seat's first turn, and `final_observation` is empty:
+    each end has its own. Turns that were taken at the same time stand in the order of the seats.
     """
 
     id: str
@@ -197,6 +217,7 @@ class Episode:
     initial_info: dict[str, Any] = field(default_factory=dict)
     final_observation: Obs = ""
     final_info: dict[str, Any] = field(default_factory=dict)
+    ends: dict[str, SeatEnd] = field(default_factory=dict)
     policy_version: int | None = None
     timing: dict[str, float] = field(default_factory=dict)
     schema: int = SCHEMA
@@ -214,14 +235,19 @@ class Episode:
     @property
     def success(self) -> bool | None:
         """Whether the task was solved; None without verdict, or where a foreign env did not say."""
-        if not self.scored or self.stop is StopReason.ENDED:
+        return self.succeeded()
+
+    def succeeded(self, seat: str | None = None) -> bool | None:
+        """Return whether a seat's task was solved, or the episode's; None where nobody knows."""
+        stop = self.stop if seat is None or not self.ends else self.ends[seat].stop
+        if not self.scored or stop is StopReason.ENDED:
             return None
-        return self.stop is StopReason.SOLVED
+        return stop is StopReason.SOLVED
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """The seats that acted, in order of their first turn."""
-        return tuple(dict.fromkeys(turn.agent for turn in self.turns))
+        """The seats: all of a multi-agent episode, else those that acted, in order of their first turn."""
+        return tuple(self.ends or dict.fromkeys(turn.agent for turn in self.turns))
 
     def turns_of(self, seat: str = SEAT) -> list[Turn]:
         """Return the turns of one seat, in order."""
@@ -229,15 +255,23 @@ class Episode:
 
     def exchanges(self, seat: str = SEAT) -> list[Turn]:
         """Return a seat's turns as `gem.history.messages` reads them: with the info before each action."""
-        infos = (self.initial_info, *(turn.info for turn in self.turns))
-        said = zip(self.turns, infos, strict=False)
-        return [replace(turn, info=info) for turn, info in said if turn.agent == seat]
+        turns = self.turns_of(seat)
+        first = self.initial_info.get(seat, {}) if self.ends else self.initial_info
+        infos = (first, *(turn.info for turn in turns))
+        return [replace(turn, info=info) for turn, info in zip(turns, infos, strict=False)]
 
-    def reward(self, seat: str = SEAT) -> float:
-        """Return the undiscounted sum of a seat's rewards; NaN without verdict."""
+    def reward(self, seat: str | None = None) -> float:
+        """Return the undiscounted sum of a seat's rewards; NaN without verdict.
+
+        Without `seat`: of the single agent, or the mean over the seats of a multi-agent episode.
+        """
         if not self.scored:
             return math.nan
-        return math.fsum(turn.reward or 0.0 for turn in self.turns if turn.agent == seat)
+        if seat is None and self.ends:
+            return math.fsum(self.reward(each) for each in self.ends) / len(self.ends)
+        seat = seat or SEAT
+        unearned = self.ends[seat].unearned if seat in self.ends else 0.0
+        return math.fsum((unearned, *(turn.reward or 0.0 for turn in self.turns if turn.agent == seat)))
 
     def transcript_hash(self) -> str:
         """Return a hash of all that was said, done and earned; timings and tokens do not enter."""
@@ -249,6 +283,9 @@ class Episode:
             digest.update(json.dumps(line).encode())
         end = (self.stop.value, self.terminated, self.truncated, self.verdict.value)
         digest.update(json.dumps((*end, _plain(self.final_observation))).encode())
+        for seat, last in self.ends.items():
+            line = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
+            digest.update(json.dumps((*line, _number(last.unearned))).encode())
         return digest.hexdigest()
 
 

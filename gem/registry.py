@@ -43,7 +43,8 @@ class EnvSpec:
     `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the
     same seed and actions give the same transcript. `forkable`, `thread_safe`: as they say. `solver`:
     ``exact`` wins every episode with the full reward, ``measured`` wins `solver_rate` of them, ``oracle``
-    reads the hidden answer, ``none``.
+    reads the hidden answer, ``none``. `seats`: who acts in it; more than ``agent`` means that it is a
+    `gem.multiagent.MultiAgentEnv`, whose solver plays every seat.
     """
 
     id: str
@@ -57,6 +58,7 @@ class EnvSpec:
     thread_safe: bool = True
     solver: Solver = "none"
     solver_rate: float | None = None
+    seats: tuple[str, ...] = ("agent",)
 
     def __post_init__(self) -> None:
         """Refuse an id or claim that means nothing."""
@@ -309,6 +311,12 @@ def make_vec(
         raise BadArgument(
             f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. How many is num_envs."
         ) from None
+    for env_id in ids_:
+        if len(seats := spec(env_id).seats) > 1:
+            raise BadArgument(
+                f"{env_id!r} has {len(seats)} seats, and a VectorEnv gives one action each. Play it with "
+                "gem.rollout.rollout, or make one seat of it an environment: gem.multiagent.SeatEnv."
+            )
     makers = [Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)]
     return VectorEnv(makers, backend or ("thread" if async_mode else "serial"), seed, autoreset_mode)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gem.agents.openai import OpenAIAgent as OpenAIAgent
     from gem.agents.random import RandomAgent as RandomAgent
     from gem.agents.scripted import ScriptedAgent as ScriptedAgent
+    from gem.agents.seats import SeatAgents as SeatAgents
     from gem.agents.solver import SolverAgent as SolverAgent
     from gem.agents.tiny import TinyAgent as TinyAgent
 
@@ -20,6 +21,7 @@ _HOMES = {  # imported when first asked for: some need torch, or httpx
     "OpenAIAgent": "openai",
     "RandomAgent": "random",
     "ScriptedAgent": "scripted",
+    "SeatAgents": "seats",
     "SolverAgent": "solver",
     "TinyAgent": "tiny",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from gem import registry, seeding
 from gem.agents.base import batch_answers
+from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, GemError, NoVerdict
 from gem.history import HistoryPolicy
 from gem.record import Agent, Ask, Call, Episode, Limits
@@ -48,7 +49,7 @@ class Job:
 
 def rollout(
     jobs: Iterable[Job],
-    agent: Agent,
+    agent: Agent | Mapping[str, Agent],
     *,
     limits: Limits = NO_LIMITS,
     history: HistoryPolicy | None = None,
@@ -64,7 +65,8 @@ def rollout(
 
     Args:
         jobs: what to play.
-        agent: who acts; it is told to forget each episode once.
+        agent: who acts, in every seat; or a mapping from seats to agents, of which one may hold several. Each
+            is told to forget each episode once.
         limits: limits from outside; see Limits.
         history: which past turns the agent sees; see `play`.
         concurrency: episodes in flight, and so the largest batch.
@@ -88,7 +90,7 @@ def rollout(
 
 async def rollout_async(
     jobs: Iterable[Job],
-    agent: Agent,
+    agent: Agent | Mapping[str, Agent],
     *,
     limits: Limits = NO_LIMITS,
     history: HistoryPolicy | None = None,
@@ -130,7 +132,7 @@ class _Driver:
     def __init__(
         self,
         jobs: Sequence[Job],
-        agent: Agent,
+        agent: Agent | Mapping[str, Agent],
         limits: Limits,
         history: HistoryPolicy | None,
         concurrency: int,
@@ -139,11 +141,17 @@ class _Driver:
     ) -> None:
         if concurrency < 1:
             raise BadArgument(f"concurrency is {concurrency}; accepted: 1 or more episodes in flight.")
-        for env_id in dict.fromkeys(job.env for job in jobs if isinstance(job.env, str)):
-            registry.spec(env_id)  # an unknown id is told before anything is played
-        self.jobs, self.agent, self.limits, self.history = jobs, agent, limits, history
+        seated = SeatAgents(agent) if isinstance(agent, Mapping) else agent
+        named = (job.env.env_id if isinstance(job.env, registry.Maker) else job.env for job in jobs)
+        for env_id in dict.fromkeys(name for name in named if isinstance(name, str)):
+            spec = registry.spec(env_id)  # an unknown id is told before anything is played
+            if isinstance(seated, SeatAgents):
+                seated.check(spec.seats)
+        self.jobs, self.agent, self.limits, self.history = jobs, seated, limits, history
         self.on_episode = on_episode
-        self.actor: str | None = getattr(agent, "verb", None)
+        self.actor: str | Mapping[str, str] | None = (
+            seated.verbs if isinstance(seated, SeatAgents) else getattr(seated, "verb", None)
+        )
         self.size = min(concurrency, len(jobs))
         recipes = [job.env for job in jobs[: self.size]]
         self.places = Places(recipes)

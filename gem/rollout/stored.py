@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gem.content import Image, Obs, Text
-from gem.record import Episode, Failure, StopReason, Turn, Verdict
+from gem.record import Episode, Failure, SeatEnd, StopReason, Turn, Verdict
 
 DEPTH = 32
 """Nesting below which a value in `info` is stored as its repr; it also ends cycles."""
@@ -25,7 +25,7 @@ def to_stored(episode: Episode, tokens: bool = True) -> dict[str, Any]:
     """Return `episode` as plain values; the schema number comes first."""
     error = episode.error
     held: dict[str, tuple[int, ...]] = {}
-    return {
+    stored = {
         "schema": episode.schema,
         "id": plain(episode.id),
         "spec": plain(episode.spec),
@@ -45,6 +45,9 @@ def to_stored(episode: Episode, tokens: bool = True) -> dict[str, Any]:
         "final_observation": plain(episode.final_observation),
         "final_info": plain(episode.final_info),
     }
+    if episode.ends:
+        stored["ends"] = [[plain(seat), _end(end)] for seat, end in episode.ends.items()]
+    return stored
 
 
 def from_stored(data: Mapping[str, Any]) -> Episode:
@@ -71,9 +74,32 @@ def from_stored(data: Mapping[str, Any]) -> Episode:
         initial_info=restored(data["initial_info"]),
         final_observation=_observation(data["final_observation"]),
         final_info=restored(data["final_info"]),
+        ends={restored(seat): _restored_end(end) for seat, end in data.get("ends", ())},
         policy_version=restored(data["policy_version"]),
         timing=restored(data["timing"]),
         schema=data["schema"],
+    )
+
+
+def _end(end: SeatEnd) -> dict[str, Any]:
+    return {
+        "stop": end.stop.value,
+        "terminated": end.terminated,
+        "truncated": end.truncated,
+        "observation": plain(end.observation),
+        "info": plain(end.info),
+        "unearned": plain(end.unearned),
+    }
+
+
+def _restored_end(data: Mapping[str, Any]) -> SeatEnd:
+    return SeatEnd(
+        stop=StopReason(data["stop"]),
+        terminated=data["terminated"],
+        truncated=data["truncated"],
+        observation=_observation(data["observation"]),
+        info=restored(data["info"]),
+        unearned=restored(data["unearned"]),
     )
 
 

@@ -1,0 +1,71 @@
+"""SeatAgents: an agent for each seat of a game, as one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gem.agents.base import Answer, BaseAgent, batch_answers, settle
+from gem.errors import BadArgument
+from gem.record import Agent, Ask, Reply
+
+
+class SeatAgents(BaseAgent):
+    """Passes each ask on to the agent of its seat; an agent of several seats gets theirs as one batch.
+
+    Drivers make one of a mapping. `RandomAgent` and `SolverAgent` may hold seats like any other.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        """Keep who holds which seat.
+
+        Raises:
+            BadArgument: for no seats at all, or what is no agent.
+        """
+        for seat, agent in agents.items():
+            if not callable(agent):
+                raise BadArgument(f"the agent of seat {seat!r} is {agent!r:.80}; accepted: an Agent.")
+        if not agents:
+            raise BadArgument("agents is an empty mapping; give each seat an agent.")
+        self.agents = dict(agents)
+        verbs = {seat: getattr(agent, "verb", None) for seat, agent in agents.items()}
+        self.verbs = {seat: verb for seat, verb in verbs.items() if verb is not None}
+        """The seats whose agent is the environment's own, and its verb."""
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Ask each agent once.
+
+        Raises:
+            BadArgument: for a seat that nobody holds. BatchBroken: when some asks failed.
+        """
+        batches: dict[int, list[int]] = {}
+        for place, ask in enumerate(asks):
+            batches.setdefault(id(self._holder(ask)), []).append(place)
+        answers: list[Answer] = [BadArgument("never asked")] * len(asks)
+        for places in batches.values():
+            agent = self._holder(asks[places[0]])
+            for place, answer in zip(places, batch_answers(agent, [asks[i] for i in places]), strict=True):
+                answers[place] = answer
+        return settle(answers)
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Ask the agent of the seat."""
+        return await self._holder(ask).ask(ask)
+
+    def forget(self, episode: str) -> None:
+        """Tell every agent, once each."""
+        for agent in {id(agent): agent for agent in self.agents.values()}.values():
+            agent.forget(episode)
+
+    def check(self, seats: Sequence[str]) -> None:
+        """Refuse to sit at another table: every seat needs an agent, and every agent a seat.
+
+        Raises:
+            BadArgument: with the seats that there are.
+        """
+        if set(seats) != set(self.agents):
+            raise BadArgument(f"agents hold the seats {sorted(self.agents)}; the game has {sorted(seats)}.")
+
+    def _holder(self, ask: Ask) -> Agent:
+        if ask.agent not in self.agents:
+            raise BadArgument(f"nobody holds seat {ask.agent!r}; there are agents for {sorted(self.agents)}.")
+        return self.agents[ask.agent]
