@@ -369,7 +369,12 @@ def longest_palindrome(text: str) -> str:
 @function(
     "hard",
     examples=[(([[1, 1], [1, 0]], 10, 1000), [[89, 55], [55, 34]]), (([[2]], 0, 7), [[1]])],
-    edges=[([[3]], 5, 1), ([[0, 1], [1, 0]], 10**15 + 1, 97), ([[1, 1], [1, 0]], 10**18, 10**9 + 7)],
+    edges=[
+        ([[3]], 5, 1),
+        ([[3]], 0, 1),
+        ([[0, 1], [1, 0]], 10**15 + 1, 97),
+        ([[1, 1], [1, 0]], 10**18, 10**9 + 7),
+    ],
     draw=_power,
 )
 def matrix_power(matrix: list[list[int]], exponent: int, modulus: int) -> list[list[int]]:

@@ -73,8 +73,9 @@ class Problem:
         ]
         return "\n".join([signature, "", task, "", "Examples:", *(f"    {each}" for each in shown)])
 
+    @cached_property
     def tests(self) -> dict[str, Any]:
-        """Return the tests, those shown first, as every data set's `tests` column holds them."""
+        """The tests, those shown first, as a data set's `tests` column holds them."""
         rng = seeding.stream(0, "code:Basics", self.name)
         given = [example[0] for example in self.examples]
         for case in (*self.edges, *(self.draw(rng, size) for size in SIZES)):

@@ -1,0 +1,411 @@
+"""Programming tasks: does a submission pass its tests?
+
+One box and one compilation per submission, a fresh process per test. What is expected never enters a process
+that holds the submission: outputs are compared outside, asserts run in a process of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from gem import parsing
+from gem.errors import BadArgument, NoVerdict
+from gem.graders.base import Score
+from gem.graders.code_tests import CodeTests, read_tests
+from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
+from gem.sandbox.base import Budget, Case, Result, Status
+from gem.sandbox.shared import default_sandbox
+
+if TYPE_CHECKING:
+    from gem.sandbox.base import Sandbox
+
+VERDICTS = {
+    "AC": "accepted",
+    "WA": "wrong answer",
+    "TLE": "time limit",
+    "MLE": "memory limit",
+    "OLE": "output limit",
+    "RE": "runtime error",
+    "CE": "compile error",
+    "NONE": "no code",
+}
+"""What `info["verdict"]` may be, and what it means."""
+
+BUDGET = Budget(cpu_s=6.0, wall_s=20.0, memory_mb=1024, output_kb=16 * 1024)
+"""What each test may use, before the processor's speed is taken into account."""
+
+_SPIN_S = 0.0065
+"""CPU seconds of `_spin` on the machine for which the CPU budget is meant."""
+
+_CANNOT_FORK = 77  # asserts_in_box.py's
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one test said: its verdict, in words why, and how the run went."""
+
+    verdict: str
+    why: str = ""
+    got: str = ""
+
+
+class CodeGrader:
+    """Score a submission by the tests of its task.
+
+    The submission is the last fenced code block of an answer, of those labelled as Python where there are
+    any. A task's tests are in any form that `read_tests` knows.
+
+    Score. `value` is 1 when every test that ran is passed, else 0, or with `partial` the fraction that is
+    passed; `correct` means all. `info`: `verdict` (a key of VERDICTS, of the first test that failed),
+    `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, `isolated` (the tests
+    shared no process with it), and `spent`, which differs from run to run: the most CPU and wall-clock
+    seconds that a test took, the budget, the sandbox's rung. `public` is the first failure, where that test
+    may be shown.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox | str | None = None,
+        *,
+        compare: str = "tokens",
+        checker: str | None = None,
+        partial: bool = False,
+        max_tests: int | None = 12,
+        tolerance: float = TOLERANCE,
+        budget: Budget | None = None,
+    ) -> None:
+        """Set how submissions are judged.
+
+        Args:
+            sandbox: where they run: a sandbox, the name of a rung, or None for the best one here.
+            compare: how outputs are compared, where the task does not say; see `gem.graders.compare`.
+            checker: Python code that decides instead, where the task does not say: either a function
+                ``check(given, output, expected)`` that returns whether the output is right, or a program
+                called with the paths of three files, given, output and expected, that exits with 0 for right
+                and with 1 or 2 for wrong. It runs in the sandbox.
+            partial: give the fraction of tests passed, which runs all of them, instead of all or nothing.
+            max_tests: run at most so many; None runs all.
+            tolerance: what a float may be off, absolutely or relatively.
+            budget: what each test may use; None takes BUDGET, its seconds scaled to this machine's speed.
+
+        Raises:
+            BadArgument: for an unknown comparison, or a number of tests below 1.
+        """
+        if max_tests is not None and max_tests < 1:
+            raise BadArgument(f"max_tests is {max_tests}; accepted: 1 or more, or None for all.")
+        self.sandbox = sandbox
+        self.compare = check_compare(compare)
+        self.checker = checker
+        self.partial = partial
+        self.max_tests = max_tests
+        self.tolerance = tolerance
+        self.budget = budget
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Score the code in an answer.
+
+        Raises:
+            NoVerdict: when the sandbox, or the task's own checker, fails. BadArgument: for unreadable tests.
+        """
+        tests = read_tests(reference)
+        code = submission(answer)
+        if code is None:
+            why = "there is no fenced code block"
+            return Score(
+                0.0, False, None, why, {"verdict": "NONE", "passed": 0, "run": 0, "tests": len(tests)}
+            )
+        return self.judge(code, tests)
+
+    def judge(self, code: str, tests: CodeTests) -> Score:
+        """Score code."""
+        tests = replace(tests, compare=tests.compare or self.compare, checker=tests.checker or self.checker)
+        budget = self.budget or scaled(BUDGET)
+        chosen = tests.chosen(self.max_tests)
+        run = _Run(self._open(), tests, budget, self.tolerance, self.partial, chosen)
+        return run.score(code)
+
+    def _open(self) -> Sandbox:
+        if self.sandbox is None:
+            return default_sandbox()
+        return _named(self.sandbox) if isinstance(self.sandbox, str) else self.sandbox
+
+
+@functools.cache
+def _named(rung: str) -> Sandbox:
+    from gem.sandbox.ladder import open_sandbox
+
+    return open_sandbox(rung)
+
+
+def submission(answer: str) -> str | None:
+    """Return the code in an answer: the last fenced block labelled as Python, or else the last of any."""
+    found = parsing.code(answer, "python")
+    return parsing.code(answer) if found is None else found
+
+
+def scaled(budget: Budget) -> Budget:
+    """Return a budget whose seconds are stretched to this machine's speed; never shortened."""
+    slow = slowness()
+    return replace(
+        budget, cpu_s=float(math.ceil(budget.cpu_s * slow)), wall_s=math.ceil(budget.wall_s * slow)
+    )
+
+
+@functools.cache
+def slowness() -> float:
+    """Return how many times slower than the reference this machine is, between 1 and 4; measured once."""
+    return min(max(min(_spin() for _ in range(5)) / _SPIN_S, 1.0), 4.0)
+
+
+def _spin() -> float:
+    start = time.thread_time()
+    total = 0
+    for number in range(100_000):
+        total += number * number % 7
+    return time.thread_time() - start
+
+
+class _Run:
+    """The judging of one submission."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        tests: CodeTests,
+        budget: Budget,
+        tolerance: float,
+        partial: bool,
+        chosen: list[int],
+    ) -> None:
+        self.sandbox, self.tests, self.budget = sandbox, tests, budget
+        self.tolerance, self.partial, self.chosen = tolerance, partial, chosen
+        self.outcomes: list[Outcome] = []
+        self.unchecked: list[tuple[int, Any]] = []
+        self.cpu_s = self.wall_s = 0.0
+        self.isolated = True
+        self.name = tests.name
+
+    def score(self, code: str) -> Score:
+        """Run the tests and sum up."""
+        if self.tests.kind == "asserts":
+            self._assert(code)
+        else:
+            self.name = _callable(code, self.tests.name or "")
+            cases = [self._case(i) for i in self.chosen]
+            results = self.sandbox.judge(code, cases, go_on=self._enter, budget=self.budget)
+            if not self.outcomes and results:  # it does not compile
+                self._enter(0, results[0])
+            self._ask_checker()
+        return self._sum_up(code)
+
+    def _sum_up(self, code: str) -> Score:
+        passed = sum(outcome.verdict == "AC" for outcome in self.outcomes)
+        failed = next((i for i, outcome in enumerate(self.outcomes) if outcome.verdict != "AC"), None)
+        info: dict[str, Any] = {
+            "verdict": "AC" if failed is None else self.outcomes[failed].verdict,
+            "passed": passed,
+            "run": len(self.outcomes),
+            "tests": len(self.tests),
+            "compare": "checker" if self.tests.checker else self.tests.compare,
+            "isolated": self.isolated,
+            "spent": {
+                "cpu_s": self.cpu_s,
+                "wall_s": self.wall_s,
+                "cpu_limit_s": self.budget.cpu_s,
+                "wall_limit_s": self.budget.wall_s,
+                "rung": self.sandbox.rung,
+            },
+        }
+        why = ""
+        if failed is not None:
+            first = self.outcomes[failed]
+            why = VERDICTS[first.verdict]
+            if first.verdict != "CE":
+                why += f" on test {failed + 1} of {len(self.chosen)}"
+            index = self.chosen[failed]
+            if index < self.tests.public or first.verdict == "CE":
+                info["public"] = self._shown(index, first)
+        correct = failed is None and len(self.outcomes) == len(self.chosen)
+        value = passed / len(self.chosen) if self.partial else float(correct)
+        return Score(value, correct, code, why, info)
+
+    def _shown(self, index: int, outcome: Outcome) -> dict[str, Any]:
+        """What the agent may read of a test that failed."""
+        if outcome.verdict == "CE" or self.tests.kind == "asserts":
+            return {"why": outcome.why}
+        return {
+            "given": self.tests.inputs[index],
+            "wanted": None if self.tests.checker else self.tests.outputs[index],
+            "got": outcome.got,
+            "why": outcome.why,
+        }
+
+    # -- programs and functions
+
+    def _case(self, index: int) -> Case:
+        given = self.tests.inputs[index]
+        if self.tests.kind == "program":
+            return Case(stdin=given.encode("utf-8", "surrogatepass"))
+        return Case(call=self.name, args=given)
+
+    def _enter(self, place: int, result: Result) -> bool:
+        """Note how a test went; tell whether to go on."""
+        self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+        outcome = self._outcome(self.chosen[place], result)
+        self.outcomes.append(outcome)
+        return outcome.verdict == "AC" or (self.partial and outcome.verdict != "CE")
+
+    def _outcome(self, index: int, result: Result) -> Outcome:
+        if result.status is not Status.OK:
+            return Outcome(result.status.value, _last_line(result.stderr), result.stdout[:1000])
+        if self.tests.kind == "program":
+            got: Any = result.stdout
+        else:
+            try:
+                got = json.loads(result.value or "")
+            except (ValueError, RecursionError):
+                return Outcome("WA", "what the function returned is no plain data")
+        shown = got if isinstance(got, str) else json.dumps(got)
+        if self.tests.checker:
+            self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a box of its own
+            return Outcome("AC", "", shown[:1000])
+        return Outcome("AC" if self._right(index, got) else "WA", "", shown[:1000])
+
+    def _right(self, index: int, got: Any) -> bool:
+        wanted = self.tests.outputs[index]
+        compare = self.tests.compare or "tokens"
+        if self.tests.kind == "program":
+            return same_text(got, wanted, compare, self.tolerance)
+        return same_value(got, wanted, compare, self.tolerance) or (
+            self.tests.wrapped and same_value(got, wanted[0], compare, self.tolerance)
+        )
+
+    def _ask_checker(self) -> None:
+        """Let the task's checker decide on the outputs that are there; it is trusted, but confined."""
+        for place, got in self.unchecked:
+            given, wanted = (each[self.chosen[place]] for each in (self.tests.inputs, self.tests.outputs))
+            right = self._checked(given, got, wanted)
+            if right is None and self._checked(given, wanted, wanted) is None:
+                raise NoVerdict("the task's checker fails on the wanted output too.")
+            if not right:
+                self.outcomes[place] = replace(self.outcomes[place], verdict="WA")
+                if not self.partial:
+                    return
+
+    def _checked(self, given: Any, got: Any, wanted: Any) -> bool | None:
+        """Return what the checker says of an output, None where it fails."""
+        checker = self.tests.checker or ""
+        if re.search(r"^def check\(", checker, re.MULTILINE):
+            (result,) = self.sandbox.judge(
+                checker, [Case(call="check", args=(given, got, wanted))], budget=self.budget
+            )
+            return result.value == "true" if result.ok and result.value in ("true", "false") else None
+        files = {
+            name: (text if isinstance(text, str) else json.dumps(text)).encode("utf-8", "surrogatepass")
+            for name, text in (("given", given), ("output", got), ("expected", wanted))
+        }
+        result = self.sandbox.run(checker, args=list(files), files=files, budget=self.budget)
+        return {0: True, 1: False, 2: False}.get(-1 if result.exit_code is None else result.exit_code)
+
+    # -- asserts
+
+    def _assert(self, code: str) -> None:
+        """Run the tests in a process of their own, beside the submission's."""
+        program = assembled(code, self.tests)
+        if not self.tests.isolate:
+            return self._assert_together(program)
+        source = program.encode("utf-8", "surrogatepass")
+        tests = {
+            "tests": [self.tests.inputs[i] for i in self.chosen],
+            "preamble": self.tests.preamble,
+            "name": self.tests.name,
+            "all": self.partial,
+        }
+        stdin = b"%d\n%b%b" % (len(source), source, json.dumps(tests).encode())
+        result = self.sandbox.run(_tester(), stdin=stdin, budget=self.budget)
+        self.cpu_s, self.wall_s = result.cpu_s, result.wall_s
+        if result.exit_code == _CANNOT_FORK:  # a rung that forbids it
+            return self._assert_together(program)
+        if result.status is not Status.OK:
+            self.outcomes.append(Outcome(result.status.value, _last_line(result.stderr)))
+            return None
+        try:
+            report = json.loads(result.stdout)
+        except ValueError:
+            raise NoVerdict(
+                f"the tester of asserts said {result.stdout[:200]!r} {result.stderr[-200:]!r}."
+            ) from None
+        if "loaded" in report:
+            self.outcomes.append(Outcome(*report["loaded"]))
+        for verdict, why in report.get("results", ()):
+            self.outcomes.append(Outcome("AC" if verdict == "OK" else verdict, why))
+        return None
+
+    def _assert_together(self, program: str) -> None:
+        """Run the tests in the submission's own process, after it: weaker, see the docs."""
+        self.isolated = False
+        cases = [Case(code=f"{self.tests.preamble}\n{self.tests.inputs[i]}") for i in self.chosen]
+        results = self.sandbox.judge(program, cases, go_on=self._enter_assert, budget=self.budget)
+        if not self.outcomes and results:
+            self._enter_assert(0, results[0])
+
+    def _enter_assert(self, place: int, result: Result) -> bool:
+        self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+        why = _last_line(result.stderr)
+        verdict = "AC" if result.ok else result.status.value
+        if verdict == "RE" and why.startswith("AssertionError"):
+            verdict = "WA"
+        self.outcomes.append(Outcome(verdict, why))
+        return verdict == "AC" or (self.partial and verdict != "CE")
+
+
+def _callable(code: str, name: str) -> str:
+    """Return how a submission's function is called: some data sets name the method of a class Solution."""
+    bare = re.search(
+        rf"^(?:async\s+def|def|class)\s+{re.escape(name)}\b|^{re.escape(name)}\s*=", code, re.MULTILINE
+    )
+    method = "." not in name and not bare and re.search(r"^class\s+Solution\b", code, re.MULTILINE)
+    return f"Solution.{name}" if method else name
+
+
+def assembled(code: str, tests: CodeTests) -> str:
+    """Return a submission to asserts as a program: after the prompt's imports, or as its continuation."""
+    if not tests.name or not tests.opening:
+        return code
+    name = re.escape(tests.name)
+    if not re.search(rf"^(?:(?:async\s+)?def\s+{name}\b|{name}\s*=|class\s+{name}\b)", code, re.MULTILINE):
+        return tests.opening + code
+    future = re.findall(r"^from __future__ import .*$", code, re.MULTILINE)  # must come first
+    return "\n".join([*future, tests.preamble, code])
+
+
+@functools.cache
+def _tester() -> str:
+    return resources.files("gem.graders").joinpath("asserts_in_box.py").read_text("utf-8")
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[2][:500]
+
+
+def feedback(public: Mapping[str, Any], kind: str) -> str:
+    """Return what the agent reads of the first failure that may be shown."""
+    lines: Sequence[tuple[str, Any]] = [
+        (key, public[key]) for key in ("given", "wanted", "got") if public.get(key) is not None
+    ]
+    titles = {"given": "Input" if kind == "program" else "Arguments", "wanted": "Expected", "got": "Yours"}
+    parts = [f"{titles[key]}:\n{_short(value)}" for key, value in lines]
+    return "\n".join([*parts, *([str(public["why"])] if public.get("why") else [])])
+
+
+def _short(value: Any, most: int = 500) -> str:
+    text = value.rstrip("\n") if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"

@@ -1,0 +1,144 @@
+"""When an output is the one that was wanted: a ladder of comparisons, chosen per task and recorded.
+
+Comparing happens outside the sandbox, on text and plain data alone, so that nothing the submission defines
+takes part in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Literal, get_args
+
+from gem.errors import BadArgument
+
+Compare = Literal["exact", "lines", "tokens", "floats", "unordered", "unordered_tokens"]
+"""How outputs are compared.
+
+``exact``: equal, character by character; numbers of equal type. ``lines``: blanks at the ends of lines and
+blank lines at the end do not count. ``tokens``: only the words between blanks count. ``floats``: tokens, but
+a number wanted with a point or an exponent is met within the tolerance. ``unordered``: lines, by their
+tokens, in any order, each as often as wanted. ``unordered_tokens``: tokens in any order.
+
+What a function returned is compared as plain data: tuples are lists, an int is no bool, a float is met within
+the tolerance except under ``exact``; both unordered ones take the items of the outermost list in any order.
+"""
+
+COMPARES: tuple[str, ...] = get_args(Compare)
+
+TOLERANCE = 1e-6
+"""The error, absolute or relative to the wanted number, that a float may have."""
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+
+
+def check_compare(name: str) -> str:
+    """Return `name`.
+
+    Raises:
+        BadArgument: when it is no comparison.
+    """
+    if name not in COMPARES:
+        raise BadArgument(f"compare is {name!r}; accepted: {', '.join(COMPARES)}, or a checker.")
+    return name
+
+
+def same_text(got: str, wanted: str, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
+    """Tell whether a program's output is the one that was wanted."""
+    if compare == "exact":
+        return got == wanted
+    if compare == "lines":
+        return _lines(got) == _lines(wanted)
+    if compare == "unordered":
+        return _sorted_lines(got) == _sorted_lines(wanted)
+    mine, theirs = got.split(), wanted.split()
+    if compare == "unordered_tokens":
+        return sorted(mine) == sorted(theirs)
+    if compare == "floats":
+        return len(mine) == len(theirs) and all(
+            _same_token(a, b, tolerance) for a, b in zip(mine, theirs, strict=True)
+        )
+    return mine == theirs
+
+
+def same_value(got: Any, wanted: Any, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
+    """Tell whether plain data, as JSON has it, is what was wanted."""
+    if compare.startswith("unordered") and isinstance(got, list) and isinstance(wanted, list):
+        return sorted(map(_canonical, got)) == sorted(map(_canonical, wanted))
+    return _same(got, wanted, None if compare == "exact" else tolerance)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: tuples are lists, keys are text.
+
+    Raises:
+        BadArgument: when it is no plain data.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else json.dumps(plain(key)): plain(each)
+            for key, each in value.items()
+        }
+    raise BadArgument(
+        f"a test holds {type(value).__name__} {value!r:.80}; accepted: plain data, as JSON has it."
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip("\n").split("\n")
+
+
+def _sorted_lines(text: str) -> list[list[str]]:
+    return sorted(words for words in map(str.split, text.splitlines()) if words)
+
+
+def _same_token(got: str, wanted: str, tolerance: float) -> bool:
+    if got == wanted:
+        return True
+    if not _NUMBER.fullmatch(wanted) or wanted.lstrip("+-").isdigit() or not _NUMBER.fullmatch(got):
+        return False
+    return _close(float(got), float(wanted), tolerance)
+
+
+def _close(got: float, wanted: float, tolerance: float) -> bool:
+    return got == wanted or (math.isfinite(got) and abs(got - wanted) <= tolerance * max(1.0, abs(wanted)))
+
+
+def _same(got: Any, wanted: Any, tolerance: float | None) -> bool:
+    if isinstance(wanted, list):
+        return (
+            isinstance(got, list)
+            and len(got) == len(wanted)
+            and all(_same(a, b, tolerance) for a, b in zip(got, wanted, strict=True))
+        )
+    if isinstance(wanted, dict):
+        return (
+            isinstance(got, dict)
+            and got.keys() == wanted.keys()
+            and all(_same(got[key], wanted[key], tolerance) for key in wanted)
+        )
+    if type(got) is type(wanted) and got == wanted:
+        return True
+    if tolerance is None or not _number(got) or not _number(wanted):
+        return False
+    if isinstance(wanted, int):
+        return bool(got == wanted)
+    try:
+        return _close(float(got), wanted, tolerance)
+    except OverflowError:  # an integer larger than any float
+        return False
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _canonical(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, sort_keys=True)
