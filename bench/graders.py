@@ -1,0 +1,134 @@
+"""Mathematics graded per CPU-second on real answers, beside gem-llm's grader, class by class.
+
+``python -m bench.graders [--rows N] [--trials N] [--data FOLDER]``. Every row of GSM8K, ASDiv and
+OlympiadBench (samples of them, in FOLDER) gives two pairs: its answer boxed, and, as a wrong one, the answer
+of another row of the same class. Ours counts the CPU time of the grading workers too, and forgets between
+trials whatever it remembers of the texts; a worker's start is not counted, nor is the peer's import.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bench.common import HERE, peer_python, run_peer, table, write_json
+from gem.graders import _algebra, _latex
+from gem.graders import math as grading
+
+PEER = "gem-llm==0.1.0"
+ALSO = ("pylatexenc", "datasets", "pandas", "requests")  # that it imports and does not declare
+DATA = Path(os.environ.get("GEM_TEST_DATA", HERE.parent.parent / "shared" / "data"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=300)
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--data", type=Path, default=DATA)
+    options = parser.parse_args()
+    classes = pairs(options.data, options.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pairs.json")
+        path.write_text(json.dumps(classes))
+        peer = run_peer(peer_python(PEER, *ALSO), "graders_trial.py", str(path))
+    grading.check_correct(r"\sum_{k=1}^{3} k", "6")  # warm, as a training run's is after its first pairs
+    figures = {}
+    for name, rows in classes.items():
+        trials = [ours(rows) for _ in range(options.trials)]
+        rate = statistics.median(trial["per_cpu_s"] for trial in trials)
+        figures[name] = {
+            "pairs": len(rows),
+            "ours": rate,
+            "peer": peer[name]["per_cpu_s"],
+            "ratio": rate / peer[name]["per_cpu_s"],
+            "to_workers": trials[0]["to_workers"],
+            "wrong_verdicts": trials[0]["wrong"],
+            "peer_wrong_verdicts": peer[name]["wrong"],
+        }
+    table(
+        "Pairs graded per CPU-second; half of them wrong answers of the same class (wanted: ratio 20)",
+        [
+            "class",
+            "pairs",
+            "ours",
+            "gem-llm",
+            "ratio",
+            "asked of workers",
+            "wrong verdicts",
+            "its wrong verdicts",
+        ],
+        [[name, *figure.values()] for name, figure in figures.items()],
+    )
+    write_json("graders", {"peer": PEER, "figures": figures})
+
+
+def pairs(data: Path, rows: int) -> dict[str, list[tuple[str, str, bool]]]:
+    """Return, per class, answers with their reference and whether they are right."""
+    answers: dict[str, list[str]] = {}
+    for row in read(data / "gsm8k_test_300.jsonl", rows):
+        answers.setdefault("GSM8K", []).append(row["answer"].rpartition("####")[2].strip())
+    for row in read(data / "asdiv_300.jsonl", rows):
+        answers.setdefault("ASDiv", []).append(row["answer"].partition(" (")[0])
+    for row in read(data / "olympiadbench_150.jsonl", rows):
+        answers.setdefault(f"OlympiadBench {row['answer_type']}", []).append(row["final_answer"][0])
+    found = {}
+    for name, golds in answers.items():
+        right = [(boxed(gold), gold, True) for gold in golds]
+        others = [
+            next(a for a in golds[i + 1 :] + golds[:i] if shape(a) != shape(gold))
+            for i, gold in enumerate(golds)
+        ]
+        found[name] = right + [(boxed(other), gold, False) for other, gold in zip(others, golds, strict=True)]
+    return found
+
+
+def read(path: Path, rows: int) -> list[dict[str, Any]]:
+    with path.open() as file:
+        return [json.loads(line) for line in file][:rows]
+
+
+def shape(answer: str) -> str:
+    """An answer without the names of its variables: f(z)=z is no wrong answer where f(n)=n is right."""
+    return re.sub(r"(?<![\\a-z])[a-z](?![a-z])", "x", answer.strip("$"))
+
+
+def boxed(answer: str) -> str:
+    return f"The answer is \\boxed{{{answer.strip('$')}}}."
+
+
+def ours(rows: list[tuple[str, str, bool]]) -> dict[str, Any]:
+    for memory in (_latex.read, _algebra.facts, _algebra.sample, grading._prepared):
+        memory.cache_clear()
+    before, started = worker_cpu_s(), time.process_time()
+    verdicts = [grading.check_correct(answer, gold) for answer, gold, _ in rows]
+    spent = time.process_time() - started + worker_cpu_s() - before
+    fast = Counter(
+        grading.decide(grading.references(gold)[0], grading.final_answer(answer)[0])[0]
+        for answer, gold, _ in rows
+    )
+    return {
+        "per_cpu_s": len(rows) / spent,
+        "to_workers": fast[None],
+        "wrong": sum(verdict != right for verdict, (_, _, right) in zip(verdicts, rows, strict=True)),
+    }
+
+
+def worker_cpu_s() -> float:
+    """CPU seconds of the workers so far."""
+    ticks = 0
+    for pid in grading.workers().pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,730 @@
+r"""Answers as trees: LaTeX and plain mathematics, read without sympy.
+
+A tree is a tuple whose first item is its tag::
+
+    ("num", Fraction, places)       a number; places: decimals written, None for an integer
+    ("sym", name)  ("const", name)  a variable; e, pi, i, inf
+    ("+", nodes)  ("*", nodes)  ("/", a, b)  ("^", a, b)  ("-", a)  ("fn", name, nodes)
+    ("%", node)  ("unit", node, name)  ("base", digits, base)  ("ratio", nodes)
+    ("seq", open, close, nodes)     (1,2)  [0,1)  {1,2}; a bare list has no brackets
+    ("union", nodes)  ("without", a, b)  ("matrix", rows)  ("rel", operators, nodes)
+
+Reading is linear in the text and bounded: what is too long, too deep or not of this grammar raises Unread.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NoReturn, TypeAlias
+
+Node: TypeAlias = tuple[Any, ...]
+
+LENGTH = 1200
+"""Characters of an answer that is read as mathematics."""
+
+DEPTH = 24
+NODES = 400
+DIGITS = 4000  # int() refuses longer ones by default
+
+
+class Unread(Exception):
+    """The text is not of this grammar; `hopeless` when no other reader should spend time on it either."""
+
+    def __init__(self, why: str, hopeless: bool = False) -> None:
+        super().__init__(why)
+        self.hopeless = hopeless
+
+
+_CHARACTERS = str.maketrans(
+    {
+        "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "÷": r"\div ",
+        "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": "*", "≤": r"\le ", "≥": r"\ge ",
+        "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "π": r"\pi ", "√": r"\sqrt ",
+        "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}",
+        "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
+        "⁴": "^{4}", "¹": "^{1}", "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
+        "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
+        "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
+        "\u202f": " ", "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
+    }
+)  # fmt: skip
+_NO_MEANING = re.compile(
+    r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
+    r"|(?:middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace|angle"
+    r"|triangle)(?![a-zA-Z]))"
+)
+_SPACES = re.compile(r"\s+")
+_THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
+_CURRENCY = re.compile(r"\\\$|[$€£¥₹₽₩₪₫฿]|\b(?:USD|EUR|GBP)\b|\bRs\.?(?= ?\d)")
+_DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
+_ENDING = re.compile(r"(?:\\\\|[\s,;:?]|(?<![.])\.(?![.]))+$")
+_RENAMED = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
+    "geq": "ge", "geqslant": "ge", "leq": "le", "leqslant": "le", "neq": "ne", "gt": ">", "lt": "<",
+    "times": "*", "cdot": "*", "ast": "*", "div": "/", "lbrace": "{", "rbrace": "}", "lvert": "|",
+    "rvert": "|", "vert": "|", "land": "and", "wedge": "and", "lor": "or", "simeq": "approx",
+    "backslash": "setminus", "varnothing": "emptyset", "lbrack": "[", "rbrack": "]", "cosec": "csc",
+    "arcctg": "arccot", "tg": "tan", "ctg": "cot", "lg": "log10", "sim": "approx", "doteq": "approx",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
+}  # fmt: skip
+_FUNCTIONS = (
+    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh log ln log10 exp sqrt cbrt abs floor "
+    "ceil gcd lcm max min"
+)
+FUNCTIONS = frozenset(_FUNCTIONS.split())
+_WORDS = {
+    "pi": r"\pi", "inf": r"\infty", "infinity": r"\infty", "oo": r"\infty", "and": r"\and", "or": r"\or",
+    "sqrt": r"\sqrt", "union": r"\cup", "percent": "%", "percentage": "%", "pct": "%", "ceiling": r"\ceil",
+    "frac": r"\frac", "cup": r"\cup", "mod": r"\mod",
+}  # fmt: skip
+_STYLE_COMMANDS = "text mathrm textbf mathbf textit mathit mbox operatorname rm bf textrm boldsymbol"
+_STYLES = frozenset(_STYLE_COMMANDS.split())
+_LETTERS = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell mho"
+)
+_GREEK = frozenset(_LETTERS.split())
+_TOKEN = re.compile(
+    r"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[a-zA-Z]+)"
+    r"|(?P<op><=|>=|!=|==|\*\*|:=|[-+*/^_=<>(){}\[\],;:|!%&'\"@~`.#?]))"
+)
+_GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])")
+_SPACED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,/])")
+_MIXED = re.compile(r"(?<![\d.^_{])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\d.])")
+
+_LETTER_UNIT = re.compile(r"^([+-]?[\d.]+) ([mgshlL])$")
+
+UNITS: dict[str, tuple[str, Fraction]] = {}
+"""Units that are known: what they measure, and how many of the base unit one is."""
+
+for _measure, _names in {
+    "length": {
+        "mm": "1/1000", "cm": "1/100", "m": "1", "meter": "1", "metre": "1", "km": "1000", "inch": "127/5000",
+        "ft": "381/1250", "feet": "381/1250", "foot": "381/1250", "mile": "201168/125", "centimeter": "1/100",
+        "kilometer": "1000", "millimeter": "1/1000", "yard": "1143/1250", "yd": "1143/1250",
+    },
+    "mass": {"mg": "1/1000000", "g": "1/1000", "gram": "1/1000", "kg": "1", "kilogram": "1", "ton": "1000"},
+    "time": {
+        "s": "1", "sec": "1", "second": "1", "min": "60", "minute": "60", "h": "3600", "hr": "3600",
+        "hour": "3600", "day": "86400", "week": "604800",
+    },
+    "money": {"cent": "1/100", "penny": "1/100", "pennie": "1/100", "dollar": "1", "buck": "1", "usd": "1"},
+    "volume": {"ml": "1/1000", "milliliter": "1/1000", "liter": "1", "litre": "1", "l": "1"},
+    "angle": {"degree": "1", "deg": "1"},
+    "morning": {"am": "1"},
+    "afternoon": {"pm": "1"},
+}.items():  # fmt: skip
+    for _name, _size in _names.items():
+        UNITS[_name] = (_measure, Fraction(_size))
+_SHORT = "mm cm km kg mg ml ft hr sec min mph kph yd lb lbs oz hrs mins secs cc deg"
+_SHORT_UNITS = frozenset(_SHORT.split())
+
+
+def normalised(text: str) -> str:
+    """Return `text` with its decoration taken off: delimiters, spacing, styles of the same thing."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
+        text = text.translate(_CHARACTERS).replace("⁄", "/")
+    text = "".join(c if c >= " " else " " for c in text) if not text.isprintable() else text
+    if "\\\\" in text:  # the end of a matrix' row, or doubled by an escape too many
+        text = text.replace("\\\\", "\\cr " if "\\begin" in text else "\\")
+    if "," in text:
+        text = _THIN_COMMA.sub(",", text)
+    if "\\" in text:
+        text = _NO_MEANING.sub(" ", text)
+        text = _CURRENCY.sub(" ", text)
+        text = _DELIMITERS.sub(" ", text) if "\\begin" not in text else text
+    elif "$" in text or not text.isascii():
+        text = _CURRENCY.sub(" ", text)
+    text = text.replace("~", " ").replace("**", "^") if "~" in text or "**" in text else text
+    return _ENDING.sub("", _SPACES.sub(" ", text).strip())
+
+
+@lru_cache(maxsize=2048)
+def read(text: str) -> Node:
+    """Return the tree of a normalised text.
+
+    Raises:
+        Unread: when it is not of this grammar, or too much.
+    """
+    if len(text) > LENGTH:
+        raise Unread(f"more than {LENGTH} characters", hopeless=True)
+    if "\\pm" in text or "\\mp" in text:
+        signs = [("+", "-"), ("-", "+")]
+        both = [read(text.replace("\\pm", plus).replace("\\mp", minus)) for plus, minus in signs]
+        return ("seq", "", "", tuple(both))
+    return _Reader(text).all()
+
+
+def _tokens(text: str) -> list[str]:
+    r"""Return the tokens: numbers, ``\\command``, words with a leading quote, and single characters."""
+    found: list[str] = []
+    at, end = 0, len(text)
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            if text[at:].isspace():
+                break
+            raise Unread(f"character {text[at]!r}")
+        at = match.end()
+        kind, value = match.lastgroup, match[match.lastgroup or 0]
+        if kind == "cmd":
+            value = _RENAMED.get(value, value)
+            if value in ("{", "}"):
+                found.append("\\" + value)
+            elif not value[0].isalpha():
+                if value in "%|":
+                    found.append("%" if value == "%" else "|")
+                elif value in ("<", ">", "*", "/", "[", "]", ":"):
+                    found.append(value)
+                elif value in ("'", "#", "&", "_"):
+                    raise Unread(f"command \\{value}")
+            else:
+                if value in _STYLES:
+                    at = _styled(text, at, found)
+                else:
+                    found.append("\\" + value)
+        elif kind == "word":
+            _word(value, found)
+        else:
+            found.append(
+                {"<=": "\\le", ">=": "\\ge", "!=": "\\ne", "==": "=", "**": "^", ":=": "="}.get(value, value)
+            )
+        if len(found) > 2 * NODES:
+            raise Unread("too many symbols", hopeless=True)
+    return found
+
+
+def _styled(text: str, at: int, found: list[str]) -> int:
+    r"""Read what stands in a style such as \\text; words in it are words, not products of letters."""
+    opened = re.compile(r"\s*\{").match(text, at)
+    if not opened:
+        return at
+    close = text.find("}", opened.end())
+    inside = text[opened.end() : close]
+    if close < 0 or "{" in inside or "\\" in inside:
+        if close < 0:
+            raise Unread("unclosed brace", hopeless=True)
+        return at  # a group as any other
+    inside = inside.strip()
+    if re.fullmatch(r"[\d.,]+", inside) or not inside:
+        found.extend(re.findall(r"\d+(?:\.\d+)?|,", inside))
+    elif re.fullmatch(r"[A-Za-z]", inside):
+        unit = found and (found[-1][-1].isdigit() or found[-1] == "}") and inside in UNITS
+        found.append("'" + inside if unit else inside)
+    elif inside.lower() in _WORDS or inside.lower() in FUNCTIONS:
+        _word(inside, found)
+    else:
+        for word in inside.split():
+            lower = word.strip(".,;:()").lower()
+            if lower in ("and", "or"):
+                found.append("\\" + lower)
+            elif lower:
+                found.append("'" + lower)
+    return close + 1
+
+
+def _word(word: str, found: list[str]) -> None:
+    lower = word.lower()
+    known = lower in UNITS or lower.rstrip("s") in UNITS or lower in _SHORT_UNITS
+    counted = bool(found) and found[-1][-1].isdigit()
+    if counted and lower in ("min", "sec", "in", "am", "pm"):  # else functions, or products of two letters
+        found.append("'" + lower)
+    elif lower in _WORDS and (len(word) > 2 or word in ("pi", "or", "oo")):
+        found.append(_WORDS[lower])
+    elif lower in FUNCTIONS or lower in ("asin", "acos", "atan"):
+        found.append("\\" + _RENAMED.get(lower, lower))
+    elif len(word) == 1:
+        found.append(word)
+    elif known or len(word) > 3 or (found and found[-1][0] == "'"):  # the last: another word of a phrase
+        found.append("'" + lower)
+    else:
+        found.extend(word)
+
+
+_RELATIONS = {
+    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\in": "in", "\\approx": "~",
+}  # fmt: skip
+_CLOSERS = {"(": ")", "[": "]", "\\{": "\\}", "{": "}"}
+_STOPPING = r") ] } \} , ; \and \or \cup \setminus & \cr \rfloor \rceil \end : ! ^ _"
+_STOP = frozenset([*_STOPPING.split(), *_RELATIONS])
+
+
+class _Reader:
+    """A recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        text = _GROUPED.sub(self._grouped, text)
+        if " " in text:
+            text = _SPACED.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
+            text = _MIXED.sub(_mixed, text)
+            text = _LETTER_UNIT.sub(r"\1 \\text{\2}", text)
+        self.tokens = _tokens(text)
+        self.at = 0
+        self.depth = 0
+        self.nodes = 0
+        self.bars = 0
+
+    @staticmethod
+    def _grouped(match: re.Match[str]) -> str:
+        """Join groups of thousands, but for what stands between brackets and is a tuple of integers."""
+        before = match.string[: match.start()].rstrip(" +-")
+        after = match.string[match.end() :].lstrip()
+        inside = before.endswith(("(", "[", "{", ",")) or after.startswith((")", "]", "}", ","))
+        parts = match[2].split(",")[1:]
+        if inside and before and after and all(part[0] != "0" for part in parts):
+            return match[0]
+        return match[1] + "".join(parts)
+
+    # -- tokens
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def expect(self, token: str) -> None:
+        if self.take() != token:
+            self.fail(f"{token} is missing")
+
+    def fail(self, why: str) -> NoReturn:
+        raise Unread(why, hopeless=not self.balanced())
+
+    def balanced(self) -> bool:
+        return self.tokens.count("{") == self.tokens.count("}")
+
+    def node(self, *parts: Any) -> Node:
+        self.nodes += 1
+        if self.nodes > NODES:
+            raise Unread("too many parts", hopeless=True)
+        return parts
+
+    # -- grammar, from the loosest binding to the tightest
+
+    def all(self) -> Node:
+        tree = self.listing()
+        if self.at < len(self.tokens):
+            self.fail(f"unexpected {self.peek()}")
+        return tree
+
+    def listing(self) -> Node:
+        """Items separated by commas, semicolons, and, or."""
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise Unread("nested too deeply", hopeless=True)
+        items = [self.relation()]
+        while self.peek() in (",", ";", "\\and", "\\or"):
+            self.take()
+            while self.peek() in (",", "\\and", "\\or"):  # the Oxford comma
+                self.take()
+            items.append(self.relation())
+        self.depth -= 1
+        return items[0] if len(items) == 1 else self.node("seq", "", "", tuple(items))
+
+    def relation(self) -> Node:
+        operators: list[str] = []
+        sides = [self.union()]
+        while self.peek() in _RELATIONS:
+            operators.append(_RELATIONS[self.take()])
+            sides.append(self.union())
+        if not operators:
+            return sides[0]
+        if operators == ["in"] and sides[0][0] == "sym":
+            return sides[1]
+        return self.node("rel", tuple(operators), tuple(sides))
+
+    def union(self) -> Node:
+        items = [self.ratio()]
+        while self.peek() in ("\\cup", "\\setminus"):
+            if self.take() == "\\cup":
+                items.append(self.ratio())
+            else:
+                left = items[0] if len(items) == 1 else self.node("union", tuple(items))
+                items = [self.node("without", left, self.ratio())]
+        return items[0] if len(items) == 1 else self.node("union", tuple(items))
+
+    def ratio(self) -> Node:
+        items = [self.sum()]
+        while self.peek() == ":":
+            self.take()
+            items.append(self.sum())
+        return items[0] if len(items) == 1 else self.node("ratio", tuple(items))
+
+    def sum(self) -> Node:
+        terms = []
+        sign = self.sign()
+        term = self.term()
+        terms.append(self.node("-", term) if sign < 0 else term)
+        while self.peek() in ("+", "-"):
+            sign = self.sign()
+            term = self.term()
+            terms.append(self.node("-", term) if sign < 0 else term)
+        if len(terms) == 1:
+            return terms[0]
+        if any(term[0] in ("seq", "union", "matrix") for term in terms):
+            self.fail("a sum of sets or matrices")
+        return self.node("+", tuple(terms))
+
+    def sign(self) -> int:
+        sign = 1
+        while self.peek() in ("+", "-"):
+            sign = -sign if self.take() == "-" else sign
+        return sign
+
+    def term(self) -> Node:
+        left = self.power()
+        factors = [left]
+        while True:
+            token = self.peek()
+            if token in ("*", "/"):
+                self.take()
+                sign = self.sign()
+                right = self.power()
+                right = self.node("-", right) if sign < 0 else right
+                if token == "/":
+                    top = factors[0] if len(factors) == 1 else self.node("*", tuple(factors))
+                    factors = [self.node("/", top, right)]
+                else:
+                    factors.append(right)
+            elif token[:1] == "'":
+                factors = [self.unit(factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))]
+            elif token in ("", "+", "-", "|") or token in _STOP:
+                if token == "|" and not self.bars:
+                    factors.append(self.power())
+                    continue
+                break
+            elif token == "(" and self.unit_in_brackets():
+                factors = [self.unit(factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))]
+            elif token == "%":
+                self.take()
+                factors = [
+                    self.node("%", factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))
+                ]
+            elif token == "\\bmod" or token == "\\mod":
+                self.take()
+                left = factors[0] if len(factors) == 1 else self.node("*", tuple(factors))
+                factors = [self.node("fn", "mod", (left, self.power()))]
+            else:
+                mixed = self.mixed(factors)
+                if mixed is None:
+                    factors.append(self.power())
+                else:
+                    factors = [mixed]
+        if len(factors) == 1:
+            return factors[0]
+        if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
+            return factors[1]  # "t(0,4]": the sign for "in" was lost
+        if any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors):
+            self.fail("a product of sets, matrices or measures")
+        return self.node("*", tuple(factors))
+
+    def mixed(self, factors: list[Node]) -> Node | None:
+        r"""Read 1\frac{2}{3}: an integer and a proper fraction side by side are a sum."""
+        whole = factors[-1]
+        if self.peek() != "\\frac" or len(factors) != 1 or whole[0] != "num" or whole[2] is not None:
+            return None
+        fraction = self.power()
+        parts = fraction[1:] if fraction[0] == "/" else ()
+        plain = len(parts) == 2 and all(part[0] == "num" and part[2] is None for part in parts)
+        if plain and 0 < parts[0][1] < parts[1][1]:
+            return self.node("+", (whole, fraction))
+        return self.node("*", (whole, fraction))
+
+    def unit_in_brackets(self) -> bool:
+        """Whether what follows is as in ``9 (apples)``."""
+        at = self.at + 1
+        while at < len(self.tokens) and self.tokens[at][0] == "'":
+            at += 1
+        return at > self.at + 1 and at < len(self.tokens) and self.tokens[at] == ")"
+
+    def unit(self, amount: Node) -> Node:
+        bracket = self.peek() == "("
+        if bracket:
+            self.take()
+        words: list[str] = []
+        while self.peek()[:1] == "'" or (words and self.peek() in ("/", "\\and") and self._word_next()):
+            token = self.take()
+            words.append(token[1:] if token[0] == "'" else "per")
+        if bracket:
+            self.expect(")")
+        if self.peek() == "^" and words:
+            self.take()
+            words.append("^" + repr(self.script()))
+        if amount[0] in ("seq", "rel", "matrix", "sym") or (amount[0] == "*" and len(words) != 1):
+            self.fail("words")
+        return self.node("unit", amount, " ".join(words))
+
+    def _word_next(self) -> bool:
+        return self.at + 1 < len(self.tokens) and self.tokens[self.at + 1][0] == "'"
+
+    def power(self) -> Node:
+        base = self.postfix(self.primary())
+        if self.peek() != "^":
+            return base
+        self.take()
+        if self.degrees():
+            return self.postfix(self.node("unit", base, "degree"))
+        if self.depth > DEPTH:
+            raise Unread("nested too deeply", hopeless=True)
+        if base[0] == "fn" and base[1] in FUNCTIONS and base[2] is None:
+            self.fail("a function without argument")
+        self.depth += 1
+        exponent = self.script()
+        if self.peek() == "^":  # 2^3^2 binds to the right
+            self.take()
+            exponent = self.node("^", exponent, self.exponent_tower())
+        self.depth -= 1
+        return self.postfix(self.node("^", base, exponent))
+
+    def exponent_tower(self) -> Node:
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise Unread("nested too deeply", hopeless=True)
+        exponent = self.script()
+        if self.peek() == "^":
+            self.take()
+            exponent = self.node("^", exponent, self.exponent_tower())
+        self.depth -= 1
+        return exponent
+
+    def degrees(self) -> bool:
+        ahead = self.tokens[self.at : self.at + 3]
+        if ahead[:1] == ["\\circ"]:
+            self.at += 1
+            return True
+        if ahead == ["{", "\\circ", "}"]:
+            self.at += 3
+            return True
+        return False
+
+    def script(self) -> Node:
+        """An exponent or index: a group, or one signed symbol; ``2^10`` is read as it is meant."""
+        sign = self.sign()
+        script = self.group() if self.peek() in ("{", "(") else self.primary()
+        return self.node("-", script) if sign < 0 else self.postfix(script)
+
+    def group(self) -> Node:
+        opened = self.take()
+        inside = self.listing()
+        self.expect(_CLOSERS[opened])
+        return inside
+
+    def postfix(self, node: Node) -> Node:
+        while self.peek() == "!":
+            self.take()
+            node = self.node("fn", "factorial", (node,))
+        return node
+
+    def primary(self) -> Node:
+        token = self.take()
+        if not token:
+            self.fail("something is missing")
+        first = token[0]
+        if first.isdigit() or (first == "." and len(token) > 1):
+            return self.number(token)
+        if token in ("(", "["):
+            return self.bracketed(token)
+        if token == "\\{":
+            self.depth += 1
+            items = () if self.peek() == "\\}" else self.items(self.listing())
+            self.depth -= 1
+            self.expect("\\}")
+            return self.node("seq", "{", "}", items)
+        if token == "{":
+            inside = self.listing()
+            self.expect("}")
+            if inside[0] == "seq" and not inside[1]:
+                return self.node("seq", "{", "}", inside[3])
+            return inside
+        if token == "|":
+            self.bars += 1
+            inside = self.sum()
+            self.bars -= 1
+            self.expect("|")
+            return self.node("fn", "abs", (inside,))
+        if first.isalpha():
+            return self.symbol(token)
+        if first == "\\" and len(token) > 1:
+            return self.command(token[1:])
+        return self.fail(f"unexpected {token}")
+
+    def items(self, inside: Node) -> tuple[Node, ...]:
+        return inside[3] if inside[0] == "seq" and not inside[1] else (inside,)
+
+    def bracketed(self, opened: str) -> Node:
+        if self.peek() in (")", "]"):
+            self.fail("empty brackets")
+        inside = self.listing()
+        closed = self.take()
+        if closed not in (")", "]"):
+            self.fail("a bracket is not closed")
+        if inside[0] == "seq" and not inside[1]:
+            return self.node("seq", opened, closed, inside[3])
+        if (opened, closed) == ("(", ")"):
+            return inside
+        if (opened, closed) == ("[", "]") and inside[0] not in ("seq", "rel", "union"):
+            return self.node("seq", "[", "]", (inside,)) if self.nodes < 3 else inside
+        return self.fail("brackets of two kinds")
+
+    def number(self, token: str) -> Node:
+        if len(token) > DIGITS:
+            raise Unread("a number of too many digits", hopeless=True)
+        whole, _, decimals = token.partition(".")
+        if self.peek() == "_":
+            self.take()
+            base = self.script()
+            if decimals or base[0] != "num":
+                self.fail("a number with an index")
+            return self.node("base", whole.lstrip("0"), str(base[1]))
+        if decimals:
+            return self.node(
+                "num", Fraction(int(whole + decimals or "0"), 10 ** len(decimals)), len(decimals)
+            )
+        return self.node("num", Fraction(int(whole)), None)
+
+    def symbol(self, name: str) -> Node:
+        if self.peek() == "_":
+            self.take()
+            return self.node("sym", f"{name}_{self.index()}")
+        if self.peek() == "'":
+            self.fail("a derivative")
+        if name == "e":
+            return self.node("const", "e")
+        if name == "i":
+            return self.node("const", "i")
+        if name in "fghFG" and self.peek() == "(":
+            return self.node("fn", name, self.items(self.group()))
+        return self.node("sym", name)
+
+    def index(self) -> str:
+        if self.peek() == "{":
+            start = self.at
+            while self.take() != "}":
+                if self.at >= len(self.tokens):
+                    self.fail("unclosed brace")
+            return "".join(self.tokens[start + 1 : self.at - 1]).replace("\\", "").replace("'", "")
+        return self.take().replace("\\", "").replace("'", "")
+
+    def command(self, name: str) -> Node:
+        if name in ("frac", "binom"):
+            top, below = self.argument(), self.argument()
+            if name == "binom":
+                return self.node("fn", "binom", (top, below))
+            return self.node("/", top, below)
+        if name == "sqrt":
+            root: Node | None = None
+            if self.peek() == "[":
+                self.take()
+                root = self.sum()
+                self.expect("]")
+            inside = self.argument()
+            if root is None:
+                return self.node("fn", "sqrt", (inside,))
+            return self.node("fn", "root", (inside, root))
+        if name in FUNCTIONS:
+            return self.function(name)
+        if name in ("pi", "infty"):
+            return self.node("const", {"pi": "pi", "infty": "inf"}[name])
+        if name in ("imath", "mathrmi"):
+            return self.node("const", "i")
+        if name in _GREEK:
+            return self.symbol(name)
+        if name in ("lfloor", "lceil"):
+            inside = self.listing()
+            self.expect("\\rfloor" if name == "lfloor" else "\\rceil")
+            return self.node("fn", "floor" if name == "lfloor" else "ceil", (inside,))
+        if name == "emptyset":
+            return self.node("seq", "{", "}", ())
+        if name == "mathbb" and self.take() == "{" and self.take() == "R" and self.take() == "}":
+            inf = ("const", "inf")
+            return self.node("seq", "(", ")", (("-", inf), inf))
+        if name == "begin":
+            return self.matrix()
+        if name == "boxed":
+            return self.group() if self.peek() == "{" else self.primary()
+        if name in ("prime", "sum", "prod", "int", "lim"):
+            self.fail(f"\\{name}")
+        return self.fail(f"command \\{name}")
+
+    def argument(self) -> Node:
+        r"""The argument of a command: a group, or one digit as in \frac12."""
+        token = self.peek()
+        if token in ("{", "("):
+            return self.group()
+        if token.isdigit() and len(token) > 1:
+            self.tokens[self.at : self.at + 1] = [token[0], token[1:]]
+        return self.primary()
+
+    def function(self, name: str) -> Node:
+        r"""A function and its argument: bracketed, or the product that follows as in \\sin 2x."""
+        power: Node | None = None
+        base: Node | None = None
+        while self.peek() in ("^", "_"):
+            if self.take() == "^":
+                power = self.script()
+            else:
+                base = self.script()
+        if self.peek() in ("(", "{"):
+            arguments = self.items(self.group())
+        elif self.peek() == "|":
+            arguments = (self.primary(),)
+        else:
+            factors = [self.power()]
+            while (token := self.peek()) and (
+                token[0].isalnum() or token in ("\\pi", "\\frac", "\\sqrt") or token[1:] in _GREEK
+            ):
+                factors.append(self.power())
+            arguments = (factors[0] if len(factors) == 1 else self.node("*", tuple(factors)),)
+        if name == "log" and base is not None:
+            arguments = (*arguments, base)
+        elif base is not None:
+            self.fail("an index of a function")
+        call = self.node("fn", name, arguments)
+        if power is None:
+            return call
+        if power in (("-", ("num", Fraction(1), None)),) and name in ("sin", "cos", "tan"):
+            return self.node("fn", "arc" + name, arguments)
+        return self.node("^", call, power)
+
+    def matrix(self) -> Node:
+        kind = self.index()
+        if kind not in ("pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"):
+            self.fail(f"\\begin{{{kind}}}")
+        if kind == "array" and self.peek() == "{":
+            self.index()
+        rows: list[tuple[Node, ...]] = []
+        row: list[Node] = []
+        while True:
+            if self.peek() == "\\end":
+                break
+            row.append(self.relation())
+            token = self.peek()
+            if token == "&":
+                self.take()
+            elif token == "\\cr":
+                self.take()
+                rows.append(tuple(row))
+                row = []
+            elif token != "\\end":
+                self.fail("a matrix that does not end")
+        if row:
+            rows.append(tuple(row))
+        self.take()
+        self.index()
+        if not rows or len({len(row) for row in rows}) > 1:
+            self.fail("a ragged matrix")
+        return self.node("matrix", tuple(rows))
+
+
+def _mixed(match: re.Match[str]) -> str:
+    whole, top, below = match.groups()
+    if 0 <= int(top[:20]) < int(below[:20]):
+        return f"({whole}+{top}/{below})"
+    return match[0]
