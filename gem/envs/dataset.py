@@ -97,9 +97,7 @@ class DatasetEnv(Env):
 
     def retry(self, score: Score) -> str:
         """Return what the agent reads after an answer that is not right, before another attempt."""
-        return (
-            f"Your answer is not right. {score.why}".strip() if score.parsed is not None else self.refusal()
-        )
+        return "Your answer is not right." if score.parsed is not None else self.refusal()
 
     def refusal(self) -> str:
         """Return what the agent reads after an answer that could not be read."""

@@ -1,4 +1,4 @@
-"""Questions about the built-in world, each with one answer that its pages give; some lead over two facts."""
+"""Questions about the built-in world, each with one answer that its pages give; some lead over two pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RELATIONS: dict[str, Relation] = {
     ),
     "food": Relation("What does {} eat?", "the food that {} eats"),
     "stuff": Relation("From what is {} made?", "the stuff that {} is made from"),
-    "home": Relation("In which part of the world does {} live?", "the part of the world where {} lives"),
+    "home": Relation("In which part of the world does {} live?"),
     "ancestor": Relation("From which animal does {} descend?", "the animal that {} descends from"),
     "year": Relation("In which year {}?"),
 }
@@ -109,7 +109,7 @@ def _one_hop() -> list[Task]:
 
 
 def _two_hops() -> list[Task]:
-    """Put the answer of one fact, unnamed, in the place of another's subject, unless that gives it away."""
+    """Put the answer of one fact, unnamed, in the place of the subject of another, of another page."""
     by_subject: dict[str, list[Fact]] = {}
     for fact in facts():
         by_subject.setdefault(fact.subject, []).append(fact)
@@ -118,7 +118,7 @@ def _two_hops() -> list[Task]:
         unnamed = RELATIONS[first.relation].phrase.format(first.subject)
         for second in by_subject.get(first.answers[0], ()) if unnamed else ():
             question = RELATIONS[second.relation].question.format(unnamed)
-            if second.answers[0] not in question:
+            if second.answers[0] not in question and second.page != first.page:
                 name = f"{second.relation}:{first.relation}:{first.subject}"
                 pages = [first.page, second.page]
                 found.append(Task(name, question, list(second.answers), {"hops": 2, "pages": pages}))

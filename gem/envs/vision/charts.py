@@ -66,7 +66,8 @@ class Charts:
 def _data(rng: Random, labels: tuple[int, int], grouped: bool) -> Data:
     """Draw numbers on the lines of the grid, no two of a series equal, so that each can be read exactly."""
     topic, names = rng.choice(TOPICS)
-    some = tuple(name for name in names if name in rng.sample(names, min(len(names), rng.randint(*labels))))
+    drawn = rng.sample(names, min(len(names), rng.randint(*labels)))
+    some = tuple(name for name in names if name in drawn)
     step = rng.choice((1, 2, 5, 10))
     series = {
         name: tuple(step * height for height in rng.sample(range(1, 11), len(some)))
