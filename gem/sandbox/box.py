@@ -159,10 +159,11 @@ def bwrap_command(
             command += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             command += ["--ro-bind", path, path]
+    command += ["--dir", "/etc"]  # else bwrap makes it readable for the user alone who starts it
     for path in ("/etc/ld.so.cache", "/etc/alternatives"):
         command += ["--ro-bind-try", path, path]
     for name, fd in data.items():
-        command += ["--ro-bind-data", str(fd), f"/etc/{name}"]
+        command += ["--perms", "0644", "--ro-bind-data", str(fd), f"/etc/{name}"]
     command += ["--dev", "/dev"]
     # bwrap run by root covers parts of /proc, and then no new one may be mounted: the fork server mounts it.
     command += ["--dir", "/proc"] if root and namespaces else ["--proc", "/proc"]

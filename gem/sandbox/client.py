@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import json
-import math
+import marshal
 import os
-import re
 import select
 import threading
 import time
@@ -19,20 +17,19 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import fields
 from functools import partial
 from os import PathLike
 from typing import Any, Self, TypeVar
 
 from gem.errors import BadArgument
 from gem.sandbox import box
-from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
+from gem.sandbox.base import Budget, Case, Result, SandboxFailed
+from gem.sandbox.judging import LONGEST_VALUE, Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
+from gem.sandbox.session import ZygoteSession, image_bytes
+from gem.sandbox.verdicts import checked_budget, checked_files, verdict
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
-LONGEST_VALUE = 4 << 20
-
-_DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the box's half
 _T = TypeVar("_T")
 
 Message = dict[str, Any]
@@ -85,6 +82,7 @@ class ZygoteSandbox:
         self.max_running = max_running or max(4, 2 * self.settings.cores)
         self.info: Mapping[str, Any] = {"rung": self.rung}
         self._begin = tuple(begin)
+        self._sessions: weakref.WeakSet[ZygoteSession] = weakref.WeakSet()
         self._set_up()
         _open.add(self)
 
@@ -128,6 +126,65 @@ class ZygoteSandbox:
             finally:
                 cancel.watch(None)
             return verdict(ended, child.out.text(), child.err.text(), budget, self.info, cut=child.cut)
+
+    def session(
+        self,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+        image: str | PathLike[str] | bytes | None = None,
+        loopback: bool = False,
+        preload: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> ZygoteSession:
+        """Open a session; its child is forked at the first use, where the first cell's imports choose how.
+
+        Raises:
+            BadArgument: for an image or a file that cannot be laid out.
+            SandboxFailed: at its first use, when the sandbox failed twice in a row.
+        """
+        if loopback and not self.settings.namespaces:
+            raise BadArgument(f"loopback: the rung {self.rung!r} has no network of its own to give.")
+        session = ZygoteSession(
+            self,
+            files=checked_files(files),
+            budget=checked_budget(budget),
+            image=image_bytes(image),
+            loopback=loopback,
+            preload=preload,
+            seed=seed,
+        )
+        self.keep(session)
+        return session
+
+    def keep(self, session: ZygoteSession) -> None:
+        """Note a session, to be closed with the sandbox at the latest."""
+        self._sessions.add(session)
+
+    def judge(
+        self,
+        code: str,
+        cases: Sequence[Case],
+        *,
+        go_on: Callable[[int, Result], bool] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> list[Result]:
+        """Compile once, run every case in a fork of its own, return the results in order.
+
+        Every case begins with `files` alone in the working folder and no process of another case. A `code`
+        case is OK only where its end was reached, but a submission runs in the same process as that code and
+        could lie; calls, compared outside, cannot.
+
+        Raises:
+            SandboxFailed: when the sandbox failed twice in a row.
+            BadArgument: for a case that is not exactly one of the three, or arguments that are no plain data.
+        """
+        request: Message = {"code": code.encode("utf-8", "surrogatepass"), "files": checked_files(files)}
+        limits = checked_budget(budget)
+        asked = [_case(case, limits) for case in cases]
+        kind = kind_for(code + "".join(case.code or "" for case in cases))
+        return Judging(self, kind, request, asked, limits, go_on).results()
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling kills the whole tree."""
@@ -219,6 +276,8 @@ class ZygoteSandbox:
 
     def close(self) -> None:
         """End every process of this sandbox; calls in flight fail."""
+        for session in list(self._sessions):
+            session.close()
         self.pool.close()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
@@ -260,70 +319,21 @@ os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
 
 
-def verdict(
-    ended: Message, stdout: str, stderr: str, budget: Budget, info: Mapping[str, Any], *, cut: bool
-) -> Result:
-    """Say how a program ended, from what the fork server saw and what the program wrote."""
-    code = os.waitstatus_to_exitcode(ended["status"])
-    signal_number = -code if code < 0 else None
-    exit_code = code if code >= 0 else None
-    last = stderr.rstrip().rpartition("\n")[2]
-    why = ended["why"]
-    if why in ("wall", "cpu") or (
-        signal_number in (9, 24) and not why and ended["cpu_s"] >= budget.cpu_s * 0.95
-    ):
-        status = Status.TLE
-    elif why == "memory":
-        status = Status.MLE
-    elif why == "output" or cut or signal_number == 25:
-        status = Status.OLE
-    elif exit_code == _DOES_NOT_COMPILE and _COMPILING.match(last):
-        status, exit_code = Status.CE, 1
-    elif exit_code in (_NO_MEMORY, 1) and _MEMORY.match(last):
-        status, exit_code = Status.MLE, 1
-    else:
-        status = Status.RE if code else Status.OK
-    return Result(
-        status=status,
-        stdout=stdout,
-        stderr=stderr,
-        exit_code=exit_code,
-        signal=signal_number,
-        wall_s=ended["wall_s"],
-        cpu_s=ended["cpu_s"],
-        memory_mb=ended["memory"] / (1 << 20),
-        cut=cut,
-        info={**info, "why": why} if why else info,
-    )
-
-
-_COMPILING = re.compile(r"(\w*SyntaxError|IndentationError|TabError)\b")
-_MEMORY = re.compile(r"[\w.]*MemoryError\b")
-
-
-def checked_budget(budget: Budget | None) -> Budget:
-    """Return a budget whose numbers are positive. Raises BadArgument."""
-    if budget is None:
-        return Budget()
-    for entry in fields(budget):
-        value = getattr(budget, entry.name)
-        if not (isinstance(value, (int, float)) and 0 < value < math.inf):
-            raise BadArgument(f"budget: {entry.name} must be a positive number, not {value!r}.")
-    return budget
-
-
-def checked_files(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    """Return files whose paths stay below the working folder. Raises BadArgument."""
-    for path, data in (files or {}).items():
-        checked_path(path)
-        if not isinstance(data, bytes):
-            raise BadArgument(f"files: {path!r} must hold bytes, not {type(data).__name__}.")
-    return dict(files or {})
-
-
-def checked_path(path: str) -> str:
-    """Return a path that stays below the working folder. Raises BadArgument."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") or not parts or ".." in parts or "\0" in path:
-        raise BadArgument(f"files: a path must stay below the working folder, not be {path!r}.")
-    return path
+def _case(case: Case, budget: Budget) -> Message:
+    if sum(part is not None for part in (case.stdin, case.call, case.code)) != 1:
+        raise BadArgument(f"a case needs exactly one of stdin, call and code: {case!r:.200}")
+    asked: Message = {
+        "stdin": case.stdin,
+        "call": case.call,
+        "args": case.args,
+        "code": None if case.code is None else case.code.encode("utf-8", "surrogatepass"),
+        "wall_s": budget.wall_s,
+        "cpu_s": budget.cpu_s,
+        "output": budget.output_kb << 10,
+        "value": LONGEST_VALUE,
+    }
+    try:
+        marshal.dumps(asked)
+    except ValueError as error:
+        raise BadArgument(f"a case's args must be plain data: {case!r:.200}") from error
+    return asked

@@ -30,16 +30,17 @@ def abi() -> int:
     return max(0, version)
 
 
-def restrict(read: Iterable[str], write: Iterable[str]) -> bool:
+def restrict(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> bool:
     """Confine this thread and its children for good: `read` to read and execute, `write` for everything.
 
-    Folders mean all below them; paths that do not exist are passed over. Returns False, having changed
-    nothing but no_new_privs, where the kernel lacks Landlock.
+    `tcp` leaves TCP open, for a child whose network is its own. Folders mean all below them; paths that do
+    not exist are passed over. Returns False, having changed nothing but no_new_privs, where the kernel lacks
+    Landlock.
 
     Raises:
         OSError: when the kernel has Landlock and refuses these rules.
     """
-    fd = ruleset(read, write)
+    fd = ruleset(read, write, tcp=tcp)
     if fd is None:
         return False
     try:
@@ -49,13 +50,13 @@ def restrict(read: Iterable[str], write: Iterable[str]) -> bool:
     return True
 
 
-def ruleset(read: Iterable[str], write: Iterable[str]) -> int | None:
+def ruleset(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> int | None:
     """Return a descriptor of such rules, for `enforce` in any number of children; None without Landlock."""
     version = abi()
     if version == 0:
         return None
     rights = (1 << _FILE_RIGHTS[min(version, 6)]) - 1
-    words = [rights, *([_TCP] if version >= 4 else []), *([_SCOPES] if version >= 6 else [])]
+    words = [rights, *([0 if tcp else _TCP] if version >= 4 else []), *([_SCOPES] if version >= 6 else [])]
     attributes = struct.pack(f"={len(words)}Q", *words)
     fd = _call(_CREATE_RULESET, attributes, len(attributes), 0)
     try:

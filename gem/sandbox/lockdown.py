@@ -129,7 +129,13 @@ def leave_user_namespace() -> None:
 
 
 def confine(
-    limits: Limits, read: Sequence[str], write: Sequence[str], program: bytes, *, count_processes: bool
+    limits: Limits,
+    read: Sequence[str],
+    write: Sequence[str],
+    program: bytes,
+    *,
+    count_processes: bool,
+    tcp: bool,
 ) -> None:
     """Set limits, drop capabilities, put Landlock and the filter on: none of it can be taken back."""
     for kind, value in (
@@ -148,7 +154,7 @@ def confine(
         resource.setrlimit(kind, (value, value))
     _prctl(_NO_NEW_PRIVS, 1)
     _drop_capabilities()
-    landlock.restrict(read, write)
+    landlock.restrict(read, write, tcp=tcp)
     install(program)
 
 

@@ -14,7 +14,6 @@ import marshal
 import os
 import re
 import resource
-import select
 import shutil
 import socket
 import subprocess
@@ -382,6 +381,11 @@ class Stream:
             before = self.total
             if not self.read() or self.total == before:
                 return
+
+    def begin(self, cap: int) -> None:
+        """Forget what came, for what comes next."""
+        self.data.clear()
+        self.total, self.cap = 0, cap
 
     @property
     def cut(self) -> bool:

@@ -15,8 +15,10 @@ import io
 import json
 import linecache
 import marshal
+import math
 import os
 import random
+import resource
 import signal
 import socket
 import stat
@@ -26,7 +28,7 @@ import tarfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
@@ -66,10 +68,13 @@ def _refuse(error: BaseException) -> int:
     return DOES_NOT_COMPILE
 
 
-def _execute(codes: list[CodeType], namespace: dict[str, Any]) -> int:
+def _execute(
+    codes: list[CodeType], namespace: dict[str, Any], reached: Callable[[], object] = lambda: None
+) -> int:
     try:
         for code in codes:
             exec(code, namespace)  # noqa: S102 - the one place that programs are for
+        reached()
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
@@ -99,7 +104,9 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _report(error: BaseException) -> int:
-    tb = error.__traceback__ and error.__traceback__.tb_next  # without our own frame
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OURS):
+        tb = tb.tb_next  # ours
     error.__traceback__ = tb
     try:
         if sys.excepthook is not sys.__excepthook__:
@@ -642,8 +649,7 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
         compiled = compile(code, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         _refuse(error)
-        with open("/dev/null") as _:
-            wire.send({"begun": False})
+        wire.send({"begun": False})
         os._exit(0)
     files: dict[str, bytes] = request.get("files") or {}
     put_files(files)
@@ -674,6 +680,8 @@ def _judge_case(compiled: CodeType, code: str, case: Request) -> tuple[Request, 
         os.closerange(value + 1, 64)
         open_streams()
         reseed(None)
+        seconds = math.ceil(case["cpu_s"])
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         end(_case(compiled, code, case, value))
     deadline = begun + case["wall_s"]
     wanted = case["output"]
@@ -685,6 +693,8 @@ def _judge_case(compiled: CodeType, code: str, case: Request) -> tuple[Request, 
         left = deadline - time.monotonic()
         if left <= 0:
             why = "wall"
+        elif _spent(pid) > case["cpu_s"]:
+            why = "cpu"
         elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
             why = "output"
         if why:
@@ -719,7 +729,7 @@ def _case(compiled: CodeType, code: str, case: Request, value: int) -> int:
         remember(tail, "case.py")
     namespace = new_main(code, "main.py")
     if case["call"] is None:
-        return _execute([compiled, *after], namespace)
+        return _execute([compiled, *after], namespace, lambda: after and os.write(value, b"true"))
     # Not __main__: a submission's own tests at its foot are not part of being called.
     namespace["__name__"] = "submission"
     if (failed := _execute([compiled], namespace)) != 0:
@@ -735,6 +745,18 @@ def _case(compiled: CodeType, code: str, case: Request, value: int) -> int:
     while view:
         view = view[os.write(value, view) :]
     return 0
+
+
+def _spent(pid: int) -> float:
+    """Return the CPU seconds of a process and those below it that it waited for."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / _HERTZ
+    except (OSError, IndexError):
+        return 0.0
+
+
+_HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 def _resolve(namespace: dict[str, Any], dotted: str) -> Any:

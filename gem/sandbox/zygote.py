@@ -4,10 +4,10 @@ Standard library alone, started by `gem.sandbox.client` as ``main(descriptor)``.
 runs a line of a program. Over the control socket the host sends marshalled messages, one packet each:
 
 - first the configuration: ``namespaces`` (True: a furnished box per child; False: the landlock and
-  bwrap-slots rungs, where a child shares what the zygote has), ``user`` (to step down to, or None), ``sites``,
-  ``executable`` and ``prefix`` of the interpreter, ``preload``, ``keep`` (what lies below /tmp and stays),
-  ``read`` (what children may read), ``scratch`` (where working folders are made without namespaces),
-  ``programs`` (system-call filters by ``fork`` and ``sockets``);
+  bwrap-slots rungs, where a child shares what the zygote has), ``user`` (to step down to, or None),
+  ``sites``, ``executable`` and ``prefix`` of the interpreter, ``preload``, ``keep`` (what lies below /tmp
+  and stays), ``read`` (what children may read), ``scratch`` (where working folders are made without
+  namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``);
 - then ``spawn`` with its descriptors (request, stdin, stdout, stderr, status, and for sessions and judging
   the child's wire), ``kill``, ``interrupt``, ``arm`` and ``disarm`` by number.
 
@@ -228,6 +228,7 @@ class Zygote:
             [*write, "/dev/null", "/dev/zero", "/dev/full", "/dev/tty"],
             self.config["programs"][message["fork"], message["loopback"]],
             count_processes=namespaces,
+            tcp=message["loopback"],
         )
 
     # ------------------------------------------------------------------------------------------ watching

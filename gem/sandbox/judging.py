@@ -1,0 +1,168 @@
+"""Judging from outside: one child compiles and forks per case; what is expected never comes near it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.pool import Child, Lost, make_child
+from gem.sandbox.verdicts import verdict
+from gem.sandbox.wire import Garbled, Wire, watch
+
+if TYPE_CHECKING:
+    from gem.sandbox.client import ZygoteSandbox
+
+BEGIN_S = 30.0
+BACKSTOP_S = 10.0  # the child keeps the deadlines of cases itself; one that is so late hangs
+LONGEST_VALUE = 4 << 20
+
+Message = dict[str, Any]
+
+
+class Judging:
+    """The cases of one submission, taken up again where the sandbox failed."""
+
+    def __init__(
+        self,
+        sandbox: ZygoteSandbox,
+        kind: str,
+        request: Message,
+        cases: Sequence[Message],
+        budget: Budget,
+        go_on: Callable[[int, Result], bool] | None,
+    ) -> None:
+        self.sandbox, self.kind, self.request = sandbox, kind, request
+        self.cases, self.budget, self.go_on = cases, budget, go_on
+        self.done: list[Result] = []
+        self.over = not cases
+
+    def results(self) -> list[Result]:
+        """Return a result per case, up to where `go_on` said no. Raises SandboxFailed."""
+        failed_at = -1
+        while not self.over:
+            try:
+                self._with_one_child()
+            except Lost as error:
+                if failed_at == len(self.done):
+                    raise SandboxFailed(f"the sandbox failed twice: {error}") from error
+                failed_at = len(self.done)
+        return self.done
+
+    def _note(self, result: Result) -> None:
+        """Keep a result and ask whether to go on; not while a place among the running is held."""
+        self.done.append(result)
+        number = len(self.done) - 1
+        self.over = len(self.done) == len(self.cases)
+        if not self.over and self.go_on is not None:
+            self.over = not self.go_on(number, result)
+        elif self.go_on is not None:
+            self.go_on(number, result)
+
+    def _with_one_child(self) -> None:
+        sandbox, budget = self.sandbox, self.budget
+        with sandbox.pool.borrow(self.kind) as zygote:
+            child = make_child(zygote, wire=True, output=64 << 10)
+            with closing(child):
+                assert child.wire is not None
+                wire = Wire(child.wire)
+                with sandbox.running:
+                    child.begin(self.request, sandbox.message("judge", budget, timed=False), None)
+                    child.order("arm", cpu_s=0.0)
+                    reply, _, ended = self._hear(child, wire, BEGIN_S)
+                if reply is None or reply.get("begun") is not True:
+                    if reply is None and (ended is None or ended["why"] != "memory"):
+                        raise Lost("a submission's child ended before it began")
+                    self.done.append(self._refused(child))
+                    self.over = True
+                    return
+                while not self.over:
+                    with sandbox.running:
+                        result, alive = self._case(child, wire, self.cases[len(self.done)])
+                    self._note(result)
+                    if not alive:
+                        return
+
+    def _refused(self, child: Child) -> Result:
+        info = {**self.sandbox.info}
+        return Result(Status.CE, stderr=child.err.text(), exit_code=1, info=info)
+
+    def _case(self, child: Child, wire: Wire, case: Message) -> tuple[Result, bool]:
+        begun = time.monotonic()
+        wire.ask(case)
+        reply, blobs, ended = self._hear(child, wire, case["wall_s"] + BACKSTOP_S)
+        if reply is None:
+            if ended is None or ended["why"] != "memory":
+                raise Lost("a submission's child ended by itself")
+            ended = {**ended, "wall_s": time.monotonic() - begun}
+            return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
+        try:
+            return self._read(case, reply, blobs, child.zygote.shared), True
+        except (KeyError, TypeError, ValueError) as error:
+            raise Lost("a submission's child broke the protocol") from error
+
+    def _read(self, case: Message, reply: Message, blobs: list[bytes], shared: int) -> Result:
+        out, err, value = blobs
+        cap = case["output"]
+        ended = {
+            "status": reply["status"],
+            "why": reply["why"],
+            "cpu_s": reply["cpu_s"],
+            "wall_s": reply["wall_s"],
+            "memory": max(0, reply["maxrss_kb"] * 1024 - shared),
+        }
+        cut = len(out) > cap or len(err) > cap
+        text, words = out[:cap].decode("utf-8", "replace"), err[:cap].decode("utf-8", "replace")
+        result = verdict(ended, text, words, self.budget, self.sandbox.info, cut=cut)
+        if not result.ok or case["stdin"] is not None:
+            return result
+        if len(value) > LONGEST_VALUE:
+            return replace(result, status=Status.OLE, cut=True)
+        if not _is_json(value):
+            return replace(result, status=Status.RE, stderr=words + "the program ended before its end\n")
+        return replace(result, value=value.decode()) if case["call"] is not None else result
+
+    def _hear(
+        self, child: Child, wire: Wire, patience_s: float
+    ) -> tuple[Message | None, list[bytes], Message | None]:
+        """Wait for a reply or the child's end. Raises Lost."""
+        poll, names = watch(child, wire)
+        deadline = time.monotonic() + patience_s
+        listening = True
+        while True:
+            if listening:
+                poll.modify(wire.end, wire.wants)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                child.order("kill", why="late")
+                raise Lost("a submission's child hangs")
+            ready = {names[fd] for fd, _ in poll.poll(left * 1000)}
+            for stream, name in ((child.out, "out"), (child.err, "err")):
+                if name in ready and not stream.read():
+                    poll.unregister(stream.fd)
+            if "wire" in ready:
+                wire.push()
+                if not wire.pull():
+                    poll.unregister(wire.end)
+                    listening = False
+                try:
+                    reply = wire.reply()
+                except Garbled as error:
+                    raise Lost("a submission's child broke the protocol") from error
+                if reply is not None:
+                    child.err.drain()
+                    return reply[0], reply[1], None
+            if "status" in ready and (ended := child.ended()) is not None:
+                return None, [], ended
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,438 @@
+"""`ZygoteSession`: a child that is kept, and asked for one cell, command or file at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import tarfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.pool import Child, Lost, kind_for, make_child
+from gem.sandbox.verdicts import checked_budget, verdict
+from gem.sandbox.wire import Garbled, Timetable, Wire, watch
+
+if TYPE_CHECKING:
+    from gem.sandbox.client import ZygoteSandbox
+
+GRACE_S = 0.2  # between interrupting a cell and killing it
+ARM_S = 0.05  # after which the fork server looks at a cell's CPU time and memory
+FLOOD = 64  # times the output budget, after which a cell that still writes is stopped
+FILE_S = 30.0
+LONGEST_FILE = 64 << 20
+LONGEST_TAR = 256 << 20
+
+Message = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What came of a request: the child's reply, or how the child ended."""
+
+    wall_s: float
+    reply: Message | None = None
+    blobs: Sequence[bytes] = ()
+    ended: Message | None = None
+    stopped: str = ""  # "wall" or "output": why the host stopped it
+
+
+class ZygoteSession:
+    """A session; see `gem.sandbox.base.Session`. The child is forked at the first use.
+
+    Threads may share it: one request is answered after the other. A forked process that inherits it begins
+    it anew. Not closing it is harmless: the child ends when the object goes.
+    """
+
+    def __init__(
+        self,
+        sandbox: ZygoteSandbox,
+        *,
+        files: Mapping[str, bytes],
+        budget: Budget,
+        image: bytes | None,
+        loopback: bool,
+        preload: Sequence[str],
+        seed: int | None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._files, self._image, self._loopback, self._preload = dict(files), image, loopback, tuple(preload)
+        self._budget = budget
+        self._seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        self._lock = threading.RLock()
+        self._child: Child | None = None
+        self._wire: Wire | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._process = os.getpid()
+        self._asked = 0
+        self._cells = 0
+        self._fresh = False  # begun anew, and nobody has been told yet
+        self._log: list[tuple[Message, str]] = []
+        self._closed = False
+        self._restarts = 0
+
+    @property
+    def restarts(self) -> int:
+        """Return how often the session had to begin anew, its state lost."""
+        return self._restarts
+
+    def execute(self, code: str, budget: Budget | None = None) -> Result:
+        """Run a cell; its last expression is shown, its figures are returned."""
+        limits = checked_budget(budget or self._budget)
+        request: Message = {"op": "cell", "code": code.encode("utf-8", "surrogatepass")}
+        with self._lock:
+            result = self._result(request, limits, hint=code)
+            self._cells += 1
+            return result
+
+    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
+        """Run a bash command in the session's folder and environment."""
+        if not self._sandbox.settings.fork:
+            raise ToolError(
+                f"the sandbox's rung {self._sandbox.rung!r} lets no program start another: no shell."
+            )
+        limits = checked_budget(budget or self._budget)
+        request: Message = {
+            "op": "shell",
+            "command": command.encode("utf-8", "surrogatepass"),
+            "wall_s": limits.wall_s,
+            "clean": clean,
+        }
+        with self._lock:
+            return self._result(request, limits)
+
+    def _result(self, request: Message, limits: Budget, hint: str = "") -> Result:
+        shell = request["op"] == "shell"
+        with self._sandbox.running:
+            child = self._open(hint)
+            told, self._fresh = self._fresh, False
+            child.out.begin(limits.output_kb << 10)
+            child.err.begin(limits.output_kb << 10)
+            steps = (limits.wall_s + GRACE_S, "kill") if shell else (limits.wall_s, "interrupt")
+            answer = self._ask(request, limits, Timetable((ARM_S, "arm"), steps))
+        out, err = child.out.text(), child.err.text()
+        info = {**self._sandbox.info, **({"restarted": True} if told else {})}
+        if answer.ended is not None:
+            info["ended"] = True
+            ended = {**answer.ended, "wall_s": answer.wall_s, "why": answer.stopped or answer.ended["why"]}
+            result = verdict(ended, out, err, limits, info, cut=False)
+            result = replace(result, cut=child.cut)
+            if result.ok:  # os._exit(0) ends the session all the same
+                result = replace(result, status=Status.RE)
+            return result
+        try:
+            result = _read_reply(answer, out, err, child.cut, info)
+        except (Garbled, TypeError, ValueError):
+            self._lose()
+            words = err + "the program broke the session's protocol\n"
+            return Result(Status.RE, out, words, wall_s=answer.wall_s, info={**info, "ended": True})
+        self._log.append((request, _digest(result)))
+        return result
+
+    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file below the working folder, making its folders. Raises ToolError."""
+        if not isinstance(data, bytes):
+            raise BadArgument(f"write_file: data must be bytes, not {type(data).__name__}.")
+        request = {"op": "write", "path": path, "data": data, "mode": mode}
+        self._file(request)
+        self._log.append((request, ""))
+
+    def read_file(self, path: str) -> bytes:
+        """Read a regular file below the working folder; no link is followed. Raises ToolError."""
+        return self._file({"op": "read", "path": path, "longest": LONGEST_FILE})[0]
+
+    def snapshot(self) -> bytes:
+        """Return the working folder as a tar. Raises ToolError."""
+        return self._file({"op": "pack", "longest": LONGEST_TAR})[0]
+
+    def kill_processes(self) -> None:
+        """End every process that cells and commands have left running."""
+        self._file({"op": "kill"})
+
+    def _file(self, request: Message) -> Sequence[bytes]:
+        with self._lock, self._sandbox.running:
+            self._open()
+            answer = self._ask(request, self._budget, Timetable((FILE_S, "kill")))
+            if answer.reply is None:
+                raise ToolError(f"the session ended while it was asked to {request['op']}: it begins anew.")
+            if (error := answer.reply.get("error")) is not None:
+                raise ToolError(f"{request.get('path', request['op'])}: {str(error)[:500]}")
+            if request["op"] in ("read", "pack") and len(answer.blobs) != 1:
+                self._lose()
+                raise ToolError("the program broke the session's protocol: it begins anew.")
+            return answer.blobs
+
+    def fork(self) -> Self:
+        """Return a twin, by doing again in a new child all that was done in this one.
+
+        What differs from one time to the other (clocks, processes, `os.urandom`) is told by the output of
+        the cells; `random` and numpy's generator have the same seed. Costs what the cells cost.
+
+        Raises:
+            CannotFork: where a cell or command gives another output than it gave here.
+        """
+        with self._lock:
+            if self._closed:
+                raise EnvClosed("this session is closed.")
+            twin = type(self)(
+                self._sandbox,
+                files=self._files,
+                budget=self._budget,
+                image=self._image,
+                loopback=self._loopback,
+                preload=self._preload,
+                seed=self._seed,
+            )
+            log = list(self._log)
+        self._sandbox.keep(twin)
+        try:
+            for i, (request, digest) in enumerate(log):
+                with twin._lock:
+                    if request["op"] == "write":
+                        twin._file(request)
+                        twin._log.append((request, digest))
+                        continue
+                    hint = request.get("code", b"").decode("utf-8", "replace")
+                    twin._result(request, self._budget, hint=hint)
+                    twin._cells += request["op"] == "cell"
+                    if not twin._log or len(twin._log) != i + 1 or twin._log[-1][1] != digest:
+                        raise CannotFork(
+                            f"step {i + 1} of {len(log)} of this session gave another result the second time: "
+                            "only what does not depend on clocks and the like can be forked."
+                        )
+        except BaseException:
+            twin.close()
+            raise
+        return twin
+
+    def close(self) -> None:
+        """End it: no process, mount or file is left."""
+        with self._lock:
+            self._closed = True
+            if self._child is not None and self._process == os.getpid():
+                self._kill_and_wait(self._child)
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --------------------------------------------------------------------------------------- the child
+
+    def _open(self, hint: str = "") -> Child:
+        """Return the child, forked now if there is none. Raises SandboxFailed, BadArgument."""
+        if self._closed:
+            raise EnvClosed("this session is closed: open another one.")
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            if self._child is not None:
+                self._lose()
+        if self._child is not None and not self._child.zygote.alive:
+            self._lose()
+        if self._child is None:
+            self._child = self._sandbox.twice(lambda: self._begin(hint))
+            child = self._child
+            self._finalizer = weakref.finalize(self, _let_go, child)
+            self._finalizer.atexit = False
+        return self._child
+
+    def _begin(self, hint: str) -> Child:
+        sandbox = self._sandbox
+        zygote = sandbox.pool.take(kind_for(hint, self._preload))
+        child = None
+        try:
+            child = make_child(zygote, wire=True, output=self._budget.output_kb << 10)
+            request = {
+                "image": self._image,
+                "files": self._files,
+                "seed": self._seed,
+                "first": self._cells + 1,
+            }
+            message = sandbox.message("session", self._budget, timed=False, loopback=self._loopback)
+            assert child.wire is not None
+            self._wire = Wire(child.wire)
+            child.begin(request, message, None)
+            self._child = child
+            answer = self._ask(None, self._budget, Timetable((FILE_S, "kill")))
+            if answer.reply is None:
+                raise Lost("a session's child ended before it began")
+            if answer.reply.get("begun") is not True:
+                raise BadArgument(f"the session's files cannot be laid out: {answer.reply.get('error')}")
+        except BaseException:
+            self._child = self._wire = None
+            sandbox.pool.give(zygote)
+            if child is not None:
+                child.close()
+            raise
+        return child
+
+    def _ask(self, request: Message | None, limits: Budget, timetable: Timetable) -> _Answer:
+        """Send a request and wait for the reply or the end. Raises SandboxFailed."""
+        child, wire = self._child, self._wire
+        assert child is not None
+        assert wire is not None
+        begun = time.monotonic()
+        answer = _Answer(0.0)
+        armed, listening = False, True
+        self._asked += 1
+        if request is not None:
+            wire.ask({**request, "n": self._asked})
+        poll, names = watch(child, wire)
+        flood = FLOOD * child.out.cap
+        try:
+            while True:
+                if listening:
+                    poll.modify(wire.end, wire.wants)
+                ready = {names[fd] for fd, _ in poll.poll(timetable.wait_ms())}
+                while (step := timetable.due()) is not None:
+                    match step:
+                        case "arm":
+                            armed = True
+                            cpu_s = limits.cpu_s if limits.cpu_s < limits.wall_s * 1000 else 0.0
+                            child.order("arm", cpu_s=cpu_s)
+                        case "interrupt":
+                            answer.stopped = answer.stopped or "wall"
+                            child.order("interrupt")
+                            timetable.insert(GRACE_S, "kill")
+                        case "kill":
+                            answer.stopped = answer.stopped or "wall"
+                            child.order("kill", why=answer.stopped)
+                            timetable.insert(5.0, "give up")
+                        case _:
+                            child.zygote.broken()
+                            raise Lost("a fork server hangs")
+                for stream, name in ((child.out, "out"), (child.err, "err")):
+                    if name in ready and not stream.read():
+                        poll.unregister(stream.fd)
+                    if stream.total > flood and not answer.stopped:
+                        answer.stopped = "output"
+                        child.order("interrupt")
+                        timetable.insert(GRACE_S, "kill")
+                if "wire" in ready:
+                    wire.push()
+                    if not wire.pull():  # its fork server will tell how it ended
+                        poll.unregister(wire.end)
+                        listening = False
+                        timetable.insert(1.0, "kill")
+                    if (reply := wire.reply()) is not None:
+                        answer.reply, answer.blobs = reply
+                        if request is not None and answer.reply.get("n") != self._asked:
+                            raise Garbled
+                        break
+                if "status" in ready and (ended := child.ended()) is not None:
+                    answer.ended = ended
+                    break
+        except Garbled:
+            self._kill_and_wait(child)
+            answer.ended = {"status": 1 << 8, "why": "", "cpu_s": 0.0, "wall_s": 0.0, "memory": 0}
+            child.err.data += b"the program broke the session's protocol\n"
+        except Lost as error:
+            if request is None:
+                raise
+            self._lose()
+            raise SandboxFailed(f"{error}: the session's state is lost, its next call begins anew") from error
+        child.out.drain()
+        child.err.drain()
+        answer.wall_s = time.monotonic() - begun
+        if answer.stopped and answer.reply is not None and not answer.reply.get("interrupted"):
+            time.sleep(GRACE_S / 4)  # an interrupt that is under way must not meet the next cell
+        if answer.ended is not None and request is not None:
+            self._lose()
+        elif armed and answer.ended is None:
+            child.order("disarm")
+        return answer
+
+    def _kill_and_wait(self, child: Child) -> None:
+        child.order("kill", why="closed")
+        poll = select.poll()
+        poll.register(child.status, select.POLLIN)
+        deadline = time.monotonic() + 5.0
+        try:
+            while child.ended() is None and (left := deadline - time.monotonic()) > 0:
+                poll.poll(left * 1000)
+        except Lost:
+            pass
+
+    def _lose(self) -> None:
+        """Note that the child and its state are gone."""
+        self._drop()
+        self._restarts += 1
+        self._fresh = True
+        self._log.clear()
+
+    def _drop(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
+        if self._child is not None:
+            self._sandbox.pool.give(self._child.zygote)
+            self._child.close()
+        self._child = self._wire = None
+
+
+def _let_go(child: Child) -> None:
+    child.order("kill", why="closed")
+    child.close()
+
+
+def _read_reply(answer: _Answer, out: str, err: str, cut: bool, info: Mapping[str, Any]) -> Result:
+    """Build a cell's or command's result from what its child says. Raises Garbled, TypeError, ValueError."""
+    reply = answer.reply or {}
+    if (error := reply.get("error")) is not None:  # our half in the child failed, for lack of memory or files
+        return Result(
+            Status.RE, out, f"{err}{str(error)[:500]}\n", exit_code=1, wall_s=answer.wall_s, info=info
+        )
+    status = Status(str(reply.get("status")))
+    if answer.stopped:
+        status = Status.TLE if answer.stopped == "wall" else Status.OLE
+    numbers = (reply.get("exit_code"), reply.get("signal"))
+    value = reply.get("value")
+    cpu_s = reply.get("cpu_s", 0.0)
+    if not all(n is None or type(n) is int for n in numbers) or not isinstance(cpu_s, (int, float)):
+        raise Garbled
+    if not (value is None or isinstance(value, str)):
+        raise Garbled
+    return Result(
+        status=status,
+        stdout=out,
+        stderr=err,
+        exit_code=numbers[0],
+        signal=numbers[1],
+        wall_s=answer.wall_s,
+        cpu_s=float(cpu_s),
+        cut=cut or reply.get("cut") is True,
+        value=value,
+        figures=tuple(answer.blobs),
+        info=info,
+    )
+
+
+def _digest(result: Result) -> str:
+    seen = (result.status, result.exit_code, result.stdout, result.stderr, result.value, len(result.figures))
+    return hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def image_bytes(image: str | PathLike[str] | bytes | None) -> bytes | None:
+    """Return a tar of an image: a folder, a tar file, or a tar's bytes. Raises BadArgument."""
+    if image is None or isinstance(image, bytes):
+        return image
+    path = os.fspath(image)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            return file.read()
+    if not os.path.isdir(path):
+        raise BadArgument(f"image: {path!r} is neither a folder nor a tar file.")
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(path, ".")
+    return buffer.getvalue()

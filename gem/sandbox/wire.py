@@ -1,0 +1,129 @@
+"""The host's end of a child's wire: requests go in, replies of a possibly hostile child come out.
+
+Nothing that arrives is trusted: lengths are bounded, the head is JSON of known keys, and whatever breaks that
+raises `Garbled`, which is the program's fault and ends the child.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gem.sandbox.pool import Child
+
+LONGEST_HEAD = 4 << 20
+LONGEST_BLOBS = 320 << 20
+
+Message = dict[str, Any]
+
+
+class Garbled(Exception):
+    """The child said something that its protocol does not have."""
+
+
+class Wire:
+    """Requests and replies over a child's stream socket."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self.end.setblocking(False)
+        self._left = memoryview(b"")
+        self._came = bytearray()
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Queue a request; `push` sends it as the child takes it."""
+        body = marshal.dumps(dict(request))
+        self._left = memoryview(struct.pack("!I", len(body)) + body)
+        self.push()
+
+    @property
+    def wants(self) -> int:
+        """Return the poll events to wait for."""
+        return select.POLLIN | (select.POLLOUT if self._left else 0)
+
+    def push(self) -> None:
+        """Send what the socket takes."""
+        try:
+            while self._left:
+                self._left = self._left[self.end.send(self._left) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._left = memoryview(b"")  # the child is gone; its fork server says how
+
+    def pull(self) -> bool:
+        """Take what has come; False at the end of the stream."""
+        try:
+            piece = self.end.recv(1 << 18)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._came += piece
+        return bool(piece)
+
+    def reply(self) -> tuple[Message, list[bytes]] | None:
+        """Return the reply that is complete, and its blobs. Raises Garbled."""
+        if len(self._came) < 4:
+            return None
+        (length,) = struct.unpack_from("!I", self._came)
+        if length > LONGEST_HEAD:
+            raise Garbled
+        if len(self._came) < 4 + length:
+            return None
+        try:
+            head = json.loads(bytes(self._came[4 : 4 + length]))
+            lengths = head.pop("blobs")
+            if not all(type(n) is int and 0 <= n <= LONGEST_BLOBS for n in lengths):
+                raise Garbled
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Garbled from error
+        total = sum(lengths)
+        if total > LONGEST_BLOBS:
+            raise Garbled
+        at = 4 + length
+        if len(self._came) < at + total:
+            return None
+        blobs = []
+        for n in lengths:
+            blobs.append(bytes(self._came[at : at + n]))
+            at += n
+        del self._came[:at]
+        return head, blobs
+
+
+class Timetable:
+    """What happens to a request that takes long: each thing once, at its time after the beginning."""
+
+    def __init__(self, *steps: tuple[float, str]) -> None:
+        begun = time.monotonic()
+        self.steps = sorted((begun + after, name) for after, name in steps)
+
+    def due(self) -> str | None:
+        """Return the next thing whose time has come."""
+        if self.steps and time.monotonic() >= self.steps[0][0]:
+            return self.steps.pop(0)[1]
+        return None
+
+    def insert(self, after: float, name: str) -> None:
+        """Add something, counted from now."""
+        self.steps = sorted([*self.steps, (time.monotonic() + after, name)])
+
+    def wait_ms(self) -> float | None:
+        """Return how long until the next one."""
+        return max(0.0, (self.steps[0][0] - time.monotonic()) * 1000) if self.steps else None
+
+
+def watch(child: Child, wire: Wire) -> tuple[select.poll, dict[int, str]]:
+    """Return a poll over all that a child can be heard by, and which descriptor is what."""
+    names = {child.out.fd: "out", child.err.fd: "err", child.status: "status", wire.end.fileno(): "wire"}
+    poll = select.poll()
+    for fd in names:
+        poll.register(fd, select.POLLIN)
+    return poll, names
