@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -350,21 +351,30 @@ class _Run:
         return None
 
     def _assert_together(self, program: str) -> None:
-        """Run the tests in the submission's own process, after it: weaker, see the docs."""
-        self.isolated = False
-        cases = [Case(code=f"{self.tests.preamble}\n{self.tests.inputs[i]}") for i in self.chosen]
-        results = self.sandbox.judge(program, cases, go_on=self._enter_assert, budget=self.budget)
-        if not self.outcomes and results:
-            self._enter_assert(0, results[0])
+        """Run the tests in the submission's own process, after it: weaker, see the docs.
 
-    def _enter_assert(self, place: int, result: Result) -> bool:
-        self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
-        why = _last_line(result.stderr)
-        verdict = "AC" if result.ok else result.status.value
-        if verdict == "RE" and why.startswith("AssertionError"):
-            verdict = "WA"
-        self.outcomes.append(Outcome(verdict, why))
-        return verdict == "AC" or (self.partial and verdict != "CE")
+        Ending the process early is no way through: what tells that the asserts came to their end is a word
+        that is drawn anew each time.
+        """
+        self.isolated = False
+        word = secrets.token_hex(16)
+        end = f"\n__import__('os').write(1, b'{word}')\n"
+        cases = [Case(code=f"{self.tests.preamble}\n{self.tests.inputs[i]}{end}") for i in self.chosen]
+
+        def enter(place: int, result: Result) -> bool:
+            self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+            why = _last_line(result.stderr)
+            verdict = "AC" if result.ok else result.status.value
+            if verdict == "RE" and why.startswith("AssertionError"):
+                verdict = "WA"
+            elif verdict == "AC" and word not in result.stdout:
+                verdict, why = "RE", "ended before the asserts did"
+            self.outcomes.append(Outcome(verdict, why))
+            return verdict == "AC" or (self.partial and verdict != "CE")
+
+        results = self.sandbox.judge(program, cases, go_on=enter, budget=self.budget)
+        if not self.outcomes and results:  # it does not compile
+            enter(0, results[0])
 
 
 def _callable(code: str, name: str) -> str:
@@ -383,8 +393,8 @@ def assembled(code: str, tests: CodeTests) -> str:
     name = re.escape(tests.name)
     if not re.search(rf"^(?:(?:async\s+)?def\s+{name}\b|{name}\s*=|class\s+{name}\b)", code, re.MULTILINE):
         return tests.opening + code
-    future = re.findall(r"^from __future__ import .*$", code, re.MULTILINE)  # must come first
-    return "\n".join([*future, tests.preamble, code])
+    future = re.compile(r"^from __future__ import .*$", re.MULTILINE)  # must come first
+    return "\n".join([*future.findall(code), tests.preamble, future.sub("", code)])
 
 
 @functools.cache

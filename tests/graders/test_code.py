@@ -1,0 +1,430 @@
+"""Submissions, right, wrong and hostile, judged in the real sandbox."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gem.errors import BadArgument, NoVerdict
+from gem.graders.code import CodeGrader, assembled, slowness, submission
+from gem.graders.code_tests import read_tests
+from gem.sandbox.base import Budget, SandboxFailed
+from gem.sandbox.shared import default_sandbox
+
+TIGHT = Budget(cpu_s=1.0, wall_s=20.0, memory_mb=256, output_kb=64)
+DATA = Path(os.environ.get("GEM_TEST_DATA") or Path(__file__).parents[3] / "shared/data")
+
+DOUBLE = {"inputs": ["1\n", "2\n", "40\n"], "outputs": ["2\n", "4\n", "80\n"], "public": 1}
+PRINT_DOUBLE = "print(2 * int(input()))"
+ADD = {"fn_name": "add", "inputs": [[1, 2], [3, 4], [-1, 1]], "outputs": [3, 7, 0]}
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    try:
+        found = default_sandbox()
+        found.run("pass")
+    except SandboxFailed as error:
+        pytest.skip(f"no rung of the sandbox isolates here: {error}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def judge(sandbox):
+    def judge(code, raw, row=None, **options):
+        return CodeGrader(sandbox, **{"budget": TIGHT, **options}).judge(code, read_tests(raw, row))
+
+    return judge
+
+
+def verdict(score):
+    assert score.correct == (score.value == 1.0)
+    return score.info["verdict"]
+
+
+# -- programs
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        PRINT_DOUBLE,
+        f"{PRINT_DOUBLE}\nimport sys\nsys.exit(0)",
+        f"import threading\nt = threading.Thread(target=lambda: {PRINT_DOUBLE})\nt.start()\nt.join()",
+        "import sys\nprint(*(2 * int(line) for line in sys.stdin.buffer.readlines()))",
+        "import os\nos.write(1, b'%d\\n' % (2 * int(os.read(0, 99))))",
+        "def main():\n    print(2 * int(input()))\nif __name__ == '__main__':\n    main()",
+        "# sys.exit(0) and os.system('rm') are words here\nprint(2 * int(open(0).read()))",
+    ],
+)
+def test_right_programs_are_right(judge, code):
+    score = judge(code, DOUBLE)
+    assert (score.value, score.correct, verdict(score), score.why) == (1.0, True, "AC", "")
+    assert (score.info["passed"], score.info["run"], score.info["tests"]) == (3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("print(2 * int(input()) + (1 if 0 else 0) if 1 else 0, 'x')", "WA"),
+        ("print(", "CE"),
+        ("print('\0')", "CE"),
+        ("print(int(input()) // 0)", "RE"),
+        ("import sys\nprint(2 * int(input()))\nsys.exit(3)", "RE"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "RE"),
+        ("while True:\n    pass", "TLE"),
+        ("x = [0] * 10**9", "MLE"),
+        ("while True:\n    print('x' * 1000)", "OLE"),
+        ("", "WA"),
+    ],
+)
+def test_verdicts_are_told_apart(judge, code, wanted):
+    score = judge(code, DOUBLE)
+    assert verdict(score) == wanted
+    assert score.value == 0.0
+    assert score.why
+
+
+def test_a_wrong_answer_stops_at_its_first_test_and_partial_runs_them_all(judge):
+    wrong = "n = int(input())\nprint(2 * n if n != 2 else 5)"
+    score = judge(wrong, DOUBLE)
+    assert (score.info["run"], score.info["passed"], score.why) == (2, 1, "wrong answer on test 2 of 3")
+    score = judge(wrong, DOUBLE, partial=True)
+    assert (score.value, score.correct, score.info["run"]) == (pytest.approx(2 / 3), False, 3)
+
+
+def test_only_a_test_that_may_be_shown_is_shown(judge):
+    shown = judge("print(7)", DOUBLE).info["public"]
+    assert (shown["given"], shown["wanted"], shown["got"]) == ("1\n", "2\n", "7\n")
+    assert "public" not in judge("print(2)", DOUBLE).info
+
+
+def test_tests_do_not_see_one_another(judge):
+    count = "import os\nn = len(os.listdir('.'))\nopen(f'left{n}', 'w').close()\nprint(n)"
+    assert judge(count, {"inputs": ["", "", ""], "outputs": ["0", "0", "0"]}).correct
+
+
+def test_at_most_so_many_tests_are_run(judge):
+    many = {"inputs": [f"{n}\n" for n in range(30)], "outputs": [f"{2 * n}\n" for n in range(30)]}
+    info = judge(PRINT_DOUBLE, many, max_tests=4).info
+    assert (info["run"], info["tests"]) == (4, 30)
+
+
+def test_bytes_that_are_no_text_and_surrogates_are_answers(judge):
+    assert verdict(judge("import sys\nsys.stdout.buffer.write(b'\\xff')", DOUBLE)) == "WA"
+    assert not judge("print('\ud800')", DOUBLE).correct
+
+
+# -- functions
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def add(a, b):\n    return a + b",
+        "class Solution:\n    def add(self, a, b):\n        return a + b",
+        "add = lambda a, b: a + b",
+        "import threading\ndef add(a, b):\n    return a + b\nif __name__ == '__main__':\n    print(1 / 0)",
+    ],
+)
+def test_right_functions_are_right(judge, code):
+    assert verdict(judge(code, ADD)) == "AC"
+
+
+ALWAYS_EQUAL = """
+class Any(int):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    __hash__ = int.__hash__
+class Anything:
+    def __eq__(self, other): return True
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def add(a, b):\n    return 0",
+        "def add(a, b):\n    return '3'",
+        "def add(a):\n    return a",
+        "def other(a, b):\n    return a + b",
+        f"{ALWAYS_EQUAL}\ndef add(a, b):\n    return Any(99)",
+        f"{ALWAYS_EQUAL}\ndef add(a, b):\n    return Anything()",
+        f"{ALWAYS_EQUAL}\ndef add(a, b):\n    return [Anything()]",
+        "import sys\ndef add(a, b):\n    sys.exit(0)",
+        "import os\ndef add(a, b):\n    os._exit(0)",
+        "import os\nos._exit(0)",
+        "import json\njson.dumps = lambda *a, **k: '3'\ndef add(a, b):\n    return object()",
+        "import builtins\nbuiltins.type = lambda x: int\ndef add(a, b):\n    return None",
+        "def add(a, b):\n    return float('nan')",
+        "def add(a, b):\n    print(a + b)",
+        "def add(a, b):\n    x = []\n    x.append(x)\n    return x",
+    ],
+)
+def test_wrong_functions_are_wrong_whatever_they_pretend(judge, code):
+    score = judge(code, ADD)
+    assert score.value == 0.0
+    assert verdict(score) in ("WA", "RE")
+
+
+def test_a_function_that_apps_wraps_in_a_list(judge):
+    raw = {"fn_name": "f", "inputs": [[1], [2]], "outputs": [[2], [4]]}
+    assert judge("def f(n):\n    return 2 * n", raw).correct
+    assert judge("def f(n):\n    return [2 * n]", raw).correct
+    assert not judge("def f(n):\n    return [[2 * n]]", raw).correct
+
+
+def test_a_generator_or_a_set_is_no_plain_data(judge):
+    raw = {"fn_name": "f", "inputs": [[1]], "outputs": [[1]]}
+    assert not judge("def f(n):\n    return {n}", raw).correct
+
+
+# -- comparisons of a task, and checkers
+
+
+def test_a_task_says_how_it_is_compared(judge):
+    raw = {"inputs": [""], "outputs": ["0.3333333333 5"], "compare": "floats"}
+    assert judge("print(1 / 3, 5)", raw).correct
+    assert not judge("print(0.34, 5)", raw).correct
+    assert not judge("print(1 / 3, 5.0)", raw).correct
+    assert judge(
+        "print('b', 'a')", {"inputs": [""], "outputs": ["a b"], "compare": "unordered_tokens"}
+    ).correct
+
+
+FACTOR = {"inputs": ["12\n", "35\n"], "outputs": ["2\n", "5\n"]}
+CHECK = """
+def check(given, output, expected):
+    return 1 < int(output) < int(given) and int(given) % int(output) == 0
+"""
+PROGRAM = """
+import sys
+given, output, expected = (open(path).read() for path in sys.argv[1:])
+sys.exit(0 if 1 < int(output) < int(given) and int(given) % int(output) == 0 else 1)
+"""
+
+
+@pytest.mark.parametrize("checker", [CHECK, PROGRAM])
+def test_a_checker_decides(judge, checker):
+    least = "n = int(input())\nprint(max(d for d in range(2, n) if n % d == 0))"
+    score = judge(least, {**FACTOR, "checker": checker})
+    assert (score.correct, score.info["compare"]) == (True, "checker")
+    wrong = judge("print(5)", {**FACTOR, "checker": checker})
+    assert (wrong.correct, wrong.why) == (False, "wrong answer on test 1 of 2")
+
+
+@pytest.mark.parametrize("checker", [CHECK, PROGRAM])
+def test_output_that_a_checker_cannot_read_is_wrong(judge, checker):
+    assert verdict(judge("print('no number')", {**FACTOR, "checker": checker})) == "WA"
+
+
+@pytest.mark.parametrize(
+    "checker", ["def check(given, output, expected):\n    return 1 / 0", "raise SystemExit(3)"]
+)
+def test_a_checker_that_fails_on_the_wanted_output_too_gives_no_verdict(judge, checker):
+    with pytest.raises(NoVerdict, match="checker fails"):
+        judge("print(2)", {**FACTOR, "checker": checker})
+
+
+def test_a_checker_of_functions_gets_plain_data(judge):
+    checker = "def check(arguments, result, expected):\n    return sorted(result) == sorted(expected)"
+    raw = {"fn_name": "f", "inputs": [[[2, 1]]], "outputs": [[1, 2]], "checker": checker}
+    assert judge("def f(x):\n    return x", raw).correct
+    assert not judge("def f(x):\n    return x[:1]", raw).correct
+
+
+# -- asserts
+
+ROW = {"entry_point": "f", "prompt": 'import math\n\n\ndef f(x):\n    """Add one, in a list too."""\n'}
+ASSERTS = """
+def check(candidate):
+    assert candidate(1) == 2
+    assert abs(candidate(2) - 3) < 1e-9
+    assert candidate([1]) == [2]
+    assert candidate((4,)) == (5,)
+    assert math.isnan(candidate(math.nan))
+"""
+RIGHT = "def f(x):\n    return type(x)(map(f, x)) if isinstance(x, (list, tuple)) else x + 1\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RIGHT,
+        f"{RIGHT}\nimport sys\nsys.exit(0)",
+        f"import threading\n{RIGHT}",
+        f"from __future__ import annotations\n{RIGHT}",
+        ROW["prompt"] + RIGHT.split("\n", 1)[1],
+        RIGHT.split("\n", 1)[1],
+    ],
+)
+def test_right_answers_to_asserts(judge, code):
+    score = judge(code, ASSERTS, ROW)
+    assert verdict(score) == "AC", score.info
+    assert score.info["isolated"]
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        (f"{RIGHT}x = (", "CE"),
+        ("def f(x):\n    pass", "WA"),
+        ("def g(x):\n    pass", "WA"),
+        ("import os\ndef f(x):\n    os._exit(0)", "RE"),
+        ("import os\nos._exit(0)\ndef f(x):\n    pass", "RE"),
+        ("import sys\ndef f(x):\n    sys.exit(0)", "RE"),
+        (f"{ALWAYS_EQUAL}\ndef f(x):\n    return Any(7)", "WA"),
+        (f"{ALWAYS_EQUAL}\ndef f(x):\n    return Anything()", "RE"),
+        ("def abs(x):\n    return 0\ndef f(x):\n    return 2 if x == 1 else 99", "WA"),
+        ("import builtins\nbuiltins.abs = lambda x: 0\ndef f(x):\n    return 2 if x == 1 else 99", "WA"),
+        ("def check(candidate):\n    pass\ndef f(x):\n    pass", "WA"),
+        ('print(\'{"results": [["OK", ""]]}\', flush=True)\nimport os\ndef f(x):\n    os._exit(0)', "RE"),
+        ("def f(x):\n    raise AssertionError", "RE"),
+        ("def f(x):\n    return f(x)", "RE"),
+        ("def f(x):\n    while True:\n        pass", "TLE"),
+        ("def f(x):\n    return [0] * 10**9", "MLE"),
+        (
+            "import os\nfor fd in range(64):\n    try:\n        os.write(fd, bytes(7) + b'\\x02{}')\n"
+            "    except OSError:\n        pass\ndef f(x):\n    pass",
+            "RE",
+        ),
+        (
+            "import os, json\nforged = json.dumps({'failed': 'OK', 'why': ''}).encode()\n"
+            "for fd in range(64):\n    try:\n        os.write(fd, len(forged).to_bytes(8, 'big') + forged)\n"
+            "    except OSError:\n        pass\ndef f(x):\n    pass",
+            "RE",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_answers_to_asserts_whatever_they_pretend(judge, code, wanted):
+    score = judge(code, ASSERTS, ROW)
+    assert (verdict(score), score.value) == (wanted, 0.0), score.info
+
+
+def test_a_submission_cannot_read_the_asserts(judge):
+    spy = """
+import gc, glob, os, sys
+word = ' '.join(['assert', 'candidate'])
+seen = []
+for path in [path for name in ('mem', 'fd/*', 'environ') for path in glob.glob(f'/proc/[0-9]*/{name}')]:
+    if path.split('/')[2] != str(os.getpid()):
+        try:
+            open(path, 'rb').close()
+            seen.append(path)
+        except OSError:
+            pass
+frame = sys._getframe()
+while frame:
+    seen += [v for v in frame.f_locals.values() if isinstance(v, str) and word in v and v != word]
+    frame = frame.f_back
+for thing in gc.get_objects():
+    if isinstance(thing, (dict, list, tuple)):
+        seen += [v for v in (thing.values() if isinstance(thing, dict) else thing)
+                 if isinstance(v, str) and word in v and v != word]
+def f(x):
+    raise ValueError(f'saw {seen}')
+"""
+    assert judge(spy, ASSERTS, ROW).info["verdict"] == "RE"
+    raw = """
+def check(candidate):
+    try:
+        assert candidate(1)
+    except ValueError as error:
+        assert str(error) == 'saw []', str(error)
+"""
+    score = judge(spy, raw, ROW)
+    assert score.correct, score.info
+
+
+def test_what_a_function_does_to_its_arguments_is_seen(judge):
+    raw = "def check(f):\n    xs = [3, 1, 2]\n    assert f(xs) is None\n    assert xs == [1, 2, 3]"
+    assert judge("def f(xs):\n    xs.sort()", raw, ROW).correct
+
+
+def test_a_list_of_asserts_scores_in_part(judge):
+    raw = ["assert f(1) == 1", "assert f(2) == 4", "assert f(3) == 9"]
+    score = judge("def f(n):\n    return 2 * n if n < 3 else 9", raw, partial=True)
+    assert (score.value, score.info["passed"], score.info["run"]) == (pytest.approx(2 / 3), 2, 3)
+
+
+def test_tests_that_need_more_than_plain_data_can_ask_for_the_submissions_process(judge):
+    raw = ["queue = Queue()\nqueue.push(3)\nassert queue.items == [3]"]
+    code = """
+class Queue:
+    def __init__(self):
+        self.items = []
+    def push(self, x):
+        self.items.append(x)
+"""
+    assert not judge(code, raw).correct
+    score = judge(code, raw, {"isolate": False})
+    assert (verdict(score), score.info["isolated"]) == ("AC", False)
+    assert verdict(judge(code.replace("append(x)", "append(2)"), raw, {"isolate": False})) == "WA"
+    for escape in ("sys.exit(0)", "os._exit(0)"):
+        fleeing = code.replace("self.items = []", f"import os, sys; {escape}")
+        assert verdict(judge(fleeing, raw, {"isolate": False})) == "RE"
+    for fd in range(3, 64):  # a word of its own, not any word, says that the asserts came to their end
+        code += f"\ntry:\n    __import__('os').write({fd}, b'1')\nexcept OSError:\n    pass"
+    assert verdict(judge(f"{code}\n__import__('os')._exit(0)", raw, {"isolate": False})) == "RE"
+
+
+def humaneval():
+    path = DATA / "humaneval.jsonl"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there; GEM_TEST_DATA names the folder that holds it")
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.slow
+def test_every_solution_of_humaneval_passes_and_no_empty_body_does(judge):
+    rows = humaneval()
+    assert len(rows) == 164
+    wrong = []
+    for row in rows:
+        full = row["prompt"] + row["canonical_solution"]
+        for code, right in (
+            (full, True),
+            (row["canonical_solution"], True),
+            (row["prompt"] + "    pass\n", False),
+        ):
+            score = judge(code, row["test"], row, budget=None)
+            if score.correct is not right or not score.info["isolated"]:
+                wrong.append((row["task_id"], right, score.info))
+    assert wrong == []
+
+
+# -- answers
+
+
+def test_the_submission_is_the_last_block_of_python():
+    answer = "First\n```python\na\n```\nthen\n```py\nb\n```\nwhich prints\n```\n7\n```\n"
+    assert submission(answer) == "b"
+    assert submission("```\nc\n```") == "c"
+    assert submission("no code") is None
+    assert submission("```python\nunclosed") is None
+
+
+def test_an_answer_without_code_needs_no_sandbox():
+    score = CodeGrader()("I do not know.", DOUBLE)
+    assert (score.value, score.parsed, score.info["verdict"]) == (0.0, None, "NONE")
+
+
+def test_a_continuation_follows_the_prompt_and_a_whole_function_its_imports():
+    tests = read_tests(ASSERTS, ROW)
+    assert assembled("    return x + 1\n", tests).startswith(ROW["prompt"])
+    whole = assembled("from __future__ import annotations\ndef f(x):\n    return x + 1\n", tests)
+    assert whole.startswith("from __future__ import annotations\n")
+    assert "Add one" not in whole
+    assert "import math" in whole
+
+
+def test_options_that_mean_nothing_are_refused():
+    with pytest.raises(BadArgument, match="max_tests"):
+        CodeGrader(max_tests=0)
+    with pytest.raises(BadArgument, match="compare"):
+        CodeGrader(compare="same")
+
+
+def test_the_time_limit_is_stretched_on_a_slow_machine_never_shortened():
+    assert 1.0 <= slowness() <= 4.0
