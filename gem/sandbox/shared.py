@@ -1,4 +1,4 @@
-"""The one sandbox that everything in a process shares."""
+"""The sandboxes that everything in a process shares."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import threading
 from gem.sandbox.base import Sandbox
 
 _lock = threading.Lock()
-_shared: list[Sandbox] = []
+_shared: dict[str | None, Sandbox] = {}
 
 
-def default_sandbox() -> Sandbox:
-    """Return the process's sandbox, opening the best rung at the first call.
+def default_sandbox(rung: str | None = None) -> Sandbox:
+    """Return the process's sandbox, opening the best rung, or the named one, at the first call.
 
     It may be used from any thread, is begun anew in a forked process, and is closed at exit.
 
     Raises:
-        SandboxFailed: where no rung isolates; `open_sandbox(allow_unsafe=True)` is the way round.
+        SandboxFailed: where no rung isolates, or the named one cannot be had; the way round is
+            `open_sandbox(allow_unsafe=True)`.
+        BadArgument: for a name that is no rung.
     """
     from gem.sandbox.ladder import open_sandbox
 
     with _lock:
-        if not _shared:
-            _shared.append(open_sandbox())
-        return _shared[0]
+        if rung not in _shared:
+            _shared[rung] = open_sandbox(rung)
+        return _shared[rung]

@@ -116,8 +116,8 @@ def test_a_call_that_cannot_be_read_is_returned_with_the_reason(body):
     assert len(found.error) < 300
 
 
-PIECES = ["<python>", "</python>", "<think>", "</think>", "```python", "```", "\n", "~~~~", "x", "<tool_call>",
-          "</tool_call>", '{"name":', "\ud800", "\x00", "  "]  # fmt: skip
+PIECES = ["<python>", "</python>", "<think>", "</think>", "```python", "```", "\n", "~~~~", "x",
+          "<tool_call>", "</tool_call>", '{"name":', "\ud800", "\x00", "  "]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))

@@ -1,0 +1,257 @@
+"""TerminalEnv: tasks in a Linux box, at a shell, scored by a hidden test of what is left in the end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from os import PathLike
+from typing import Any, ClassVar
+
+from gem.core import Env, Start, Step
+from gem.envs.terminal_tasks import FAMILIES, Box, TerminalTask
+from gem.envs.terminal_tasks.folder import read_folder
+from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
+from gem.parsing import boxed
+from gem.record import StopReason
+from gem.sandbox.base import Budget, Session
+from gem.tools.calls import find
+from gem.tools.shell_tool import ShellTool, report
+
+LEVELS = ("easy", "hard")
+_SETUP = Budget(cpu_s=30.0, wall_s=30.0)
+_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
+_HOW = """\
+You work at a bash shell in a Linux box without internet. Write the commands of a turn in <bash>...</bash> \
+or in a ```bash block; you read what they print. The working folder and exported variables are kept from \
+turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> (or \
+\\boxed{{done}}): what is in the box then counts. You have {turns} turns; a command may take \
+{command_s:g} s, and all of them together {time_s:g} s."""
+
+
+class TerminalEnv(Env):
+    r"""A task at a bash shell.
+
+    Task:
+        Bring the files of a small Linux box, without internet, into the state that the instruction asks for.
+        Each id is a family of tasks, drawn from the seed: searching and reports, logs, archives, git,
+        permissions, processes, a web service, a build, a package with defects. Or any task folder in the
+        layout of Terminal-Bench and Harbor, by ``TerminalEnv(task_dir=...)``.
+    Action:
+        Bash commands in ``<bash>...</bash>`` or in a fenced ``bash`` block; several run in order.
+        ``<submit/>`` or ``\boxed{done}`` ends the task, after the commands of the same turn. What stands
+        inside ``<think>`` does not count. An action with neither is answered with how to write one, and its
+        turn is gone.
+    Observation:
+        What the commands print, standard output before errors, the middle cut out of what is long, and the
+        exit code where it is not 0.
+    Reward:
+        1 where the hidden test passes, else 0; nothing before the end.
+    End:
+        When the agent submits; or when the turns, or the seconds that its commands may take in all, are used
+        up: then too what is in the box counts. A command that takes longer than it may is stopped; one that
+        bursts the box (memory) fails the task. All that still runs is ended before the test looks.
+    Source:
+        The families are gem's own; the layouts of task folders are Harbor's and Terminal-Bench's.
+
+    The box is made when the first command runs. It cannot be forked or saved. The task follows from the
+    seed; clocks and process numbers are real, so a transcript need not repeat to the letter.
+    """
+
+    forkable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        name: str | None = None,
+        level: str = "easy",
+        task_dir: str | PathLike[str] | None = None,
+        max_turns: int = 20,
+        command_s: float = 10.0,
+        time_s: float = 120.0,
+        sandbox_type: str | None = None,
+    ) -> None:
+        """Choose a family of tasks, or a task folder.
+
+        Args:
+            name: a family, as ``GitMerge``.
+            level: ``easy`` or ``hard``.
+            task_dir: a task folder instead.
+            max_turns: the turns that the task states.
+            command_s: seconds that one turn's commands may take, each.
+            time_s: seconds that all commands of an episode may take.
+            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+
+        Raises:
+            BadArgument: for an unknown family or level, or a task folder that cannot be read or needs a
+                container engine.
+            MissingExtra: when a program that the family needs is absent.
+        """
+        if (name is None) == (task_dir is None):
+            raise BadArgument("TerminalEnv takes a family's name or a task_dir: exactly one of them.")
+        if name is not None and name not in FAMILIES:
+            raise BadArgument(
+                f"no family {name!r} of terminal tasks.{did_you_mean(name, FAMILIES)} There are: "
+                f"{', '.join(FAMILIES)}."
+            )
+        if level not in LEVELS:
+            raise BadArgument(f"level is {level!r}; accepted: {', '.join(LEVELS)}.")
+        for key, value in (("max_turns", max_turns), ("command_s", command_s), ("time_s", time_s)):
+            if not value > 0:
+                raise BadArgument(f"{key} is {value}; accepted: more than 0.")
+        self.name = name
+        self.level = level
+        self.folder_task = None if task_dir is None else read_folder(task_dir)
+        self.max_turns = max_turns
+        self.command_s = command_s
+        self.time_s = time_s
+        self.sandbox_type = sandbox_type
+        for program in FAMILIES[name].programs if name else ():
+            if shutil.which(program) is None:
+                raise MissingExtra(
+                    f"terminal:{name} needs the program {program}: install it, as by apt install."
+                )
+        self.task: TerminalTask | None = None
+        self.turn = 0
+        self.used_s = 0.0
+        self._session: Session | None = None
+        self._setup_said = ""
+        self._solved = False
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a task; see Env.reset. The box is made when the first command runs."""
+        super().reset(seed)
+        self._end_box()
+        self.turn = 0
+        self.used_s = 0.0
+        self._solved = False
+        self.task = self.folder_task or FAMILIES[self.name or ""].make(self.rng, self.level == "hard")
+        how = _HOW.format(turns=self.max_turns, command_s=self.command_s, time_s=self.time_s)
+        return Start(f"{self.task.instruction}\n\n{how}", {})
+
+    def step(self, action: str) -> Step:
+        """Run the commands, and score what is in the box where the agent submits; see Env.step.
+
+        Raises:
+            NoVerdict: when the sandbox itself fails.
+        """
+        self.turn += 1
+        found = find(action, [_BASH])
+        commands = [str(each.call.arguments.get("command", "")) for each in found if each.call]
+        submitted = _submits(action, [(each.start, each.end) for each in found])
+        info: dict[str, Any] = {}
+        said: list[str] = []
+        for command in commands:
+            text, lost = self._run(command)
+            said.append(text)
+            if lost:
+                return self._end(said, StopReason.FAILED, why="a command burst the box")
+            if self.used_s >= self.time_s:
+                said.append("The time for commands is used up.")
+                return self._score(said, StopReason.TURN_BUDGET)
+        if not commands and not submitted:
+            said.append("Write commands in <bash>...</bash>, or <submit/> when the task is done.")
+            info["legal"] = False
+        if submitted:
+            return self._score(said, StopReason.FAILED)
+        if self.turn >= self.max_turns:
+            said.append("No turns are left.")
+            return self._score(said, StopReason.TURN_BUDGET)
+        return Step("\n".join(said), 0.0, False, False, info)
+
+    def close(self) -> None:
+        """End the box and everything in it."""
+        self._end_box()
+        super().close()
+
+    def sample_random_action(self) -> str:
+        """Return a harmless look around, or a submission; see Env.sample_random_action."""
+        looks = self._need_task().looks or ("ls", "pwd")
+        if self.actor_rng.random() < 0.3:
+            return "<submit/>"
+        return f"<bash>{self.actor_rng.choice(looks)}</bash>"
+
+    def solve(self) -> str:
+        """Return the family's solution, then the submission; see Env.solve.
+
+        Raises:
+            NoSolver: for a task folder without one.
+        """
+        solution = self._need_task().solution
+        if not solution:
+            raise NoSolver(f"{self} has no solver: the task folder has no solution script.")
+        return "<submit/>" if self._solved else f"<bash>\n{solution}\n</bash>"
+
+    # -- the box
+
+    def _run(self, command: str) -> tuple[str, bool]:
+        """Run one command; return what the agent reads, and whether the box was lost to it."""
+        session = self._open()
+        limit = min(self.command_s, max(0.1, self.time_s - self.used_s))
+        result = session.shell(command, Budget(wall_s=limit, cpu_s=limit))
+        self.used_s += result.wall_s
+        self._solved |= command.strip() == self._need_task().solution.strip()
+        lost = bool(result.info.get("ended"))
+        if session.restarts and not lost:
+            raise NoVerdict(f"the box of {self} was lost.")
+        return report(result, limit), lost
+
+    def _open(self) -> Session:
+        if self._session is None:
+            from gem.sandbox import default_sandbox
+
+            task = self._need_task()
+            session = default_sandbox(self.sandbox_type).session(
+                files=task.files, loopback=task.loopback, budget=Budget(cpu_s=60.0, wall_s=60.0)
+            )
+            self._session = session
+            if task.setup:
+                result = session.shell(f"(\n{task.setup}\n)", _SETUP)
+                if not result.ok:
+                    self._end_box()
+                    raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
+                self._setup_said = result.stdout
+        return self._session
+
+    def _end_box(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._setup_said = ""
+
+    def _score(self, said: list[str], otherwise: StopReason) -> Step:
+        """End the episode by the hidden test."""
+        budget = Budget(cpu_s=self._need_task().test_s, wall_s=self._need_task().test_s)
+        try:
+            why = self._need_task().check(Box(self._open(), budget, self._setup_said))
+        except ToolError as error:  # the agent left something that a test may trip over
+            why = str(error)
+        return self._end(said, StopReason.SOLVED if not why else otherwise, why)
+
+    def _end(self, said: list[str], stop: StopReason, why: str) -> Step:
+        self._end_box()
+        success = stop is StopReason.SOLVED
+        said.append("The task is done." if success else "The task is not done.")
+        info: dict[str, Any] = {"success": success, "stop": stop.value}
+        if why:
+            info["why"] = why[:300]
+        return Step("\n".join(said), float(success), True, False, info)
+
+    def _need_task(self) -> TerminalTask:
+        assert self.task is not None  # reset() comes first: gem.Env sees to it
+        return self.task
+
+
+_BASH = ShellTool()
+"""How commands are written; nothing runs in it."""
+
+
+def _submits(action: str, calls: list[tuple[int, int]]) -> bool:
+    """Tell whether an action submits, outside its commands and its closed thinking."""
+    outside, last = [], 0
+    for start, end in calls:
+        outside.append(action[last:start])
+        last = end
+    text = " ".join([*outside, action[last:]])
+    text = text.rpartition("</think>")[2]
+    return bool(_SUBMIT.search(text)) or (boxed(text) or "").strip().lower() == "done"

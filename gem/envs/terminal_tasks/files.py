@@ -1,0 +1,282 @@
+"""Tasks on files: archives, permissions, symbolic links, duplicates, renaming, checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import posixpath
+import tarfile
+from random import Random
+
+from gem.envs.terminal_tasks.base import WORDS, Box, TerminalTask, expect, sentence
+
+
+def archives(rng: Random, hard: bool) -> TerminalTask:
+    """Find a file in archives within an archive."""
+    wanted, damaged = b"", []
+    outer: dict[str, bytes] = {}
+    count = 8 if hard else 3
+    target = rng.randrange(count)
+    for number in range(count):
+        inner = {
+            f"{rng.choice(WORDS)}/{rng.choice(WORDS)}-{n}.dat": rng.randbytes(rng.randint(20, 400))
+            for n in range(5)
+        }
+        packed = _tar(inner, "gz" if number % 2 else "")
+        name = f"parts/{rng.choice(WORDS)}-{number}.tar{'.gz' if number % 2 else ''}"
+        if number == target:
+            wanted = inner[rng.choice(sorted(inner))]
+        elif hard and number % 3 == 0:
+            packed = rng.randbytes(len(packed))
+            damaged.append(name)
+        outer[name] = packed
+    digest = hashlib.sha256(wanted).hexdigest()
+    also = ""
+    if hard:
+        also = (
+            " Some of the inner archives are damaged. Write the names of those (as parts/NAME) to "
+            "damaged.txt, a line "
+            "each, sorted."
+        )
+
+    def check(box: Box) -> str:
+        if box.read("found.dat") != wanted:
+            return "found.dat is not the file"
+        return expect("damaged.txt", "\n".join(sorted(damaged)))(box) if damaged else ""
+
+    script = f"""mkdir -p unpacked && tar xzf backup.tar.gz -C unpacked && cd unpacked
+for part in parts/*; do
+  mkdir -p "in/$part" && tar xf "$part" -C "in/$part" 2>/dev/null || echo "$part"
+done | LC_ALL=C sort > ../damaged.txt
+cp "$(find in -type f -exec sha256sum {{}} + | awk '$1 == "{digest}" {{print $2}}')" ../found.dat
+cd .."""
+    return TerminalTask(
+        f"backup.tar.gz holds archives, which hold files. Copy the file with the SHA-256 sum {digest} to "
+        f"found.dat.{also}",
+        check,
+        script,
+        {"backup.tar.gz": _tar(outer, "gz")},
+        looks=("tar tzf backup.tar.gz", "ls"),
+    )
+
+
+def _tar(files: dict[str, bytes], mode: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=f"w:{mode}") as tar:  # type: ignore[call-overload]
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def permissions(rng: Random, hard: bool) -> TerminalTask:
+    """Set the modes of files and folders by a rule."""
+    wanted: dict[str, str] = {"site": "755", "site/private": "700"}
+    files: dict[str, bytes] = {}
+    setup = ["mkdir -p site/private"]
+    folders = ["site", "site/private"]
+    for name in rng.sample(WORDS, 5 if hard else 2):
+        folder = f"{rng.choice(folders)}/{name}{' old' if hard and rng.random() < 0.4 else ''}"
+        folders.append(folder)
+        wanted[folder] = "700" if folder.startswith("site/private") else "755"
+    for number in range(25 if hard else 8):
+        kind = ["html", "sh", "key"][number % 3]
+        path = f"{folders[number % len(folders)]}/{rng.choice(WORDS)}{number}.{kind}"
+        private = path.startswith("site/private/")
+        wanted[path] = "600" if private else "755" if kind == "sh" else "644"
+        files[path] = f"{sentence(rng, 4)}\n".encode()
+    for path in sorted(wanted):
+        modes = ["755", "700", "775"] if path in folders else ["644", "755", "600", "664", "700"]
+        setup.append(f"chmod {rng.choice(modes)} '{path}'")
+    setup[-1:] = [f"chmod 664 '{path}'" for path in sorted(files)[:1]] + setup[-1:]
+    setup.append(f"chmod 666 '{sorted(files)[-1]}'")  # there is always something to mend
+
+    def check(box: Box) -> str:
+        found = box.run("find site -printf '%m %y %p\\n'").stdout.splitlines()
+        kinds = {f"{mode} {'d' if path in folders else 'f'} {path}" for path, mode in wanted.items()}
+        if set(found) != kinds:
+            return "modes or names differ"
+        return next((f"{path} was changed" for path, data in files.items() if box.read(path) != data), "")
+
+    return TerminalTask(
+        "Set the modes under site/: folders 755 and files 644, but files that end in .sh 755. Within "
+        "site/private, and "
+        "of site/private itself, it is stricter: folders 700 and all files 600, scripts too. Change nothing "
+        "else.",
+        check,
+        """find site -type d -exec chmod 755 {} +
+find site -type f ! -name '*.sh' -exec chmod 644 {} +
+find site -type f -name '*.sh' -exec chmod 755 {} +
+find site/private -type f -exec chmod 600 {} +
+find site/private -depth -type d -exec chmod 700 {} +""",
+        files,
+        setup="\n".join([*(f"mkdir -p '{folder}'" for folder in folders), *setup]),
+        looks=("find site -printf '%m %p\\n' | LC_ALL=C sort -k2 | head -n 4", "ls site"),
+    )
+
+
+def symlinks(rng: Random, hard: bool) -> TerminalTask:
+    """Mend the symbolic links whose files were moved."""
+    names = [f"{name}.txt" for name in rng.sample(WORDS, 24 if hard else 8)]
+    files: dict[str, bytes] = {}
+    wanted: dict[str, str] = {}
+    setup = ["mkdir -p links"]
+    for number, name in enumerate(names):
+        depth = rng.sample(WORDS, rng.randint(1, 3 if hard else 1))
+        path = "/".join(["store", *depth, name])
+        files[path] = f"{name}: {sentence(rng, 5)}\n".encode()
+        if hard:
+            files[f"old/copy-{name}"] = b"not this one\n"
+        wanted[name] = f"../{path}"
+        broken = number % 2 == 0
+        setup.append(f"ln -s '{'../shelf/' + name if broken else '../' + path}' links/{name}")
+
+    def check(box: Box) -> str:
+        found = box.run("find links -mindepth 1 -printf '%y %f %l\\n'").stdout.splitlines()
+        targets = {}
+        for line in found:
+            kind, _, rest = line.partition(" ")
+            name, _, target = rest.partition(" ")
+            targets[name] = posixpath.normpath(f"links/{target}") if kind == "l" and target[:1] != "/" else ""
+        if targets != {name: posixpath.normpath(f"links/{target}") for name, target in wanted.items()}:
+            return "links do not point where they should"
+        return next((f"{path} was changed" for path, data in files.items() if box.read(path) != data), "")
+
+    return TerminalTask(
+        "links/ holds symbolic links. Some are broken, because their files were moved: each is now somewhere "
+        "under "
+        "store/, under the same name. Point every broken link to its file, by a relative path; leave the "
+        "others and "
+        "all files as they are.",
+        check,
+        """cd links && for link in *; do
+  [ -e "$link" ] || ln -sfn "../$(cd .. && find store -type f -name "$link")" "$link"
+done; cd ..""",
+        files,
+        setup="\n".join(setup),
+        looks=("find links -printf '%f -> %l\\n' | LC_ALL=C sort | head -n 4", "ls store"),
+    )
+
+
+def duplicates(rng: Random, hard: bool) -> TerminalTask:
+    """Free disk space by deleting copies."""
+    files: dict[str, bytes] = {}
+    folders = rng.sample(WORDS, 6 if hard else 3)
+    for number in range(40 if hard else 12):
+        name = f"{rng.choice(WORDS)}{number}{' (copy)' if hard and number % 5 == 0 else ''}.bin"
+        path = f"data/{rng.choice(folders)}/{name}"
+        data = rng.randbytes(rng.randint(50, 900))
+        if number % 3 == 1:  # a copy of the file before, or of one as long
+            data = [*files.values()][-1]
+        elif hard and number % 3 == 2:
+            data = bytes([data[0] ^ 1]) + [*files.values()][-1][1:]
+        files[path] = data
+    first: dict[bytes, str] = {}
+    for path in sorted(files):
+        first.setdefault(files[path], path)
+    kept = set(first.values())
+    freed = sum(len(data) for path, data in files.items() if path not in kept)
+
+    def check(box: Box) -> str:
+        found = box.run("find data -type f -exec sha256sum {} +").stdout.splitlines()
+        wanted = {f"{hashlib.sha256(files[path]).hexdigest()}  {path}" for path in kept}
+        return (
+            expect("freed.txt", str(freed))(box) if set(found) == wanted else "the files left are not those"
+        )
+
+    return TerminalTask(
+        "Several files under data/ have the same content. Of each such group keep the one whose path sorts "
+        "first by "
+        "bytes (LC_ALL=C sort), and delete the others. Write to freed.txt how many bytes the deleted files "
+        "had "
+        "together, as a number.",
+        check,
+        """find data -type f -exec sha256sum {} + | LC_ALL=C sort -k2 > sums
+awk '{path = substr($0, 67)} seen[$1]++ {print path}' sums > gone
+tr '\\n' '\\0' < gone | xargs -0 cat | wc -c > freed.txt
+tr '\\n' '\\0' < gone | xargs -0 rm; rm sums gone""",
+        files,
+        looks=("du -s --apparent-size data/*", "find data -type f | LC_ALL=C sort | head -n 4"),
+    )
+
+
+def rename(rng: Random, hard: bool) -> TerminalTask:
+    """Rename files by a rule and sort them into folders."""
+    files: dict[str, bytes] = {}
+    wanted: dict[str, bytes] = {}
+    for number in rng.sample(range(1, 9999), 30 if hard else 8):
+        year, month, day = rng.randint(2019, 2023), rng.randint(1, 12), rng.randint(1, 28)
+        data = f"{number} {sentence(rng, 3)}\n".encode()
+        end = rng.choice(["JPG", "jpg", "jpeg"]) if hard else "jpg"
+        files[f"photos/IMG_{year}{month:02d}{day:02d}_{number:04d}.{end}"] = data
+        wanted[f"sorted/{year}/{month:02d}/{day:02d}-{number:04d}.jpg"] = data
+    for name in rng.sample(WORDS, 3):
+        files[f"photos/{name}.txt"] = wanted[f"photos/{name}.txt"] = f"{sentence(rng, 4)}\n".encode()
+    ends = " (or .JPG or .jpeg)" if hard else ""
+
+    def check(box: Box) -> str:
+        found = box.run("find photos sorted -type f").stdout.splitlines()
+        if set(found) != wanted.keys():
+            return "the files are not where they should be"
+        return next(
+            (f"{path} is another file" for path, data in wanted.items() if box.read(path) != data), ""
+        )
+
+    return TerminalTask(
+        f"photos/ holds files named IMG_YYYYMMDD_NNNN.jpg{ends}. Move each to sorted/YYYY/MM/DD-NNNN.jpg: "
+        "year, month "
+        "and day from its name; the new name always ends in .jpg. Other files stay where they are.",
+        check,
+        """for file in photos/IMG_*; do
+  name=${file#photos/IMG_}; rest=${name#*_}
+  folder=sorted/${name:0:4}/${name:4:2}
+  mkdir -p "$folder" && mv "$file" "$folder/${name:6:2}-${rest%.*}.jpg"
+done""",
+        files,
+        looks=("ls photos", "ls photos | wc -l"),
+    )
+
+
+def checksums(rng: Random, hard: bool) -> TerminalTask:
+    """Find damaged files by their checksums and restore them."""
+    good = {
+        f"{rng.choice(WORDS)}/{name}.dat": rng.randbytes(rng.randint(30, 600))
+        for name in rng.sample(WORDS, 30 if hard else 8)
+    }
+    manifest = "".join(f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(good.items()))
+    files = {"manifest.sha256": manifest.encode()}
+    generations = ["mirror", "vault", "tape"][: 3 if hard else 1]
+    bad = rng.sample(sorted(good), len(good) // 3)
+    for path, data in good.items():
+        flipped = bytes([data[0] ^ 255]) + data[1:]
+        files[f"live/{path}"] = flipped if path in bad else data
+        intact = rng.randrange(len(generations))  # of the copies of each file one is intact, at least
+        for number, generation in enumerate(generations):
+            files[f"{generation}/{path}"] = data if number == intact or rng.random() < 0.3 else flipped[::-1]
+    if hard:
+        where = (
+            f"There are copies in {', '.join(generations)}, and some copies are damaged too, but one is not."
+        )
+    else:
+        where = "mirror/ holds a good copy of each."
+
+    def check(box: Box) -> str:
+        wrong = next((path for path, data in good.items() if box.read(f"live/{path}") != data), "")
+        return f"live/{wrong} is not intact" if wrong else expect("restored.txt", "\n".join(sorted(bad)))(box)
+
+    return TerminalTask(
+        "manifest.sha256 gives the SHA-256 sums of the files in live/. Some of them are damaged. "
+        f"{where} Restore the damaged ones in live/, and write their paths, as the manifest has them, to "
+        "restored.txt, a line each, sorted by bytes.",
+        check,
+        f"""while read -r sum path; do
+  echo "$sum  live/$path" | sha256sum --status -c && continue
+  echo "$path"
+  for copy in {" ".join(generations)}; do
+    echo "$sum  $copy/$path" | sha256sum --status -c && cp "$copy/$path" "live/$path"
+  done
+done < manifest.sha256 | LC_ALL=C sort > restored.txt""",
+        files,
+        looks=("head -n 2 manifest.sha256", "ls live"),
+    )

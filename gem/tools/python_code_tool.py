@@ -1,0 +1,227 @@
+"""PythonCodeTool: Python in a box, fresh for each call or one session per episode."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+from gem.content import Image
+from gem.errors import BadArgument, CannotFork
+from gem.sandbox.base import Budget, Result, Sandbox, Session, Status
+from gem.tools.base_tool import BaseTool, ToolResult
+from gem.tools.shell_tool import MAX_CHARS, cut_middle
+
+_FRAME = re.compile(r'  File "(.*?)", line \d+')
+_OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
+MAX_TRACEBACK_FRAMES = 3
+"""How many of the agent's own frames of a traceback are shown, from the innermost."""
+
+UPSTREAM_TYPES: dict[str, str | None] = {"none": None, "bwrap": "userns"}
+"""Upstream's sandbox types by the rung that stands for them: 'none', its default, isolates here too."""
+
+
+class PythonCodeTool(BaseTool):
+    """Python, in the sandbox. What the program prints is shown, and the value of its last expression.
+
+    Every call is a program of its own, and may run beside others; with `stateful` all calls of an episode
+    are cells of one session, which keeps names and files, as a notebook does. A program that fails, hangs or
+    bursts its limits is the agent's error, and says why in a few lines; the sandbox's own failure is a
+    NoVerdict.
+    """
+
+    name = "python"
+    tag = "python"
+    fences = ("python",)
+
+    def __init__(
+        self,
+        timeout: float = 5,
+        sandbox_type: str | None = None,
+        keep_error_last_line: bool = False,
+        stateful: bool = False,
+        max_chars: int = MAX_CHARS,
+        *,
+        num_workers: int = 1,
+    ) -> None:
+        """Set the limits of a call.
+
+        Args:
+            timeout: seconds of wall clock and of CPU.
+            sandbox_type: a rung of the sandbox; None takes the best that this machine has, and so does
+                upstream's default 'none'.
+            keep_error_last_line: show only the last line of an error.
+            stateful: keep names and files from call to call within an episode.
+            max_chars: how much of an output is shown; more is cut in the middle.
+            num_workers: upstream's, without a meaning here.
+
+        Raises:
+            BadArgument: for a timeout that is not positive.
+        """
+        super().__init__(num_workers)
+        if not timeout > 0:
+            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
+        self.timeout = timeout
+        self.sandbox_type = sandbox_type
+        self.keep_error_last_line = keep_error_last_line
+        self.stateful = self.live = stateful
+        self.parallel_safe = not stateful
+        self.max_chars = max_chars
+        self._session: Session | None = None
+
+    def call(self, code: str) -> ToolResult:
+        """Run Python in a box without internet; you see what it prints and the value of its last expression.
+
+        Args:
+            code: a whole program.
+        """
+        budget = Budget(wall_s=self.timeout, cpu_s=self.timeout)
+        if self.stateful:
+            if self._session is None:
+                self._session = rung(self.sandbox_type).session(budget=budget, preload=("numpy", "sympy"))
+            return self._told(self._session.execute(code))
+        session = rung(self.sandbox_type).session(budget=budget)
+        try:
+            return self._told(session.execute(code))
+        finally:
+            session.close()
+
+    def instruction_string(self) -> str:
+        """Return what the agent is told."""
+        keeps = (
+            "Names and files are kept from call to call, as in a notebook."
+            if self.stateful
+            else "Each call is a fresh program: nothing is kept from the one before."
+        )
+        return (
+            "You can run Python (numpy, scipy and sympy are there) in a box without internet: write the "
+            "program in <python>...</python> or in a ```python block. You see what it prints and the value "
+            f"of its last expression. {keeps} A call may take {self.timeout:g} s."
+        )
+
+    def reset(self, seed: int) -> None:
+        """End the last episode's session; the next call begins a new one."""
+        self.close()
+
+    def fork(self) -> Self:
+        """Return a twin over a fork of the session; see BaseTool.fork."""
+        if not self.live:
+            return self
+        twin = self.spawn()
+        if self._session is not None:
+            twin._session = self._session.fork()
+        return twin
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse to be copied or pickled while a session lives."""
+        if self._session is not None:
+            raise CannotFork("a Python session that runs cannot be copied; fork() makes another like it.")
+        return self.__dict__
+
+    def _told(self, result: Result) -> ToolResult:
+        info: dict[str, Any] = {"status": result.status.value}
+        if result.info.get("restarted"):
+            info["restarted"] = True
+        images = [Image(figure, alt=f"[figure {n}]") for n, figure in enumerate(result.figures, 1)]
+        return ToolResult(self._text(result), error=not result.ok, images=images, info=info)
+
+    def _text(self, result: Result) -> str:
+        printed = result.stdout.rstrip("\n")
+        pieces = [cut_middle(printed, self.max_chars)] if printed.strip() else []
+        if result.value is not None:
+            pieces.append(cut_middle(result.value, self.max_chars))
+        error = shorten(result.stderr).strip("\n")
+        if error and self.keep_error_last_line and not result.ok:
+            error = error.splitlines()[-1]
+        if error:
+            pieces.append(cut_middle(error, self.max_chars))
+        if result.status is Status.TLE:
+            pieces.append(f"Stopped: the program took more than {self.timeout:g} s.")
+        elif result.status is Status.MLE:
+            pieces.append("Stopped: the program took more memory than the box has.")
+        elif result.status is Status.OLE or result.cut:
+            pieces.append("The program printed more than it may: the rest is lost.")
+        elif result.signal is not None:
+            pieces.append(f"The program was ended by signal {result.signal}.")
+        elif not result.ok and not error:
+            pieces.append(f"The program ended with exit code {result.exit_code}.")
+        if self.stateful and result.info.get("ended"):
+            pieces.append("The session ended with it: names and files are lost.")
+        if result.figures:
+            pieces.append(f"[{len(result.figures)} figure{'s' * (len(result.figures) > 1)}]")
+        return "\n".join(pieces) or "[no output]"
+
+
+def rung(sandbox_type: str | None) -> Sandbox:
+    """Return the sandbox that a tool runs in.
+
+    Raises:
+        SandboxFailed: where it cannot be had. BadArgument: for a name that is no rung.
+    """
+    from gem.sandbox import default_sandbox
+
+    return default_sandbox(UPSTREAM_TYPES.get(sandbox_type, sandbox_type) if sandbox_type else None)
+
+
+def run_python(
+    code: str, sandbox_type: str | None = None, stdin: str | None = None, timeout: float = 10
+) -> tuple[bool, str, str]:
+    """Run a program in a fresh box, as upstream's function of this name does.
+
+    Returns:
+        Whether it ended by itself without an error, what it printed, and its errors.
+
+    Raises:
+        SandboxFailed: where the sandbox fails or cannot be had.
+    """
+    result = rung(sandbox_type).run(
+        code,
+        stdin=(stdin or "").encode("utf-8", "surrogatepass"),
+        budget=Budget(wall_s=timeout, cpu_s=timeout),
+    )
+    error = result.stderr
+    if result.status is Status.TLE:
+        error += f"Stopped: the program took more than {timeout:g} s.\n"
+    elif result.status is Status.MLE:
+        error += "Stopped: the program took more memory than the box has.\n"
+    return result.ok, result.stdout, error
+
+
+def shorten(stderr: str) -> str:
+    """Return error output with its tracebacks cut to the agent's own frames, and of those the innermost.
+
+    What is not part of a traceback stays as it is.
+    """
+    kept: list[str] = []
+    frames: list[list[str]] = []
+    inside = False
+    for line in stderr.splitlines():
+        if line.startswith("Traceback (most recent call last):"):
+            inside, frames = True, []
+            kept.append(line)
+        elif inside and line.startswith("  File "):
+            frames.append([line])
+        elif inside and line.startswith("  ") and frames:
+            frames[-1].append(line)
+        else:
+            if inside:
+                kept += _told_frames(frames)
+                inside = False
+            kept.append(line)
+    return "\n".join([*kept, *(_told_frames(frames) if inside else [])])
+
+
+def _told_frames(frames: list[list[str]]) -> list[str]:
+    def own(frame: list[str]) -> bool:
+        found = _FRAME.match(frame[0])
+        return bool(found and _OWN.fullmatch(found[1]))
+
+    ours = [frame for frame in frames if own(frame)] or frames[-1:]
+    told = [line for frame in ours[-MAX_TRACEBACK_FRAMES:] for line in frame]
+    left = len(ours) - MAX_TRACEBACK_FRAMES
+    return [f"  [{left} more frames]", *told] if left > 0 else told

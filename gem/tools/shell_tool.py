@@ -1,0 +1,125 @@
+"""ShellTool: bash in a box of its own, with folder and environment carried from call to call."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from gem.errors import BadArgument
+from gem.sandbox.base import Budget, Result, Session, Status
+from gem.tools.base_tool import BaseTool, ToolResult
+
+MAX_CHARS = 10_000
+"""How much of an output the agent reads."""
+
+
+class ShellTool(BaseTool):
+    """Bash, in a session of the sandbox that lasts for the episode.
+
+    The working folder and exported variables are kept from call to call, standard input is empty, and what
+    runs in the background ends with the episode. A command that spends its time is stopped, and the agent
+    reads so.
+    """
+
+    name = "bash"
+    tag = "bash"
+    fences = ("bash",)
+    live = True
+
+    def __init__(
+        self,
+        timeout: float = 10.0,
+        sandbox_type: str | None = None,
+        max_chars: int = MAX_CHARS,
+        *,
+        loopback: bool = False,
+        num_workers: int = 1,
+    ) -> None:
+        """Set the limits of a command.
+
+        Args:
+            timeout: seconds of wall clock and of CPU.
+            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            max_chars: how much of an output is shown; more is cut in the middle.
+            loopback: gives the box a network in which it is alone.
+            num_workers: upstream's, without a meaning here.
+        """
+        super().__init__(num_workers)
+        if not timeout > 0:
+            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
+        self.timeout = timeout
+        self.sandbox_type = sandbox_type
+        self.max_chars = max_chars
+        self.loopback = loopback
+        self._session: Session | None = None
+
+    def call(self, command: str) -> ToolResult:
+        """Run a bash command in a Linux box without internet. Folder and variables are kept; stdin is empty.
+
+        Args:
+            command: one or more lines of bash.
+        """
+        if self._session is None:
+            from gem.sandbox import default_sandbox
+
+            self._session = default_sandbox(self.sandbox_type).session(loopback=self.loopback)
+        result = self._session.shell(command, Budget(wall_s=self.timeout, cpu_s=self.timeout))
+        return ToolResult(
+            report(result, self.timeout, self.max_chars),
+            error=not result.ok,
+            info={"status": result.status.value},
+        )
+
+    def instruction_string(self) -> str:
+        """Return what the agent is told."""
+        return (
+            "You can run bash in a Linux box without internet: write the commands in <bash>...</bash> or in "
+            "a "
+            "```bash block. The working folder and exported variables are kept from call to call. A call may "
+            f"take {self.timeout:g} s."
+        )
+
+    def reset(self, seed: int) -> None:
+        """End the last episode's box; the next call makes a new one."""
+        self.close()
+
+    def fork(self) -> Self:
+        """Return a twin over a fork of the session; see BaseTool.fork."""
+        twin = self.spawn()
+        if self._session is not None:
+            twin._session = self._session.fork()
+        return twin
+
+    def close(self) -> None:
+        """End the box and all that runs in it."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def report(result: Result, timeout: float, max_chars: int = MAX_CHARS) -> str:
+    """Return a command's result as the agent reads it: output, errors, and how it ended if not well."""
+    pieces = [part.rstrip("\n") for part in (result.stdout, result.stderr) if part.strip()]
+    text = cut_middle("\n".join(pieces), max_chars)
+    notes = [text] if text else []
+    if result.cut:
+        notes.append("[the output was longer than a command may print: the rest is lost]")
+    if result.status is Status.TLE:
+        notes.append(f"[stopped: it took more than {timeout:g} s]")
+    elif result.status is Status.MLE:
+        notes.append("[stopped: it took more memory than the box has]")
+    elif result.signal is not None:
+        notes.append(f"[ended by signal {result.signal}]")
+    elif result.exit_code:
+        notes.append(f"[exit code {result.exit_code}]")
+    if result.info.get("restarted"):
+        notes.append("[the box was begun anew: its files and processes are lost]")
+    return "\n".join(notes) or "[no output]"
+
+
+def cut_middle(text: str, max_chars: int) -> str:
+    """Return `text`, or `max_chars` of its beginning and end around a note of how much is left out."""
+    gone = len(text) - max_chars
+    if gone <= 0:
+        return text
+    head = max_chars // 2
+    return f"{text[:head]}\n[... {gone} characters left out ...]\n{text[head + gone :]}"

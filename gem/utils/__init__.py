@@ -1,0 +1,1 @@
+"""Names of upstream's `gem.utils`, at their place; each module names its real home."""
