@@ -25,7 +25,7 @@ Node: TypeAlias = tuple[Any, ...]
 LENGTH = 1200
 """Characters of an answer that is read as mathematics."""
 
-DEPTH = 24
+DEPTH = 30
 NODES = 400
 DIGITS = 4000  # int() refuses longer ones by default
 
@@ -157,7 +157,10 @@ def read(text: str) -> Node:
         signs = [("+", "-"), ("-", "+")]
         both = [read(text.replace("\\pm", plus).replace("\\mp", minus)) for plus, minus in signs]
         return ("seq", "", "", tuple(both))
-    return _Reader(text).all()
+    try:
+        return _Reader(text).all()
+    except RecursionError:  # the caller's own stack is deep
+        raise Unread("nested too deeply", hopeless=True) from None
 
 
 def _tokens(text: str) -> list[str]:
@@ -316,16 +319,12 @@ class _Reader:
 
     def listing(self) -> Node:
         """Items separated by commas, semicolons, and, or."""
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise Unread("nested too deeply", hopeless=True)
         items = [self.relation()]
         while self.peek() in (",", ";", "\\and", "\\or"):
             self.take()
             while self.peek() in (",", "\\and", "\\or"):  # the Oxford comma
                 self.take()
             items.append(self.relation())
-        self.depth -= 1
         return items[0] if len(items) == 1 else self.node("seq", "", "", tuple(items))
 
     def relation(self) -> Node:
@@ -471,28 +470,22 @@ class _Reader:
         self.take()
         if self.degrees():
             return self.postfix(self.node("unit", base, "degree"))
-        if self.depth > DEPTH:
-            raise Unread("nested too deeply", hopeless=True)
-        if base[0] == "fn" and base[1] in FUNCTIONS and base[2] is None:
-            self.fail("a function without argument")
-        self.depth += 1
-        exponent = self.script()
-        if self.peek() == "^":  # 2^3^2 binds to the right
-            self.take()
-            exponent = self.node("^", exponent, self.exponent_tower())
-        self.depth -= 1
-        return self.postfix(self.node("^", base, exponent))
+        return self.postfix(self.node("^", base, self.tower()))
 
-    def exponent_tower(self) -> Node:
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise Unread("nested too deeply", hopeless=True)
+    def tower(self) -> Node:
+        """Exponents; 2^3^2 binds to the right."""
+        self.deeper()
         exponent = self.script()
         if self.peek() == "^":
             self.take()
-            exponent = self.node("^", exponent, self.exponent_tower())
+            exponent = self.node("^", exponent, self.tower())
         self.depth -= 1
         return exponent
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise Unread("nested too deeply", hopeless=True)
 
     def degrees(self) -> bool:
         ahead = self.tokens[self.at : self.at + 3]
@@ -523,6 +516,12 @@ class _Reader:
         return node
 
     def primary(self) -> Node:
+        self.deeper()
+        node = self.atom()
+        self.depth -= 1
+        return node
+
+    def atom(self) -> Node:
         token = self.take()
         if not token:
             self.fail("something is missing")
@@ -532,9 +531,7 @@ class _Reader:
         if token in ("(", "["):
             return self.bracketed(token)
         if token == "\\{":
-            self.depth += 1
             items = () if self.peek() == "\\}" else self.items(self.listing())
-            self.depth -= 1
             self.expect("\\}")
             return self.node("seq", "{", "}", items)
         if token == "{":

@@ -24,6 +24,7 @@ from gem.parsing import boxed
 
 WORKER = Path(__file__).with_name("_math_worker.py")
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
+LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
 CONTROL = {"gold": r"$\frac{1}{2} + x$", "answer": r"$x + \frac{2}{4}$"}
 
@@ -190,6 +191,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     >>> final_answer(r"thus \boxed{1} and \boxed{2}.")
     ('1, 2', True)
     """
+    text = text[-LONGEST:]
     inside = boxed(text) if "\\boxed" in text else None
     if inside is not None:
         return _joined_boxes(text, inside), True

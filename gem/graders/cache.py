@@ -1,0 +1,134 @@
+"""Verdicts by content: the same answer to the same reference is graded once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+from gem.errors import BadArgument, StoreError
+from gem.graders.base import Grader, Score
+
+
+class CachedGrader:
+    """A grader that remembers: in memory, and in a file where one is named.
+
+    The key is a hash of the grader's name, the reference and the answer; so give another name to a grader
+    that judges otherwise. What raises, no verdict above all, is not remembered. Threads may share one, and
+    processes the file.
+    """
+
+    def __init__(
+        self,
+        grader: Grader,
+        path: str | Path | None = None,
+        *,
+        name: str | None = None,
+        capacity: int = 65_536,
+    ) -> None:
+        """Wrap `grader`.
+
+        Args:
+            grader: who grades what is new.
+            path: an SQLite file that is made when absent; None keeps verdicts in memory alone.
+            name: of the grader and its version; by default its `name`.
+            capacity: verdicts kept in memory.
+
+        Raises:
+            BadArgument: when the grader has no name. StoreError: when the file cannot be used.
+        """
+        name = name or getattr(grader, "name", None)
+        if not name:
+            raise BadArgument(f"{type(grader).__name__} has no name; give one, as name='mine/1'.")
+        if capacity < 1:
+            raise BadArgument(f"capacity is {capacity}; accepted: 1 or more.")
+        self.grader, self.name, self.capacity = grader, name, capacity
+        self.hits = self.misses = 0
+        self._kept: OrderedDict[bytes, Score] = OrderedDict()
+        self._lock = Lock()
+        self._file = None if path is None else _opened(Path(path))
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Return the remembered score, or grade and remember it."""
+        key = self._key(answer, reference)
+        with self._lock:
+            score = self._kept.get(key) or self._stored(key)
+            if score is not None:
+                self.hits += 1
+                self._keep(key, score)
+                return score
+            self.misses += 1
+        score = self.grader(answer, reference)
+        with self._lock:
+            self._keep(key, score)
+            self._store(key, score)
+        return score
+
+    def close(self) -> None:
+        """Close the file. Calling it twice is harmless."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def __enter__(self) -> Self:
+        """Return self; leaving the block closes."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+    def _key(self, answer: str, reference: Any) -> bytes:
+        digest = blake2b(digest_size=16)
+        for part in (self.name, repr(reference), answer):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "big") + data)
+        return digest.digest()
+
+    def _keep(self, key: bytes, score: Score) -> None:
+        self._kept[key] = score
+        self._kept.move_to_end(key)
+        if len(self._kept) > self.capacity:
+            self._kept.popitem(last=False)
+
+    def _stored(self, key: bytes) -> Score | None:
+        if self._file is None:
+            return None
+        try:
+            row = self._file.execute("SELECT score FROM verdicts WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(f"a verdict cannot be read: {error}") from error
+        return None if row is None else Score(**json.loads(row[0]))
+
+    def _store(self, key: bytes, score: Score) -> None:
+        if self._file is None:
+            return
+        fields = {
+            "value": score.value,
+            "correct": score.correct,
+            "parsed": score.parsed,
+            "why": score.why,
+            "info": dict(score.info),
+        }
+        data = json.dumps(fields, default=repr)
+        try:
+            with self._file:
+                self._file.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", (key, data))
+        except sqlite3.Error as error:
+            raise StoreError(f"a verdict cannot be stored: {error}") from error
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    try:
+        file = sqlite3.connect(path, timeout=60, check_same_thread=False)
+        file.execute("PRAGMA journal_mode=WAL")
+        file.execute("PRAGMA synchronous=NORMAL")
+        file.execute("CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, score TEXT NOT NULL)")
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: cannot use the file of verdicts: {error}") from error
+    return file

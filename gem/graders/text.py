@@ -1,0 +1,152 @@
+"""Question answering: exact match and F1 as SQuAD and HotpotQA define them, with several gold answers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from gem.errors import BadArgument
+from gem.graders import _words
+from gem.graders.base import Score
+from gem.parsing import boxed, tagged
+
+LONGEST = 20_000  # characters of a reply in which an answer is looked for
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_CLOSED = ("yes", "no", "noanswer")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+
+
+class TextGrader:
+    r"""Compares an answer with gold answers, of which any will do.
+
+    The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply.
+    """
+
+    name = "text/1"
+
+    def __init__(self, metric: Literal["em", "f1"] = "em", official: bool = False) -> None:
+        """Choose what `value` is: exact match, or the F1 of words; `correct` is exact match either way.
+
+        Args:
+            metric: ``em`` or ``f1``.
+            official: compare as the SQuAD script does and no better: numbers in words, dates, accents and
+                typographic characters then make a difference.
+        """
+        if metric not in ("em", "f1"):
+            raise BadArgument(f"metric is {metric!r}; accepted: em, f1.")
+        self.metric, self.official = metric, official
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Score `answer` against `reference`: text, a number, or a sequence of them."""
+        golds = _golds(reference)
+        given = extracted(answer)
+        right = any(exact_match(given, gold, self.official) for gold in golds)
+        why = "exact match" if right else "different" if given else "no answer"
+        value = float(right)
+        if self.metric == "f1" and not right:
+            value = max(f1(given, gold, self.official) for gold in golds)
+        return Score(value, right, given[:200] or None, why)
+
+
+def extracted(reply: str) -> str:
+    """Return the answer in a reply: boxed, tagged, or all of it."""
+    reply = reply[-LONGEST:]
+    found = boxed(reply)
+    if found is None:
+        found = tagged(reply, "answer")
+    return reply.strip() if found is None else found
+
+
+def _golds(reference: Any) -> list[str]:
+    if isinstance(reference, str):
+        return [reference]
+    if isinstance(reference, int | float) and not isinstance(reference, bool):
+        return [str(reference)]
+    if hasattr(reference, "tolist"):
+        reference = reference.tolist()
+    if isinstance(reference, Sequence) and reference:
+        return [text for part in reference for text in _golds(part)]
+    raise BadArgument(
+        f"the reference is {reference!r:.80}; accepted: text, a number, or a non-empty sequence of them."
+    )
+
+
+def exact_match(answer: str, gold: str, official: bool = False) -> bool:
+    """Return whether both are the same but for case, punctuation, articles and spaces.
+
+    Unless `official`, numbers in words, dates, ordinals, accents and typographic characters make no
+    difference either.
+
+    >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
+    (True, True)
+    """
+    if official:
+        return normalise(answer) == normalise(gold) != ""
+    day = _words.date(gold)
+    if day is not None and day == _words.date(answer):
+        return True
+    return _alike(answer) == _alike(gold) != ""
+
+
+def f1(answer: str, gold: str, official: bool = False) -> float:
+    """Return the F1 of the words that both have in common, as HotpotQA computes it.
+
+    >>> f1("the red house", "house"), f1("yes", "no")
+    (0.6666666666666666, 0.0)
+    """
+    reading = normalise if official else _alike
+    left, right = reading(answer), reading(gold)
+    if left != right and (left in _CLOSED or right in _CLOSED):
+        return 0.0
+    words, wanted = left.split(), right.split()
+    common = sum((Counter(words) & Counter(wanted)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(words), common / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def normalise(text: str) -> str:
+    """Lower the case, remove punctuation and articles, and join what is left by single spaces.
+
+    It is the SQuAD script's normalisation, with punctuation of all scripts.
+    """
+    text = "".join(c for c in text.lower() if not _is_punctuation(c))
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def _is_punctuation(c: str) -> bool:
+    return c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" if c.isascii() else unicodedata.category(c)[0] == "P"
+
+
+def _alike(text: str) -> str:
+    """Normalise, and write numbers, ordinals and accented letters in one way."""
+    text = unicodedata.normalize("NFKC", text)
+    text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = re.sub(r"(?<=\w)[-‐‑–](?=\w)", " ", text)
+    folded = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(c for c in folded if not unicodedata.combining(c))
+    kept = re.sub(r"(?<=\d)\.(?=\d)", "\x01", kept)  # the point of a decimal is no punctuation
+    words = normalise(kept).split()
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        ordinal = _ORDINAL.fullmatch(words[at])
+        if ordinal:
+            found.append(ordinal[1])
+            at += 1
+            continue
+        for end in range(min(len(words), at + 8), at, -1):
+            number = _words.number(" ".join(words[at:end])) if words[end - 1] not in ("and", "a") else None
+            if number is not None:
+                found.append(str(number))
+                at = end
+                break
+        else:
+            found.append(words[at])
+            at += 1
+    return " ".join(found)
