@@ -171,7 +171,7 @@ def bwrap_command(
         command += ["--dir", folder]
     if not namespaces:
         for folder in (HOME, "/tmp", "/dev/shm"):
-            command += ["--size", str(disk_mb << 20), "--tmpfs", folder]
+            command += ["--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder]
     for path in sorted(
         {str(parent) for bind in python.binds for parent in Path(bind).parents} - {"/", "/tmp"}
     ):

@@ -180,7 +180,12 @@ class ZygoteSandbox:
             SandboxFailed: when the sandbox failed twice in a row.
             BadArgument: for a case that is not exactly one of the three, or arguments that are no plain data.
         """
-        request: Message = {"code": code.encode("utf-8", "surrogatepass"), "files": checked_files(files)}
+        request: Message = {
+            "code": code.encode("utf-8", "surrogatepass"),
+            "files": checked_files(files),
+            # Where programs may not fork, the child that judges them may, and its forks give that up.
+            "program": None if self.settings.fork else self.settings.program(fork=False),
+        }
         limits = checked_budget(budget)
         asked = [_case(case, limits) for case in cases]
         kind = kind_for(code + "".join(case.code or "" for case in cases))
@@ -228,7 +233,7 @@ class ZygoteSandbox:
             "wall_s": budget.wall_s if timed else 0.0,
             "cpu_s": cpu_s,
             "memory": memory,
-            "fork": self.settings.fork,
+            "fork": self.settings.fork or kind == "judge",
             "loopback": loopback,
             "limits": {
                 "cpu_s": cpu_s,

@@ -71,6 +71,10 @@ class Settings:
     disk_mb: int = 64
     read: tuple[str, ...] = ("/",)
 
+    def program(self, *, fork: bool, sockets: bool = False) -> bytes:
+        """Return its children's system-call filter; only a child that cannot fork is kept from kill()."""
+        return seccomp.program(fork, sockets, shares_host=not self.boxed and not fork)
+
 
 class Zygote:
     """A fork server: its process, its control socket, and how many calls it serves."""
@@ -131,7 +135,8 @@ class Zygote:
     def prepare(self) -> None:
         """Configure it and wait until it can fork. Raises SandboxFailed, with what it said."""
         settings, python = self.settings, box.Interpreter.this()
-        pairs = [(settings.fork, False), *([(True, True)] if settings.namespaces else [])]
+        pairs = [(fork, False) for fork in {True, settings.fork}]
+        pairs += [(True, True)] if settings.namespaces else []
         unreachable = settings.boxed and not settings.namespaces
         config = {
             "namespaces": settings.namespaces,
@@ -144,8 +149,7 @@ class Zygote:
             "read": list(settings.read),
             "scratch": box.HOME if unreachable else self.scratch,
             "programs": {
-                pair: seccomp.program(*pair, shares_host=not settings.boxed and not settings.namespaces)
-                for pair in pairs
+                (fork, sockets): settings.program(fork=fork, sockets=sockets) for fork, sockets in pairs
             },
         }
         self.control.settimeout(READY_S)

@@ -250,7 +250,11 @@ def unpack(image: bytes) -> None:
                     raise OSError(errno.EINVAL, "not below the working folder", member.name)
                 member.mode = (member.mode or 0o644) & 0o777 | (0o700 if member.isdir() else 0)
                 member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
-                tar.extract(member, home, filter="fully_trusted")
+                tar.extract(member, home, **_UNFILTERED)
+
+
+# Python 3.12 and later want to hear it, early 3.11 does not know it; the checks above are ours.
+_UNFILTERED: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
 
 
 def pack(longest: int) -> bytes:
@@ -331,10 +335,11 @@ def session(request: Request, end: socket.socket) -> NoReturn:
         if image is not None:
             unpack(image)
         put_files(request.get("files") or {})
-    except (OSError, tarfile.TarError, ValueError) as error:
+    except Exception as error:
         wire.send({"begun": False, "error": _words(error)})
         os._exit(0)
     reseed(request.get("seed"))
+    lockdown.adopt_orphans()  # where this is not the first process anyway
     interrupts = _Interrupts()
     signal.signal(signal.SIGINT, interrupts)
     cells = _Cells(interrupts, request.get("first", 1))
@@ -382,7 +387,7 @@ def _words(error: BaseException) -> str:
 
 def _reap() -> None:
     """Collect orphans that ended, once there are many: one of them may be a child that a cell waits for."""
-    dead = [pid for pid in _others() if _state(pid) == "Z"]
+    dead = [pid for pid in _others() if _fields(pid)[:1] == ["Z"]]
     if len(dead) >= 8:
         for pid in dead:
             with contextlib.suppress(OSError):
@@ -390,27 +395,36 @@ def _reap() -> None:
 
 
 def _others() -> list[int]:
-    if os.getpid() != 1:
-        return []
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
+    """Return every other process of the namespace; where the namespace is shared, those below this one."""
+    try:
+        found = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+    except OSError:
+        return []  # a rung that shows no /proc lets no program start another
+    if os.getpid() == 1:
+        return list(found)
+    parents = {pid: fields[1] for pid in found if (fields := _fields(pid))}
+    below: set[int] = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if int(parent) in below and pid not in below}:
+        below |= more
+    return list(below - {os.getpid()})
 
 
-def _state(pid: int) -> str:
+def _fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; empty where the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return []
 
 
 def _kill_everything_else() -> None:
-    """End every other process of the namespace, if this is its first, and collect them."""
-    if os.getpid() != 1:
-        return
+    """End every process that a program has left, and collect them."""
     deadline = time.monotonic() + 2
-    while _others() and time.monotonic() < deadline:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, signal.SIGKILL)
+    while (others := _others()) and time.monotonic() < deadline:
+        for pid in [-1] if os.getpid() == 1 else others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -653,6 +667,7 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
         os._exit(0)
     files: dict[str, bytes] = request.get("files") or {}
     put_files(files)
+    lockdown.adopt_orphans()
     wire.send({"begun": True})
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     while True:
@@ -660,14 +675,16 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
             case = wire.receive()
         except (EOFError, OSError):
             os._exit(0)
-        reply, blobs = _judge_case(compiled, code, case)
+        reply, blobs = _judge_case(request, compiled, code, case)
         _kill_everything_else()
         if _clear_up():
             put_files(files)
         wire.send(reply, blobs)
 
 
-def _judge_case(compiled: CodeType, code: str, case: Request) -> tuple[Request, list[bytes]]:
+def _judge_case(
+    request: Request, compiled: CodeType, code: str, case: Request
+) -> tuple[Request, list[bytes]]:
     stdin, out, err, value = (_nameless(data) for data in (case["stdin"] or b"", b"", b"", b""))
     begun = time.monotonic()
     pid = os.fork()
@@ -680,6 +697,8 @@ def _judge_case(compiled: CodeType, code: str, case: Request) -> tuple[Request, 
         os.closerange(value + 1, 64)
         open_streams()
         reseed(None)
+        if request["program"] is not None:
+            lockdown.install(request["program"])
         seconds = math.ceil(case["cpu_s"])
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         end(_case(compiled, code, case, value))
@@ -749,11 +768,7 @@ def _case(compiled: CodeType, code: str, case: Request, value: int) -> int:
 
 def _spent(pid: int) -> float:
     """Return the CPU seconds of a process and those below it that it waited for."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / _HERTZ
-    except (OSError, IndexError):
-        return 0.0
+    return sum(map(int, _fields(pid)[11:15])) / _HERTZ
 
 
 _HERTZ = os.sysconf("SC_CLK_TCK")

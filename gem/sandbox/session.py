@@ -205,7 +205,7 @@ class ZygoteSession:
                     twin._cells += request["op"] == "cell"
                     if not twin._log or len(twin._log) != i + 1 or twin._log[-1][1] != digest:
                         raise CannotFork(
-                            f"step {i + 1} of {len(log)} of this session gave another result the second time: "
+                            f"step {i + 1} of {len(log)} of this session gave another result this time: "
                             "only what does not depend on clocks and the like can be forked."
                         )
         except BaseException:

@@ -210,12 +210,15 @@ class Zygote:
     def _confine(self, message: Message, scratch: str | None, parent: int) -> None:
         namespaces = scratch is None
         limits = lockdown.Limits(**message["limits"])
-        home, temporary = (lockdown.HOME, "/tmp") if scratch is None else (scratch, f"{scratch}/.tmp")
+        home, temporary = (
+            (lockdown.HOME, "/tmp") if scratch is None else (f"{scratch}/home", f"{scratch}/tmp")
+        )
         if namespaces:
             lockdown.furnish(limits, self.config["keep"], loopback=message["loopback"])
             lockdown.leave_user_namespace()
         else:
             lockdown.die_with_parent(parent)
+            os.mkdir(home)
             os.mkdir(temporary)
         os.chdir(home)
         os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
