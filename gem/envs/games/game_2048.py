@@ -27,6 +27,9 @@ SHADES = (
 LOST = -4e5
 """The worth of a board in which no tile can move."""
 
+HASTY = 256
+"""Up to this target the board never crowds, and the expert merges as fast as it can."""
+
 CROWDED = 5
 """At most so many empty cells left, the expert looks at what may come."""
 
@@ -151,9 +154,10 @@ class Game2048(TextGame):
         return ways[int(self.actor_rng.random() * len(ways))]
 
     def expert_move(self) -> str:
-        """Make the move whose board is worth most, by expectation over new tiles when cells are few."""
+        """Merge as fast as can be, or for a large target make the move whose board is worth most."""
         ways = legal(_grid(self.tiles))
-        return max(ways, key=lambda way: expectation(ways[way]))
+        promise = haste if self.target <= HASTY else expectation
+        return max(ways, key=lambda way: promise(ways[way]))
 
 
 _TEMPLATE = "\n".join([" ".join(["%4s"] * 4)] * 4)
@@ -237,8 +241,19 @@ def worth(grid: Grid) -> float:
     return sum(map(_line_worth, grid)) + sum(map(_line_worth, _turned(grid)))
 
 
+@lru_cache(maxsize=1 << 17)
+def _squares(line: Line) -> int:
+    return sum(tile * tile for tile in line)
+
+
+def haste(grid: Grid) -> int:
+    """Return how far merged a board can be a move later: the sum of its squared tiles."""
+    moved = legal(grid).values() or [grid]
+    return max(sum(map(_squares, after)) for after in moved)
+
+
 def expectation(grid: Grid) -> float:
-    """Return how good a board is before a tile is added."""
+    """Return how good a board is before a tile is added; what may come is looked at when cells are few."""
     empty = [(row, column) for row in range(4) for column in range(4) if not grid[row][column]]
     if len(empty) > CROWDED:
         return worth(grid)

@@ -42,7 +42,8 @@ class Minesweeper(TextGame):
         The rules and the board; then the board after each move. A revealed cell shows how many of its
         neighbours are mines; one that shows 0 reveals its neighbours too.
     Reward:
-        Progress is the share of the safe cells that are revealed. A won game returns 1.
+        Progress is the share of the safe cells that are revealed, of those that the first cell, which is
+        always safe, did not reveal. A won game returns 1.
     End:
         Every safe cell is revealed, a mine is, the turns are used up, or an answer is unreadable.
     Source:
@@ -81,7 +82,7 @@ class Minesweeper(TextGame):
             self.order[k], self.order[other] = self.order[other], self.order[k]
         self.mines: frozenset[int] = frozenset()  # laid when the first cell is revealed
         self.cells = [HIDDEN] * count
-        self.left = self._safe = count - self.num_mines
+        self.left = self._opened = count - self.num_mines  # safe cells hidden now, and after the first move
         return (
             f"Minesweeper: {self.num_mines} mines lie under a board of {self.rows} rows and {self.cols} "
             f"columns. Reveal every other cell in at most {self.max_turns} turns; revealing a mine loses. A "
@@ -119,12 +120,15 @@ class Minesweeper(TextGame):
             self.cells[cell] = FLAG if flagged else HIDDEN
             done = "is flagged" if flagged else "is no longer flagged"
             return Play(f"Row {row}, column {column} {done}:\n{self.board()}")
-        if not self.mines:
+        first = not self.mines
+        if first:
             self.mines = self._lay(cell)
         if cell in self.mines:
             self.cells[cell] = MINE
             return Play.lose(f"Row {row}, column {column} is a mine:\n{self.board()}")
         self._reveal(cell)
+        if first:
+            self._opened = self.left
         if not self.left:
             return Play.win(f"Every safe cell is revealed:\n{self.board()}")
         return Play(f"Row {row}, column {column} is safe:\n{self.board()}")
@@ -180,8 +184,8 @@ class Minesweeper(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the share of the safe cells that are revealed."""
-        return 1.0 - self.left / self._safe
+        """Return the share of the safe cells that are revealed, of those that were left to find out."""
+        return 1.0 - self.left / self._opened
 
     def answer_form(self) -> str:
         """Say what a move looks like."""
