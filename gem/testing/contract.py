@@ -82,7 +82,7 @@ def check_env(
             raise errors.BadArgument(
                 f"no rule {name!r}.{errors.did_you_mean(name, RULES)} There are: {known}."
             )
-    name, maker, claims = _resolve(target)
+    name, maker, claims = resolve(target)
     case = Case(name, maker, claims, tuple(seeds), turns, hosts, hash_seed)
     if not case.seeds:
         raise errors.BadArgument("check_env got no seeds; give one or more.")
@@ -110,7 +110,12 @@ def check_env(
     return Report(name, tuple(findings), tuple(held), skipped)
 
 
-def _resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:
+def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:
+    """Return a target's name, what makes it, and its spec where it has one.
+
+    Raises:
+        BadArgument: for what cannot be judged.
+    """
     if isinstance(target, str):
         return target, registry.Maker(target), registry.spec(target)
     if isinstance(target, registry.EnvSpec):

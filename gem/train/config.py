@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -29,6 +29,17 @@ KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
     str_from_instance=lambda values: [json.dumps(values)],
 )
 
+
+MaybePath: TypeAlias = Annotated[
+    Path | None,
+    PrimitiveConstructorSpec(  # tyro's own would speak of {None}|PATH
+        nargs=1,
+        metavar="FILE",
+        instance_from_str=lambda words: Path(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
 
 AT_LEAST_ONE = (
     *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes"),
@@ -98,7 +109,11 @@ class TrainConfig:
     strategy. 0: none."""
 
     warmup_batch: int = 48
-    """Episodes of random play per warm-up step."""
+    """Episodes per warm-up step."""
+
+    demos: MaybePath = None
+    """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
+    it does teach the strategy."""
 
     warmup_lr: float = 5e-3
     """Step size of the warm-up."""
@@ -176,7 +191,7 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""
-        return {**asdict(self), "out": str(self.out)}
+        return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
 
     def differences(self, other: TrainConfig) -> list[str]:
         """Return the settings in which the configs differ; where the run stands is none of them."""
@@ -199,4 +214,6 @@ class TrainConfig:
                 raise SchemaMismatch(
                     f"the run's config has {name!r}, which this version does not know.{hint}"
                 )
-        return cls(**{**values, "out": Path(values.get("out", cls.out))})
+        demos = values.get("demos")
+        paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
+        return cls(**{**values, **paths})

@@ -25,7 +25,7 @@ from gem.errors import BadArgument, SchemaMismatch
 from gem.estimators import has_signal, turn_advantages
 from gem.record import SEAT, Episode, Limits, StopReason
 from gem.registry import Maker, spec
-from gem.rollout import Job, rollout
+from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.measure import Instances, Measurement, find_instances, measure, success_rate
 from gem.train import checkpoint
 from gem.train.batch import collate, minibatches, weigh
@@ -348,7 +348,8 @@ def prepare(trainer: Trainer) -> None:
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.policy.updated(0)
     if config.warmup_steps:
-        watcher.stage("warm-up: the format, on random play")
+        demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
+        watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
         warm_up(
             trainer.policy,
             trainer.maker,
@@ -357,8 +358,11 @@ def prepare(trainer: Trainer) -> None:
             batch=config.warmup_batch,
             lr=config.warmup_lr,
             max_grad_norm=config.max_grad_norm,
+            demos=demos,
             on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
         )
+        if demos is not None:
+            demos.close()
     watcher.stage("measuring before any RL")
     take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
     trainer.cpu_s = time.process_time() - began_cpu

@@ -1,19 +1,21 @@
-"""Warm-up: behaviour cloning on random but well-formed play, made at run time.
+"""Warm-up: behaviour cloning on random but well-formed play made at run time, or on stored demonstrations.
 
-It teaches a model that starts from random weights what an answer looks like. The moves are the
+Random play teaches a model that starts from random weights what an answer looks like. The moves are the
 environment's own random actions, drawn independently of the history, so nothing of the strategy is in them:
-on the choice of a move the best the model can do is to copy the random actor's distribution.
+on the choice of a move the best the model can do is to copy the random actor's distribution. Demonstrations,
+as `gem-gym demos` writes them, teach the strategy too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from gem import seeding
 from gem.agents.random import RandomAgent
-from gem.errors import NoVerdict
+from gem.errors import BadArgument, NoVerdict
+from gem.record import Episode
 from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
@@ -31,20 +33,29 @@ def warm_up(
     batch: int,
     lr: float,
     max_grad_norm: float,
+    demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> None:
-    """Clone random play for `steps` steps of `batch` episodes each.
+    """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     `on_step` is given each step's number and its loss, the mean negative log probability per token in nats.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
+        BadArgument: for no demonstrations.
         NoVerdict: when there is nothing to learn from: every episode broke, or no answer fits the context.
     """
+    if demos is not None and not len(demos):
+        raise BadArgument("the store of demonstrations is empty; `gem-gym demos` writes some.")
+    what = "episodes of random play" if demos is None else "demonstrations"
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=lr, weight_decay=0.0)
     for step in range(steps):
-        jobs = [Job(maker, seeding.derive(seed, "warm-up", step, i)) for i in range(batch)]
-        episodes = rollout(jobs, RandomAgent(), concurrency=batch)
+        if demos is None:
+            jobs = [Job(maker, seeding.derive(seed, "warm-up", step, i)) for i in range(batch)]
+            episodes = rollout(jobs, RandomAgent(), concurrency=batch)
+        else:
+            stream = seeding.stream(seed, "warm-up", step)
+            episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
         demonstrations = [
             Weighted(cut, {})
             for episode in episodes
@@ -55,7 +66,7 @@ def warm_up(
         if not demonstrations:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
-                f"no demonstration among {batch} episodes of random play: "
+                f"nothing to learn from among {batch} {what}: "
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
         batch_ = collate(demonstrations, policy.pad)

@@ -17,7 +17,8 @@ from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoVerdict, SchemaMismatch, StoreError
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
-from gem.rollout import Job, rollout
+from gem.rollout import EpisodeStore, Job, rollout
+from gem.rollout.demos import write_demos
 from gem.testing.doubles import EchoEnv
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
@@ -457,10 +458,35 @@ def test_a_demonstration_is_learnt_as_far_as_the_context_goes():
         warm_up(policy, Maker(QUICK.env), **how)
 
 
+def test_a_run_warms_up_on_the_demonstrations_of_its_config(tmp_path):
+    store = tmp_path / "demos.jsonl"
+    write_demos(QUICK.env, store, episodes=32, kwargs=QUICK.env_kwargs)
+    config = replace(QUICK, out=tmp_path / "run", demos=store, warmup_steps=40, warmup_batch=16, episodes=16)
+    log = Log()
+    train(config, watcher=log)
+    assert "warm-up: on demonstrations" in log.stages
+    assert RunFolder(config.out).read_config() == config
+    trainer = make_trainer(config)
+    with EpisodeStore(store) as demos:
+        warm_up(
+            trainer.policy, trainer.maker, seed=0, steps=40, batch=16, lr=2e-2, max_grad_norm=1.0, demos=demos
+        )  # fmt: skip
+    first = [episode.turns[0].action for episode in trainer.sample()]
+    assert first.count("\\boxed{2}") > len(first) / 2  # as the solver begins; random play does in a quarter
+
+
+def test_an_empty_store_of_demonstrations_is_refused():
+    with pytest.raises(BadArgument, match="store of demonstrations is empty; `gem-gym demos` writes some"):
+        warm_up(
+            make_policy(QUICK), Maker(QUICK.env), demos=[],
+            seed=0, steps=1, batch=8, lr=1e-3, max_grad_norm=1.0,
+        )  # fmt: skip
+
+
 def test_random_play_that_breaks_is_no_demonstration(registry):
     register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
     policy = make_policy(QUICK)
-    with pytest.raises(NoVerdict, match=r"no demonstration among 8 episodes of random play: .*is gone"):
+    with pytest.raises(NoVerdict, match=r"nothing to learn from among 8 episodes of random play: .*is gone"):
         warm_up(policy, Maker("test:Broken"), seed=0, steps=1, batch=8, lr=1e-3, max_grad_norm=1.0)
 
 

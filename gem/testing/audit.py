@@ -1,0 +1,280 @@
+"""audit_env: what an environment's reward is worth.
+
+`gem.testing.check_env` asks whether an environment keeps the contract; this asks whether it is a good task.
+Policies that know nothing play it beside its own expert, and a card says what they earned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import median_low
+from typing import Any
+
+from gem import errors
+from gem.content import Obs, text_of
+from gem.core import Env
+from gem.parsing import boxed
+from gem.statistics import mean_interval
+from gem.testing.card import Card, Check, Played, Spread, tokens
+from gem.testing.contract import Target, resolve
+from gem.testing.policies import IGNORANT, Moment, Player, policies
+from gem.testing.rules import FULL_REWARD
+from gem.testing.transcripts import act
+
+EPISODES = 40
+"""Episodes that each player plays, each from a seed of its own."""
+
+TURNS = 4_000
+"""About how many turns a player takes in all; where the task states many turns, it plays fewer episodes."""
+
+FEWEST_EPISODES = 6
+
+INSTANCES = 200
+"""Seeds that are dealt to count distinct instances."""
+
+FEWEST_INSTANCES = 5
+"""So many different instances a task must have, or a policy can know them all by heart."""
+
+IGNORANT_REWARD = 1 / 3
+"""What a policy that knows nothing may earn on average, of a full reward of 1."""
+
+LEAST_GAP = 0.2
+"""How much more than legal random play an expert must earn on average."""
+
+LEAK = 0.1
+"""How much more often its own secret may stand in what is shown than the secrets of other episodes do."""
+
+LONGEST = 200
+"""Turns after which an episode without a stated budget is cut."""
+
+MOST_SAID = 120
+"""Characters that a card keeps of what a policy said first."""
+
+EPSILON = 1e-6
+
+SECRETS = ("secret", "answer", "solution", "reference")
+"""Attributes in which games keep what must be found out."""
+
+
+def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INSTANCES) -> Card:
+    """Play every policy on an environment and return its card; the same arguments give the same card.
+
+    Args:
+        target: an id, an EnvSpec, a class or other callable that makes one, or an environment.
+        episodes: how many each player plays, at most; seeds 0, 1 and so on.
+        instances: how many seeds are dealt to count distinct instances.
+
+    Raises:
+        BadArgument: for fewer than 2 episodes or instances. UnknownEnv, MissingExtra: as gem.make does.
+    """
+    if episodes < 2 or instances < 2:
+        raise errors.BadArgument(f"audit got {episodes=}, {instances=}; accepted: 2 or more of each.")
+    name, maker, claims = resolve(target)
+    longest = (claims and claims.max_turns) or LONGEST
+    seeds = range(min(episodes, max(FEWEST_EPISODES, TURNS // longest)))
+    with maker() as env:
+        played: dict[str, Played] = {}
+        failed: list[str] = []
+        for policy, players in policies(env, seeds).items():
+            tried = [_play(env, player, seeds, longest, failed) for player in players]
+            played[policy] = max(tried, key=lambda one: one.reward)
+        shown = [_watch(env, seed, longest) for seed in seeds]
+        oracle = bool(claims and claims.solver == "oracle")
+        distinct = len({_identity(env, seed) for seed in range(instances)})
+        checks = (
+            _full_reward(played),
+            _bounds(played),
+            _ignorance(played),
+            _gap(played),
+            _leak(env, seeds, shown, oracle),
+            _instances(distinct, instances),
+            _survival(failed),
+        )
+    later = [tokens(obs) for observations, _ in shown for obs in observations[1:]]
+    return Card(
+        env=name,
+        solver=claims.solver if claims else "not stated",
+        distinct=distinct,
+        dealt=instances,
+        first=spread([tokens(observations[0]) for observations, _ in shown]),
+        later=spread(later) if later else None,
+        policies=played,
+        checks=checks,
+    )
+
+
+def spread(numbers: Sequence[int]) -> Spread:
+    """Return the smallest, the middle and the largest of some numbers."""
+    return Spread(min(numbers), median_low(numbers), max(numbers))
+
+
+# -- playing
+
+
+def _play(env: Env, player: Player, seeds: Sequence[int], longest: int, failed: list[str]) -> Played:
+    """Play a policy's episodes; what an episode raises goes to `failed`, and the episode earns nothing."""
+    rewards, turns, won, says = [], [], 0, ""
+    for seed in seeds:
+        earned: list[float] = []
+        try:
+            obs, said, success = env.reset(seed=seed).obs, "", False
+            for turn in range(longest):
+                said = player(Moment(env, text_of(obs), turn, earned[-1] if earned else 0.0, said))
+                says = says or said
+                step = env.step(said)
+                earned.append(float(step.reward))
+                obs = step.obs
+                if step.done:
+                    success = bool(step.info.get("success", math.fsum(earned) >= FULL_REWARD - EPSILON))
+                    break
+        except Exception as error:  # a stranger's environment: whatever it raises is the finding
+            failed.append(f"{type(error).__name__}: {str(error)[:200]}")
+            earned, success = [0.0], False
+        rewards.append(math.fsum(earned))
+        turns.append(len(earned))
+        won += success
+    interval = mean_interval(rewards)
+    return Played(
+        episodes=len(rewards),
+        success=_rounded(won / len(rewards)),
+        reward=_rounded(interval.mean),
+        low=_rounded(interval.low),
+        best=_rounded(max(rewards)),
+        turns=spread(turns),
+        says=says[:MOST_SAID],
+    )
+
+
+def _rounded(value: float) -> float:
+    return round(value, 4)  # cards are kept as data: the last digits are the platform's
+
+
+def _watch(env: Env, seed: int, longest: int) -> tuple[list[Obs], list[Any]]:
+    """Return the observations and infos before the end, under legal random play."""
+    obs, info = env.reset(seed=seed)
+    observations, infos = [obs], [info]
+    for _ in range(longest):
+        step = env.step(act(env))
+        if step.done:
+            break
+        observations.append(step.obs)
+        infos.append(step.info)
+    return observations, infos
+
+
+def _identity(env: Env, seed: int) -> Hashable:
+    """Return what tells a dealt instance from others: what the environment says it is, or what it shows."""
+    obs = env.reset(seed=seed).obs
+    deal = getattr(env.unwrapped, "instance", None)
+    try:
+        return deal() if callable(deal) else obs
+    except NotImplementedError:
+        return obs
+
+
+# -- judging
+
+
+def _full_reward(played: Mapping[str, Played]) -> Check:
+    name = "full reward"
+    expert = played.get("solver")
+    best = max(played, key=lambda policy: played[policy].best)
+    if played[best].best >= FULL_REWARD - EPSILON:
+        won = f"; it wins {expert.success:.1%}" if expert else ""
+        return Check(name, False, f"reached by {'solver' if expert and expert.success else best}{won}")
+    seen = f"never reached; the most was {played[best].best:g}, by {best}"
+    if expert is None:
+        return Check(name, None, f"{seen}, and there is no solver to show that it can be")
+    return Check(name, True, seen, "let a solved episode return 1, or mend solve()")
+
+
+def _bounds(played: Mapping[str, Played]) -> Check:
+    name = "reward is bounded"
+    over = {policy: one.best for policy, one in played.items() if one.best > FULL_REWARD + EPSILON}
+    if not over:
+        return Check(name, False, "no episode returned more than 1")
+    policy = max(over, key=over.__getitem__)
+    change = "pay for progress as a potential: what a state is worth after, less what it was worth before"
+    return Check(name, True, f"{policy} earned {over[policy]:g} in an episode", change)
+
+
+def _ignorance(played: Mapping[str, Played]) -> Check:
+    name = "knowing nothing earns little"
+    paid = {policy: played[policy] for policy in IGNORANT}
+    too_much = [policy for policy, one in paid.items() if one.low > IGNORANT_REWARD]
+    best = max(paid, key=lambda policy: paid[policy].reward)
+    seen = ", ".join(
+        f"{policy} earned {paid[policy].reward:.3f} by saying {paid[policy].says[:60]!r}"
+        for policy in too_much or [best]
+    )
+    change = "pay less for what can be guessed, draw answers from more, or refuse what is no single answer"
+    return Check(name, bool(too_much), seen, change if too_much else "")
+
+
+def _gap(played: Mapping[str, Played]) -> Check:
+    name = "skill matters"
+    if "solver" not in played or "random" not in played:
+        return Check(name, None, "it takes a solver and a random actor")
+    gap = played["solver"].reward - played["random"].reward
+    seen = f"the solver earned {gap:.3f} more than legal random play"
+    change = "make it harder, or pay less for what random play reaches"
+    return Check(name, gap < LEAST_GAP, seen, change if gap < LEAST_GAP else "")
+
+
+def _leak(
+    env: Env, seeds: Sequence[int], shown: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
+) -> Check:
+    """Compare how often the secret of an episode stands in what it showed with how often those of others do.
+
+    A solver that reads the hidden answer says that the answer cannot be worked out from rules; the question
+    may quote it then, as one that asks for a word of a text does, and `info` alone is searched.
+    """
+    name = "nothing leaks"
+    secrets = [_secrets(env, seed, oracle) for seed in seeds]
+    if not any(secrets):
+        return Check(name, None, f"no secret is known: there is no attribute {', '.join(SECRETS)}")
+    own = others = 0.0
+    for secret, (observations, infos) in zip(secrets, shown, strict=True):
+        text = repr(infos) if oracle else f"{text_of(observations[0])}\n{infos!r}"
+        own += _stands(secret, text)
+        strangers = [other for other in secrets if other and not other & secret]
+        others += sum(_stands(other, text) for other in strangers) / max(1, len(strangers))
+    own, others = own / len(secrets), others / len(secrets)
+    where = "info" if oracle else "the first observation or info"
+    seen = f"its own secret stands in {where} in {own:.0%} of episodes, another's in {others:.0%}"
+    if own - others <= LEAK:
+        return Check(name, False, seen)
+    return Check(name, True, seen, "take the answer out of what is shown before the end")
+
+
+def _secrets(env: Env, seed: int, oracle: bool) -> frozenset[str]:
+    """Return the forms in which an episode's secret may stand in a text, in small letters."""
+    env.reset(seed=seed)
+    found = [vars(env.unwrapped).get(attribute) for attribute in SECRETS]
+    if oracle:
+        answer = env.solve()
+        found.append(boxed(answer) or answer)
+    texts = [str(value).strip().lower() for value in found if isinstance(value, str | int)]
+    return frozenset(form for text in texts if text for form in (text, " ".join(text)))
+
+
+def _stands(forms: frozenset[str], text: str) -> bool:
+    """Return whether one of the forms stands in a text as a word of its own."""
+    low = text.lower()
+    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", low) for form in forms if form in low)
+
+
+def _instances(distinct: int, dealt: int) -> Check:
+    few = distinct < min(FEWEST_INSTANCES, dealt)
+    change = "let deal() or reset() draw more from self.rng" if few else ""
+    return Check("seeds differ", few, f"{distinct} distinct instances in {dealt} seeds", change)
+
+
+def _survival(failed: Sequence[str]) -> Check:
+    name = "nothing broke"
+    if not failed:
+        return Check(name, False, "every episode was played to its end")
+    change = "treat whatever text comes as an answer; `gem-gym check` finds where"
+    return Check(name, True, f"{len(failed)} episodes raised, as {failed[0]}", change)

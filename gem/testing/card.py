@@ -1,0 +1,176 @@
+"""The card of an environment: what an audit found, as text and as data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import ceil
+from pathlib import Path
+from struct import unpack
+from typing import Any, NamedTuple
+
+from gem.content import Image, Obs
+from gem.errors import BadArgument
+from gem.testing.policies import IGNORANT
+
+TOKEN = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_|\n")
+"""What counts as a token of text: up to six letters, up to three digits, any other sign, a new line."""
+
+PATCH = 28
+"""The side in pixels of the square that counts as a token of a picture, as in Qwen2-VL (arXiv 2409.12191)."""
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def tokens(obs: Obs) -> int:
+    """Return about how many tokens an observation takes; see TOKEN and PATCH. Pictures must be PNGs."""
+    if isinstance(obs, str):
+        return len(TOKEN.findall(obs))
+    count = 0
+    for part in obs:
+        if not isinstance(part, Image):
+            count += len(TOKEN.findall(part.text))
+        elif part.data.startswith(PNG):
+            width, height = unpack(">II", part.data[16:24])
+            count += ceil(width / PATCH) * ceil(height / PATCH)
+    return count
+
+
+class Check(NamedTuple):
+    """One question of the audit: its answer, and, where that is a finding, what to change.
+
+    `open`: the finding stands; False: there is nothing to mend; None: the question does not apply.
+    """
+
+    name: str
+    open: bool | None
+    seen: str
+    change: str = ""
+
+
+class Spread(NamedTuple):
+    """The smallest, the middle and the largest of some numbers."""
+
+    least: int
+    median: int
+    most: int
+
+    def __str__(self) -> str:
+        """The middle, and the range where there is one."""
+        return str(self.median) if self.least == self.most else f"{self.median} ({self.least} to {self.most})"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A policy's episodes: how many, their rate of success, the mean return and its 95% interval's low end.
+
+    `best`: the highest return of an episode. `says`: the beginning of the first answer.
+    """
+
+    episodes: int
+    success: float
+    reward: float
+    low: float
+    best: float
+    turns: Spread
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What an audit found out about an environment.
+
+    `distinct` of `dealt` instances differ. `first` and `later`: tokens of the first observation and of those
+    after it, under legal random play.
+    """
+
+    env: str
+    solver: str
+    distinct: int
+    dealt: int
+    first: Spread
+    later: Spread | None
+    policies: dict[str, Played] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Check, ...]:
+        """The checks that are open."""
+        return tuple(check for check in self.checks if check.open)
+
+    @property
+    def ignorant(self) -> dict[str, float]:
+        """What the policies that know nothing earned on average."""
+        return {name: self.policies[name].reward for name in IGNORANT if name in self.policies}
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is open."""
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the card as plain data."""
+        data = asdict(self)
+        data["checks"] = [check._asdict() for check in self.checks]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Card:
+        """Return the card that to_json() made `data` of."""
+        kept = dict(data)
+        kept["policies"] = {
+            name: Played(**{**played, "turns": Spread(*played["turns"])})
+            for name, played in data["policies"].items()
+        }
+        kept["checks"] = tuple(Check(**check) for check in data["checks"])
+        kept["first"] = Spread(*data["first"])
+        kept["later"] = data["later"] and Spread(*data["later"])
+        return cls(**kept)
+
+    def __str__(self) -> str:
+        """The card as lines of text."""
+        wide = max(map(len, self.policies), default=0)
+        lines = [
+            f"{self.env}: {'no open finding' if self.ok else f'{len(self.findings)} OPEN'}",
+            f"  instances: {self.distinct} distinct in {self.dealt} seeds",
+            f"  tokens: {self.first} at first" + (f", {self.later} per later turn" if self.later else ""),
+            *(
+                f"  {name:<{wide}}  return {played.reward:6.3f}  success {played.success:6.1%}  "
+                f"turns {played.turns}  ({played.episodes} episodes)"
+                for name, played in self.policies.items()
+            ),
+        ]
+        for name, still_open, seen, change in self.checks:
+            mark = "OPEN " if still_open else "ok   " if still_open is False else "n/a  "
+            lines.append(f"  {mark}{name}: {seen}")
+            if still_open:
+                lines.append(f"       -> {change}")
+        return "\n".join(lines)
+
+
+def read_cards(path: Path) -> dict[str, Card]:
+    """Return the cards of a file by environment.
+
+    Raises:
+        BadArgument: when it holds no cards.
+    """
+    try:
+        return {name: Card.from_json(card) for name, card in json.loads(path.read_bytes()).items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadArgument(
+            f"{path} holds no cards ({error}); name a new file, or one of `audit --json`."
+        ) from None
+
+
+def write_cards(cards: Mapping[str, Card], path: Path) -> None:
+    """Write cards by environment, in order, as JSON: a line for each part, so that changes are readable."""
+    parts = {
+        name: ",\n".join(
+            f"  {json.dumps(key)}: {json.dumps(part)}" for key, part in cards[name].to_json().items()
+        )
+        for name in sorted(cards)
+    }
+    text = ",\n".join(f" {json.dumps(name)}: {{\n{lines}\n }}" for name, lines in parts.items())
+    path.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
