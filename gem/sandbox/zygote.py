@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import io
 import json
 import marshal
 import os
@@ -394,9 +395,15 @@ def _warm(packages: list[str]) -> None:
     import typing  # noqa: F401
 
     for package in packages:
-        with contextlib.suppress(Exception):  # absent, or broken: then a program finds out by itself
+        if package == "matplotlib":
+            _give_folder()
+        try:
             __import__(package)
             _USE.get(package, lambda: None)()
+        except Exception:  # absent, or broken: then a program finds out by itself, from the beginning
+            root = package.partition(".")[0]
+            for name in [name for name in sys.modules if name == root or name.startswith(f"{root}.")]:
+                del sys.modules[name]
 
 
 def _use_numpy() -> None:
@@ -415,14 +422,22 @@ def _use_sympy() -> None:
     repr(sympy.simplify(sympy.integrate(sympy.sin(x) * x, x)))
 
 
+def _give_folder() -> None:
+    """Give matplotlib the folder without which it does not import: nothing else here can be written."""
+    with contextlib.suppress(OSError):  # without namespaces /tmp will do
+        lockdown.mount("tmpfs", lockdown.HOLD, "tmpfs", 0, "size=8m,mode=0755")
+        os.environ["MPLCONFIGDIR"] = lockdown.HOLD
+
+
 def _use_matplotlib() -> None:
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot
 
-    matplotlib.pyplot.figure()
+    matplotlib.pyplot.figure().savefig(io.BytesIO(), format="png")
     matplotlib.pyplot.close("all")
+    os.environ.pop("MPLCONFIGDIR", None)  # what a program starts makes a folder of its own
 
 
 _USE = {"numpy": _use_numpy, "sympy": _use_sympy, "matplotlib": _use_matplotlib}
