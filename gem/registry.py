@@ -264,7 +264,8 @@ def make(env_id: str | EnvSpec, *, seed: int | None = None, **kwargs: Any) -> En
     env = entry(**merged)
     if kwargs:
         # A budget that the caller chose is the budget; the other claims are those of the registered keywords.
-        found = replace(found, kwargs=merged, max_turns=kwargs.get("max_turns", found.max_turns))
+        budget = kwargs.get("max_turns", kwargs.get("max_attempts", found.max_turns))
+        found = replace(found, kwargs=merged, max_turns=budget)
     env.spec = found
     if seed is not None:
         env.seed = seed

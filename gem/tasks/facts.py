@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gem.tasks.base import Task
 from gem.tasks.order import Order
-from gem.tasks.procedural import Problem, Split, split_of
+from gem.tasks.procedural import Problem, Split, check_split, split_of
 
 
 class Relation(NamedTuple):
@@ -67,6 +67,10 @@ class FactTasks:
 
     hops: tuple[int, int] = (1, 1)
     split: Split | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no split."""
+        check_split(self.split)
 
     @property
     def name(self) -> str:

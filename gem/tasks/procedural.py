@@ -65,10 +65,7 @@ class ProceduralTasks:
         """Refuse what makes no set."""
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
             raise BadArgument(f"size is {self.size!r}; accepted: 1 or more tasks.")
-        if self.split not in (None, "train", "test"):
-            raise BadArgument(
-                f"split is {self.split!r}; accepted: 'train', 'test', or None for all questions."
-            )
+        check_split(self.split)
         seeding.check(self.seed)
 
     def __len__(self) -> int:
@@ -93,6 +90,16 @@ class ProceduralTasks:
     def order(self, seed: int, epoch: int = 0) -> Order:
         """Return a permutation of the indices: a pure function of its arguments."""
         return Order(self.size, seed, epoch)
+
+
+def check_split(split: str | None) -> None:
+    """Refuse what is no split.
+
+    Raises:
+        BadArgument: for anything but ``train``, ``test`` and None.
+    """
+    if split not in (None, "train", "test"):
+        raise BadArgument(f"split is {split!r}; accepted: 'train', 'test', or None for all questions.")
 
 
 def split_of(problem: Problem) -> Split:
