@@ -76,10 +76,14 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     for spec in specs:
         keywords = ", ".join(f"{name}={value!r}" for name, value in spec.kwargs.items())
         rows.append(
-            f"| `{spec.id}` | {keywords and f'`{keywords}`'} | {spec.max_turns or ''} | {spec.solver} |"
+            f"| `{spec.id}` | {keywords and f'`{keywords}`'} | {spec.max_turns or ''} | {spec.solver} | "
+            f"{spec.data or ''} |"
         )
-    table = ["## Ids", "", "| id | keywords | turns | solver |", "|---|---|---|---|", *rows, ""]
-    lines = [f"# {env_class.__name__}", "", summary, "", *manual, *table, *transcript(specs[0])]
+    head = ["| id | keywords | turns | solver | data set |", "|---|---|---|---|---|"]
+    table = ["## Ids", "", *head, *rows, ""]
+    shown = next((spec for spec in specs if spec.data is None), None)
+    episode = transcript(shown) if shown else []
+    lines = [f"# {env_class.__name__}", "", summary, "", *manual, *table, *episode]
     return Page(env_class.__name__, summary, [spec.id for spec in specs], "\n".join(lines))
 
 

@@ -143,6 +143,128 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
 NEED_WORDFREQ = ("hangman", "wordle", "word_search")
 """The modules of games whose words come from the package of the extra `games`."""
 
+MADE: tuple[tuple[str, str, dict[str, Any], str | None], ...] = (
+    # id, class in gem.envs, keywords, extra: tasks that a program makes, so that no data set is needed
+    (
+        "math:Arithmetic-v0-easy",
+        "math_env:ArithmeticEnv",
+        {"operands": 2, "digits": (1, 2), "operations": ("+", "-")},
+        None,
+    ),
+    (
+        "math:Arithmetic-v0-hard",
+        "math_env:ArithmeticEnv",
+        {"operands": (4, 6), "digits": (1, 3), "operations": ("+", "-", "*")},
+        None,
+    ),
+    (
+        "math:Arithmetic-v0-random",
+        "math_env:ArithmeticEnv",
+        {"operands": (2, 6), "digits": (1, 3), "operations": ("+", "-", "*", "/")},
+        None,
+    ),
+    ("math:WordProblems-v0-easy", "math_env:WordProblemsEnv", {"steps": (1, 2)}, None),
+    (
+        "math:WordProblems-v0-hard",
+        "math_env:WordProblemsEnv",
+        {"steps": (4, 6), "largest": 60, "distractors": (1, 2)},
+        None,
+    ),
+    (
+        "math:WordProblems-v0-random",
+        "math_env:WordProblemsEnv",
+        {"steps": (1, 8), "largest": 60, "distractors": (0, 2)},
+        None,
+    ),
+    ("qa:Facts-v0-easy", "qa_env:FactsEnv", {"hops": 1}, None),
+    ("qa:Facts-v0-hard", "qa_env:FactsEnv", {"hops": 2}, None),
+    ("qa:Facts-v0-random", "qa_env:FactsEnv", {"hops": (1, 2)}, None),
+    (
+        "vision:Geometry-v0-easy",
+        "math_visual_env:GeometryEnv",
+        {"kinds": ("count", "angle", "rectangle", "circle")},
+        "vision",
+    ),
+    (
+        "vision:Geometry-v0-hard",
+        "math_visual_env:GeometryEnv",
+        {"kinds": ("parallels", "right_triangle", "polygon", "notched")},
+        "vision",
+    ),
+    ("vision:Geometry-v0-random", "math_visual_env:GeometryEnv", {}, "vision"),
+    (
+        "vision:Charts-v0-easy",
+        "math_visual_env:ChartsEnv",
+        {
+            "kinds": ("bars", "lines"),
+            "questions": ("value", "most", "difference"),
+            "labels": (3, 5),
+            "written": True,
+        },
+        "vision",
+    ),
+    (
+        "vision:Charts-v0-hard",
+        "math_visual_env:ChartsEnv",
+        {"kinds": ("bars", "groups", "lines"), "questions": ("total", "above", "change"), "labels": (5, 7)},
+        "vision",
+    ),
+    ("vision:Charts-v0-random", "math_visual_env:ChartsEnv", {}, "vision"),
+)
+
+DATA: tuple[tuple[str, str, str, str | None, dict[str, Any]], ...] = (
+    # id, class in gem.envs, data set, split, columns where they are not `problem` and `answer`
+    ("math:ASDiv2K", "math_env:MathEnv", "axon-rl/ASDIV-2k", None, {}),
+    ("math:GSM8K", "math_env:MathEnv", "axon-rl/GSM-8k", None, {}),
+    ("math:Math12K", "math_env:MathEnv", "axon-rl/MATH-12k", None, {}),
+    ("math:Math8K-3to5", "math_env:MathEnv", "axon-rl/MATH-lvl3to5-8k", None, {}),
+    ("math:Orz57K", "math_env:MathEnv", "axon-rl/ORZ-57k", None, {}),
+    ("math:DeepScaleR40K", "math_env:MathEnv", "axon-rl/DeepScaleR-40K", None, {}),
+    ("math:Geometry3K", "math_visual_env:MathVisualEnv", "axon-rl/geometry3k", "train", {}),
+    ("qa:NaturalQuestions", "qa_env:QaEnv", "axon-rl/NaturalQuestions", "train", {}),
+    ("qa:HotpotQA", "qa_env:QaEnv", "axon-rl/HotpotQA", "train", {}),
+    *(
+        (
+            f"logic:RuleTaker-d{depth}",
+            "qa_env:QaEnv",
+            f"axon-rl/RuleTaker-d{depth}-70k",
+            "train",
+            {"question_key": "question", "extract_boxed": True},
+        )
+        for depth in (0, 1, 2, 3, 5)
+    ),
+    *(
+        (f"eval:{name}", "math_env:MathEnv", "axon-rl/math-eval", split, {})
+        for name, split in (
+            ("MATH500", "math"),
+            ("AMC", "amc"),
+            ("OlympiadBench", "olympiad_bench"),
+            ("Minerva", "minerva"),
+            ("AIME24", "aime24"),
+        )
+    ),
+    (
+        "eval:QaOpen",
+        "qa_env:QaEnv",
+        "google-research-datasets/nq_open",
+        "validation",
+        {"question_key": "question"},
+    ),
+    *(
+        (f"eval:{name}", "qa_env:QaEnv", "axon-rl/search-eval", split, {"question_key": "question"})
+        for name, split in (
+            ("2Wiki", "2wiki"),
+            ("PopQA", "popqa"),
+            ("TriviaQA", "tq"),
+            ("HotpotQA", "hotpotqa"),
+            ("Bamboogle", "bamboogle"),
+            ("NaturalQuestions", "nq"),
+            ("Musique", "musique"),
+        )
+    ),
+)
+"""Data sets of the Hugging Face hub, which `gem.tasks.sources` finds; none is part of gem."""
+
 RG_NAMES = """
 ab acre advanced_geometry aiw arc_1d arc_agi base_conversion basic_arithmetic bf binary_alternation
 binary_matrix bitwise_arithmetic boxnet caesar_cipher calendar_arithmetic chain_sum circuit_logic codeio
@@ -214,6 +336,21 @@ def register_all() -> None:
                 extra="games" if entry_point.partition(":")[0] in NEED_WORDFREQ else None,
                 max_turns=max_turns,
                 **claims,
+            )
+        )
+    for name, entry_point, kwargs, extra in MADE:
+        register(EnvSpec(name, f"gem.envs.{entry_point}", kwargs, extra=extra, max_turns=1, solver="oracle"))
+    for name, entry_point, data, split, columns in DATA:
+        kwargs = {"dataset_name": data, **({"split": split} if split else {}), **columns}
+        register(
+            EnvSpec(
+                name,
+                f"gem.envs.{entry_point}",
+                kwargs,
+                extra="data",
+                data=data,
+                max_turns=1,
+                solver="oracle",
             )
         )
     register_family(REASONING_GYM)
