@@ -1,0 +1,145 @@
+"""The remote rung: programs run on a service that speaks SandboxFusion's ``/run_code``.
+
+How well they are held is the service's business; this end sees only what went wrong on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from gem.errors import BadArgument, missing_extra
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.piped import OneShotSandbox
+
+_MARGIN_S = 30.0  # for the service's queue, past the program's own budget
+
+
+class RemoteSandbox(OneShotSandbox):
+    """A SandboxFusion service.
+
+    Args:
+        url: where it is, as http://host:8080; ``GEM_SANDBOX_URL`` by default.
+        headers: sent along, for a service that wants a key.
+        transport: an httpx transport, for tests and proxies.
+
+    Raises:
+        SandboxFailed: when no service was named.
+        MissingExtra: without the httpx package.
+    """
+
+    rung = "remote"
+
+    def __init__(
+        self, url: str | None = None, *, headers: Mapping[str, str] | None = None, transport: Any = None
+    ) -> None:
+        super().__init__()
+        url = url or os.environ.get("GEM_SANDBOX_URL")
+        if not url:
+            raise SandboxFailed("no service was named: url=..., or the environment variable GEM_SANDBOX_URL.")
+        try:
+            import httpx
+        except ImportError:
+            raise missing_extra("the remote sandbox", "httpx", "openai") from None
+        self._client = httpx.Client(base_url=url, headers=dict(headers or {}), transport=transport)
+        self._broken: type[Exception] = httpx.HTTPError
+        self.info |= {"url": url}
+
+    def run(
+        self,
+        code: str,
+        *,
+        stdin: bytes = b"",
+        args: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Result:
+        """Run a program on the service; `Budget.wall_s` and `memory_mb` are passed on.
+
+        Raises:
+            SandboxFailed: when the service cannot be reached or says that it failed, twice.
+        """
+        self._check_open()
+        budget = budget or Budget()
+        if args:
+            code = f"import sys; sys.argv[1:] = {list(args)!r}\n{code}"
+        request = {
+            "code": code,
+            "language": "python",
+            "run_timeout": budget.wall_s,
+            "memory_limit_MB": budget.memory_mb,
+            "stdin": stdin.decode("utf-8", "replace"),
+            "files": {path: base64.b64encode(data).decode() for path, data in (files or {}).items()},
+        }
+        begun = time.monotonic()
+        try:
+            answer = self._ask(request, budget)
+        except SandboxFailed:
+            answer = self._ask(request, budget)
+        return self._result(answer, budget, time.monotonic() - begun)
+
+    def session(self, **_: Any) -> NoReturn:
+        """Refuse: the protocol runs whole programs and keeps nothing.
+
+        Raises:
+            BadArgument: always.
+        """
+        raise BadArgument(
+            "the rung 'remote' has no sessions: its service runs whole programs. Use another rung."
+        )
+
+    async def arun(self, code: str, **kwargs: Any) -> Result:
+        """Run without blocking the event loop; a cancelled run is the service's to end, by its time limit."""
+        return await asyncio.to_thread(self.run, code, **kwargs)
+
+    def close(self) -> None:
+        """Close the connections."""
+        super().close()
+        self._client.close()
+
+    def _ask(self, request: dict[str, Any], budget: Budget) -> dict[str, Any]:
+        try:
+            response = self._client.post("/run_code", json=request, timeout=budget.wall_s + _MARGIN_S)
+            response.raise_for_status()
+            answer = response.json()
+        except (self._broken, ValueError) as error:
+            raise SandboxFailed(f"the service at {self.info['url']} failed: {error!r}"[:500]) from error
+        if not isinstance(answer, dict) or answer.get("status") == "SandboxError":
+            said = answer.get("message") if isinstance(answer, dict) else answer
+            raise SandboxFailed(f"the service at {self.info['url']} says that it failed: {str(said)[:300]}")
+        return answer
+
+    def _result(self, answer: dict[str, Any], budget: Budget, wall_s: float) -> Result:
+        ran = answer.get("run_result")
+        if not isinstance(ran, dict):
+            raise SandboxFailed(
+                f"the service at {self.info['url']} answered without a run_result: {answer}"[:500]
+            )
+        longest = budget.output_kb << 10
+        out, err = ((ran.get(name) or "")[: longest + 1] for name in ("stdout", "stderr"))
+        code = ran.get("return_code")
+        killed = -code if isinstance(code, int) and code < 0 else None
+        if ran.get("status") == "TimeLimitExceeded":
+            status = Status.TLE
+        elif max(len(out), len(err)) > longest:
+            status = Status.OLE
+        elif ran.get("status") == "Finished" and code == 0:
+            status = Status.OK
+        else:
+            status = Status.MLE if err.rstrip().endswith("MemoryError") else Status.RE
+        return Result(
+            status=status,
+            stdout=out[:longest],
+            stderr=err[:longest],
+            exit_code=None if killed else code,
+            signal=killed,
+            wall_s=ran.get("execution_time") or wall_s,
+            cut=max(len(out), len(err)) > longest,
+            info=self.info,
+        )
