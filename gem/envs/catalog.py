@@ -322,6 +322,13 @@ GYMNASIUM = Family(
 )
 
 
+TERMINAL = """
+Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
+LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Symlinks
+""".split()  # noqa: SIM905  a column of quoted names would fill the screen
+"""Families of tasks at a shell, each in two levels."""
+
+
 def register_all() -> None:
     """Register the whole catalogue; doing it twice is harmless."""
     for name, entry_point, kwargs, max_turns, solver in GAMES:
@@ -353,5 +360,18 @@ def register_all() -> None:
                 solver="oracle",
             )
         )
+    for name in TERMINAL:
+        for level in ("easy", "hard"):
+            register(
+                EnvSpec(
+                    f"terminal:{name}-v0-{level}",
+                    "gem.envs.terminal:TerminalEnv",
+                    {"name": name, "level": level},
+                    max_turns=20,
+                    deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
+                    forkable=False,
+                    solver="oracle" if name == "PatchRepo" else "exact",
+                )
+            )
     register_family(REASONING_GYM)
     register_family(GYMNASIUM)
