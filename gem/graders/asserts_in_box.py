@@ -58,7 +58,7 @@ def pack(value: Any, depth: int = 0) -> Any:
             return {mark: [pack(each, depth + 1) for each in value]}
     if hasattr(value, "__next__"):
         return {"i": [pack(each, depth + 1) for each in value]}
-    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+    if hasattr(value, "tolist"):  # arrays and their numbers
         return pack(value.tolist(), depth + 1)
     raise Unpackable(f"a {type(value).__name__}, which is no plain data")
 

@@ -18,6 +18,7 @@ from gem.graders.compare import TOLERANCE
 from gem.sandbox.base import Budget
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.sources import Rows
+from gem.tools.python_code_tool import UPSTREAM_TYPES
 
 FENCE = "Give all of it in one fenced code block that begins with ```python."
 
@@ -60,6 +61,7 @@ class CodeEnv(DatasetEnv):
         verbose: bool = False,
         sandbox_type: str | None = None,
         *,
+        use_format_error_reward: bool = False,
         compare: str = "tokens",
         checker: str | None = None,
         partial: bool = False,
@@ -67,7 +69,6 @@ class CodeEnv(DatasetEnv):
         budget: Budget | None = None,
         max_attempts: int = 1,
         retry_discount: float = 1.0,
-        use_format_error_reward: bool = False,
     ) -> None:
         """Set the data and how submissions are judged.
 
@@ -82,7 +83,9 @@ class CodeEnv(DatasetEnv):
                 one box, and submissions side by side as they are stepped.
             max_tests: run at most so many tests of a task; None runs all.
             verbose: accepted for the sake of older scripts: nothing is printed.
-            sandbox_type: the sandbox's rung; None takes the best one here.
+            sandbox_type: the sandbox's rung; None takes the best one here, and so does upstream's default
+                'none'.
+            use_format_error_reward: fine an answer without code.
             compare: see CodeGrader, as for checker, partial, tolerance and budget.
             checker: decides in place of a comparison, where the task has none of its own.
             partial: score the fraction of tests passed.
@@ -90,7 +93,6 @@ class CodeEnv(DatasetEnv):
             budget: what each test may use.
             max_attempts: how often the agent may answer.
             retry_discount: what each attempt before a right one costs, as a factor.
-            use_format_error_reward: fine an answer without code.
 
         Raises:
             BadArgument, MissingData: for data that is not there or cannot be read.
@@ -98,7 +100,7 @@ class CodeEnv(DatasetEnv):
         super().__init__(
             tasks_of(dataset_name, split, dataset, question_key, test_key),
             CodeGrader(
-                sandbox_type,
+                UPSTREAM_TYPES.get(sandbox_type or "", sandbox_type),
                 compare=compare,
                 checker=checker,
                 partial=partial,
