@@ -56,6 +56,7 @@ COMMANDS: dict[str, Command] = {
     "check": Command("gem.cli:check", "judge environments by what they claim"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
     "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
+    "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
 
 
@@ -280,6 +281,19 @@ def evaluate(
             )
     table("env", "success", "at least", "return", "turns", "verdicts", rows=rows)
     return code
+
+
+def sandbox(rung: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None) -> int:
+    """Say which sandbox programs get on this machine, after trying what it holds back.
+
+    Args:
+        rung: try this one alone: remote, container, userns, bwrap-slots, landlock, seatbelt or none.
+    """
+    from gem.sandbox.command import describe
+
+    lines, held = describe(rung)
+    print(printable("\n".join(lines)))
+    return 0 if held else FAILED
 
 
 def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, solver") -> Agent:
