@@ -328,13 +328,31 @@ LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Sym
 """.split()  # noqa: SIM905  a column of quoted names would fill the screen
 """Families of tasks at a shell, each in two levels."""
 
+MULTIAGENT: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    # id after "multi:", class in gem.envs.multiagent, seats, turns that the task states
+    ("KuhnPoker-v0", "kuhn_poker:KuhnPoker", ("player_0", "player_1"), 3),
+    ("ConnectFour-v0", "connect_four:ConnectFour", ("player_0", "player_1"), 38),
+    ("MatrixGame-v0", "matrix_game:MatrixGame", ("player_0", "player_1"), 5),
+    ("Negotiation-v0", "negotiation:Negotiation", ("player_0", "player_1"), 8),
+    ("ServiceDesk-v0", "service_desk:ServiceDesk", ("agent", "customer"), 30),
+)
+
+ONE_SEAT: tuple[tuple[str, str, str, str, int, Solver | float], ...] = (
+    # what stands behind the game's id, the game, the seat, who plays the others, turns of the seat at most,
+    # solver: the rate at which it succeeds over seeds 0 to 499
+    ("vs-random", "KuhnPoker-v0", "player_0", "random", 2, 0.518),
+    ("vs-solver", "KuhnPoker-v0", "player_0", "solver", 2, 0.52),
+    ("vs-random", "ConnectFour-v0", "player_0", "random", 19, 1.0),
+    ("vs-solver", "ConnectFour-v0", "player_0", "solver", 19, 0.492),
+    ("vs-solver", "MatrixGame-v0", "player_0", "solver", 5, 1.0),
+    ("vs-solver", "Negotiation-v0", "player_0", "solver", 4, 0.994),
+    ("scripted", "ServiceDesk-v0", "agent", "solver", 29, "oracle"),
+)
+
 
 def register_all() -> None:
     """Register the whole catalogue; doing it twice is harmless."""
     for name, entry_point, kwargs, max_turns, solver in GAMES:
-        claims: dict[str, Any] = {"solver": solver}
-        if isinstance(solver, float):
-            claims = {"solver": "measured", "solver_rate": solver}
         register(
             EnvSpec(
                 f"game:{name}",
@@ -342,7 +360,7 @@ def register_all() -> None:
                 kwargs,
                 extra="games" if entry_point.partition(":")[0] in NEED_WORDFREQ else None,
                 max_turns=max_turns,
-                **claims,
+                **_solver(solver),
             )
         )
     for name, entry_point, kwargs, extra in MADE:
@@ -373,5 +391,39 @@ def register_all() -> None:
                     solver="oracle" if name == "PatchRepo" else "exact",
                 )
             )
+    for name, entry_point, seats, max_turns in MULTIAGENT:
+        entry_point = f"gem.envs.multiagent.{entry_point}"
+        register(EnvSpec(f"multi:{name}", entry_point, max_turns=max_turns, seats=seats))
+    for suffix, game, seat, others, max_turns, solver in ONE_SEAT:
+        register(
+            EnvSpec(
+                f"multi:{game}-{suffix}",
+                "gem.envs.multiagent.seat_env:one_seat",
+                {"game": f"multi:{game}", "seat": seat, "others": others}
+                | ({"depth": 3} if game == "ConnectFour-v0" else {}),
+                max_turns=max_turns,
+                **_solver(solver),
+            )
+        )
+    for name in TERMINAL:
+        for level in ("easy", "hard"):
+            register(
+                EnvSpec(
+                    f"terminal:{name}-v0-{level}",
+                    "gem.envs.terminal:TerminalEnv",
+                    {"name": name, "level": level},
+                    max_turns=20,
+                    deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
+                    forkable=False,
+                    solver="oracle" if name == "PatchRepo" else "exact",
+                )
+            )
     register_family(REASONING_GYM)
     register_family(GYMNASIUM)
+
+
+def _solver(solver: Solver | float) -> dict[str, Any]:
+    """Return the claims that a row's last column makes."""
+    if isinstance(solver, float):
+        return {"solver": "measured", "solver_rate": solver}
+    return {"solver": solver}

@@ -23,7 +23,7 @@ FOLDER = Path("tests/golden")
 MAX_TURNS = 12
 """The longest transcript that is kept."""
 
-_PLAYERS: tuple[tuple[str, int, Callable[[Env], str]], ...] = (
+_PLAYERS: tuple[tuple[str, int, Callable[[Env], Any]], ...] = (
     ("solver", 0, lambda env: env.solve()),
     ("random", 1, lambda env: env.sample_random_action()),
 )
@@ -55,16 +55,32 @@ def _path(env_id: str, folder: Path) -> Path:
 def _lines(env_id: str) -> Iterator[str]:
     """Yield an episode by the solver and one by the random actor: a line per observation."""
     for player, seed, choose in _PLAYERS:
-        if player == "solver" and registry.spec(env_id).solver == "none":
+        spec = registry.spec(env_id)
+        if player == "solver" and spec.solver == "none" and len(spec.seats) == 1:
             continue
         with registry.make(env_id) as env:
             (obs, info), *turns = transcript(env, seed, MAX_TURNS, choose)
-        yield _line(player=player, seed=seed, observation=text_of(obs), info=info)
+        yield _line(player=player, seed=seed, observation=_each(text_of, obs), info=info)
         for action, obs, reward, terminated, truncated, info in turns:
-            end = "terminated" if terminated else "truncated" if truncated else ""
-            yield _line(
-                action=action, observation=text_of(obs), reward=round(reward, 9), end=end, info=info
-            )  # nine digits: the last ones of a logarithm are the platform's
+            end: Any
+            if isinstance(terminated, dict):
+                end = {seat: _end(terminated[seat], truncated[seat]) for seat in terminated}
+            else:
+                end = _end(terminated, truncated)
+            # nine digits: the last ones of a logarithm are the platform's
+            paid = _each(lambda amount: round(amount, 9), reward)
+            yield _line(action=action, observation=_each(text_of, obs), reward=paid, end=end, info=info)
+
+
+def _end(terminated: bool, truncated: bool) -> str:
+    return "terminated" if terminated else "truncated" if truncated else ""
+
+
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return ``function(value)``, by seat where there are several."""
+    if isinstance(value, dict):
+        return {seat: function(own) for seat, own in value.items()}
+    return function(value)
 
 
 def _line(**values: Any) -> str:

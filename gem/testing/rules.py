@@ -22,12 +22,14 @@ from typing import Any, TypeAlias, cast
 
 from gem import errors, registry
 from gem.content import check_obs
-from gem.core import Env, Step
+from gem.core import Env
+from gem.envs.multiagent import MultiAgentEnv, MultiStep
 from gem.record import StopReason
 from gem.testing.transcripts import (
     Transcript,
     act,
     difference,
+    everybody,
     future,
     hash_seed_dependent,
     host_dependent,
@@ -150,10 +152,15 @@ def _raises(kind: type[Exception], call: Callable[[], object], what: str, change
     raise Broken(f"{what} went through; wanted is {kind.__name__}", change)
 
 
-def _check_step(step: Step, what: str) -> None:
+def _check_step(step: tuple[Any, ...], what: str) -> None:
     change = "step() returns (text, finite number, bool, bool, dict)"
     if not isinstance(step, tuple) or len(step) != 5:
         raise Broken(f"{what}: step() returned {str(step)[:100]}", change)
+    if isinstance(step[1], dict):  # of several seats; that the keys are right, MultiAgentEnv sees to
+        for seat in step[1]:
+            own = (step[0].get(seat, ""), *(column[seat] for column in step[1:]))
+            _check_step(own, f"{what}, seat {seat}")
+        return
     check_obs(step[0])
     reward = step[1]
     if isinstance(reward, bool) or not isinstance(reward, int | float):
@@ -233,12 +240,14 @@ def reset_returns(case: Case) -> None:
     """reset() returns an observation and an info dict."""
     env = case.make()
     for seed in case.seeds:
-        start = env.reset(seed=seed)
+        start: tuple[Any, ...] = env.reset(seed=seed)
         if not isinstance(start, tuple) or len(start) != 2 or not isinstance(start[1], dict):
             raise Broken(f"reset() returned {str(start)[:100]}", "return Start(observation, info)")
-        check_obs(start[0])
-        if not start[0]:
-            raise Broken(f"seed {seed}: the first observation is empty", "tell the agent its task")
+        shown = start[0].values() if isinstance(start[0], dict) else [start[0]]
+        for obs in shown:
+            check_obs(obs)
+            if not obs:
+                raise Broken(f"seed {seed}: the first observation is empty", "tell the agent its task")
 
 
 @rule
@@ -250,7 +259,7 @@ def step_returns(case: Case) -> None:
         for turn in range(case.turns):
             step = env.step(act(env))
             _check_step(step, f"seed {seed}, turn {turn}")
-            if step[2] or step[3]:
+            if step.done:
                 break
 
 
@@ -281,7 +290,7 @@ def neighbours(case: Case) -> None:
         alone = transcript(env, seed, case.turns)
         neighbour.reset(seed=seed + 1)
 
-        def disturbed(env: Env, seed: int = seed) -> str:
+        def disturbed(env: Env, seed: int = seed) -> Any:
             action = act(env)
             if neighbour.step(act(neighbour)).done:
                 neighbour.reset(seed=seed + 2)
@@ -318,7 +327,7 @@ def actor_stream(case: Case) -> None:
     case.deterministic()
     env = case.make()
 
-    def pondering(env: Env) -> str:
+    def pondering(env: Env) -> Any:
         _attempt_solve(env)
         return act(env)
 
@@ -341,17 +350,19 @@ def legal_sampling(case: Case) -> None:
         env.reset(seed=seed)
         for turn in range(case.turns):
             try:
-                action = env.sample_random_action()
+                action: Any = env.sample_random_action()
             except errors.NoSolver as none:
                 raise Skip("it has no random actor") from none
-            if not isinstance(action, str):
-                raise Broken(f"it is a {type(action).__name__}", "return text")
+            for text in action.values() if isinstance(action, dict) else [action]:
+                if not isinstance(text, str):
+                    raise Broken(f"it is a {type(text).__name__}", "return text")
             step = env.step(action)
-            if step.info.get("legal") is False or step.info.get("stop") == StopReason.UNREADABLE.value:
-                raise Broken(
-                    f"seed {seed}, turn {turn}: {action[:80]!r} was refused: {str(step.obs)[:120]!r}",
-                    "sample only what the rules allow in this position",
-                )
+            for info in step.infos.values() if isinstance(step, MultiStep) else [step.info]:
+                if info.get("legal") is False or info.get("stop") == StopReason.UNREADABLE.value:
+                    raise Broken(
+                        f"seed {seed}, turn {turn}: {str(action)[:80]!r} was refused: {str(step.obs)[:99]!r}",
+                        "sample only what the rules allow in this position",
+                    )
             if step.done:
                 break
 
@@ -398,7 +409,7 @@ def fork_replay(case: Case) -> None:
         redrawn = env.fork(seed=seed)
         case.opened.callback(redrawn.close)
         for entry in future(redrawn, case.turns):
-            _check_step(Step(*entry[1:]), f"seed {seed}, fork(seed={seed})")
+            _check_step(entry[1:], f"seed {seed}, fork(seed={seed})")
 
 
 @rule
@@ -452,7 +463,8 @@ def ends(case: Case) -> None:
                 f"seed {seed} went on after the {stated} turns that its spec states",
                 "end the episode when the turns are used up, or state the true max_turns",
             )
-        if step.truncated and case.claims:
+        cut = any(step.truncations.values()) if isinstance(step, MultiStep) else step.truncated
+        if cut and case.claims:
             raise Broken(
                 f"seed {seed} ended in a truncation",
                 "a task's own end is a termination; truncation is for limits from outside",
@@ -466,6 +478,12 @@ def solver(case: Case) -> None:
         raise Skip("it is not registered, so it claims nothing about a solver")
     claim = case.claims.solver
     env = case.make()
+    if isinstance(env, MultiAgentEnv):
+        for seed in case.seeds:  # against one another not all can win; that they play is what can be asked
+            for entry in transcript(env, seed, case.turns, lambda env: env.solve())[1:]:
+                if any(info.get("legal") is False for info in entry[5].values()):
+                    raise Broken(f"seed {seed}: {entry[0]} was refused", "mend expert_action()")
+        return
     if claim == "none":
         env.reset(seed=case.seeds[0])
         _raises(errors.NoSolver, env.solve, "solve()", "state the solver in the spec, or drop solve()")
@@ -503,7 +521,7 @@ def hostile_actions(case: Case) -> None:
         else:
             env.set_state(state)
         try:
-            step = env.step(action)
+            step = env.step(everybody(env, action))
         except Exception as error:
             seen = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
             raise Broken(seen, f"treat it as an unreadable answer {where(error)}") from error
@@ -518,10 +536,45 @@ def text_only(case: Case) -> None:
         env.reset(seed=case.seeds[0])
         _raises(
             errors.BadAction,
-            functools.partial(env.step, cast(str, action)),
+            functools.partial(env.step, everybody(env, cast(str, action))),
             f"the action {action!r}",
             "leave type checks to gem.Env: do not replace its guard",
         )
+
+
+@rule
+def seats(case: Case) -> None:
+    """With several seats: the spec names them, and an action comes from each seat whose turn it is, alone."""
+    env = case.make()
+    if not isinstance(env, MultiAgentEnv):
+        if case.claims and len(case.claims.seats) > 1:
+            raise Broken(f"its spec names {case.claims.seats}", "seats are a MultiAgentEnv's; subclass it")
+        return
+    if case.claims and set(case.claims.seats) != set(env.possible_agents):
+        raise Broken(
+            f"its spec names {case.claims.seats}, possible_agents are {env.possible_agents}",
+            "state the seats in the spec",
+        )
+    change = "leave the check of whose turn it is to MultiAgentEnv"
+    for seed in case.seeds:
+        env.reset(seed=seed)
+        right = act(env)
+        first = next(iter(right))
+        for wrong in ({}, {**right, "nobody": right[first]}, {"nobody": right[first]}, right[first]):
+            _raises(
+                errors.BadAction,
+                functools.partial(env.step, cast(Any, wrong)),
+                f"the actions {str(wrong)[:80]}",
+                change,
+            )
+        for seat in env.possible_agents:
+            if seat not in env.acting:
+                _raises(
+                    errors.BadAction,
+                    functools.partial(env.step, {seat: right[first]}),
+                    f"{seat}'s turn",
+                    change,
+                )
 
 
 @rule

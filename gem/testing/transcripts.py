@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from gem import registry
 from gem.agents.random import RandomAgent
 from gem.core import Env
+from gem.envs.multiagent import MultiAgentEnv
 from gem.errors import ContractBroken, NoSolver
 from gem.record import Limits
 from gem.registry import EnvSpec
@@ -25,27 +26,32 @@ Transcript: TypeAlias = list[tuple[Any, ...]]
 """What an episode said: the first observation and info, then action and step, turn by turn."""
 
 
-def act(env: Env) -> str:
+def act(env: Env) -> Any:
     """Return a random legal action, or a plain text where the environment has no random actor."""
     try:
         return env.sample_random_action()
     except NoSolver:
-        return "\\boxed{1}"
+        return everybody(env, "\\boxed{1}")
 
 
-def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], str] = act) -> Transcript:
+def everybody(env: Env, action: str) -> Any:
+    """Return `action`, or where there are several seats, that action of each whose turn it is."""
+    return dict.fromkeys(env.acting, action) if isinstance(env, MultiAgentEnv) else action
+
+
+def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], Any] = act) -> Transcript:
     """Play an episode of at most `turns` turns and return all that was said."""
     return [tuple(env.reset(seed=seed)), *future(env, turns, player)]
 
 
-def future(env: Env, turns: int, player: Callable[[Env], str] = act) -> Transcript:
+def future(env: Env, turns: int, player: Callable[[Env], Any] = act) -> Transcript:
     """Play on for at most `turns` turns."""
     said: Transcript = []
     for _ in range(turns):
         action = player(env)
         step = env.step(action)
         said.append((action, *step))
-        if step.terminated or step.truncated:
+        if step.done:
             break
     return said
 

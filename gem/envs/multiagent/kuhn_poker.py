@@ -25,8 +25,8 @@ You are {name}, one of two players of Kuhn poker. The deck has three cards: jack
 is the highest, the jack the lowest. Each of you has put 1 chip into the pot and holds one card, which the \
 other does not see; the third card stays hidden.
 player_0 acts first and may check or bet 1 chip. After a check, player_1 may check too, and the cards are \
-compared, or bet 1 chip. Whoever faces a bet may fold, and loses the pot, or call with 1 chip, and the cards \
-are compared: the higher card wins the pot.
+compared, or bet 1 chip. Whoever faces a bet may fold, and loses the pot, or call with 1 chip, and the \
+cards are compared: the higher card wins the pot.
 Give your action inside \\boxed{{}}, as \\boxed{{{first}}}. What you win is counted in chips, from -2 to 2.
 Your card is the {card}."""
 
@@ -43,7 +43,7 @@ class KuhnPoker(SeatedGame):
         and, when the cards were compared, the other's card.
     Reward:
         The chips won, at the end: from -2 to 2, and the other's the opposite. Under equilibrium play the
-        first player's mean is exactly -1/18. An answer that cannot be read, or is not allowed, forfeits 2 chips.
+        first player's mean is exactly -1/18. An answer that is unreadable or not allowed forfeits 2 chips.
     End:
         After a fold or a comparison of cards: two or three actions. The winner's stop is ``solved``, the
         loser's ``failed``.

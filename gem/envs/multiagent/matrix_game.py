@@ -23,8 +23,8 @@ PAYOFFS: dict[Game, tuple[tuple[str, str], dict[tuple[int, int], tuple[int, int]
 """Each game's two actions, and what a pair of them (the player's, the other's) is worth to both."""
 
 RULES = """\
-You are {name} and meet one other player for {rounds} round{s}. In each round both of you choose at the same \
-time, {first} or {second}, and learn afterwards what the other chose. Points of a round, yours first:
+You are {name} and meet one other player for {rounds} round{s}. In each round both of you choose at the \
+same time, {first} or {second}, and learn afterwards what the other chose. Points of a round, yours first:
 {table}
 Give your choice inside \\boxed{{}}, as \\boxed{{{first}}}. A choice that cannot be read ends the game, and \
 who gave it gets nothing."""

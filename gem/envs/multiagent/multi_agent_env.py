@@ -194,7 +194,7 @@ class MultiAgentEnv(Env):
         """
         if not isinstance(actions, Mapping):
             raise BadAction(
-                f"actions are {type(actions).__name__} {actions!r:.80}; {self} takes a dict of texts by agent."
+                f"actions are {type(actions).__name__} {actions!r:.80}; {self} takes a dict of texts."
             )
         if set(actions) != set(self._acting):
             raise BadAction(
