@@ -405,19 +405,6 @@ def register_all() -> None:
                 **_solver(solver),
             )
         )
-    for name in TERMINAL:
-        for level in ("easy", "hard"):
-            register(
-                EnvSpec(
-                    f"terminal:{name}-v0-{level}",
-                    "gem.envs.terminal:TerminalEnv",
-                    {"name": name, "level": level},
-                    max_turns=20,
-                    deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
-                    forkable=False,
-                    solver="oracle" if name == "PatchRepo" else "exact",
-                )
-            )
     register_family(REASONING_GYM)
     register_family(GYMNASIUM)
 
