@@ -5,16 +5,18 @@ from importlib.util import find_spec
 import pytest
 
 import gem
-from gem.errors import MissingData
+from gem.errors import MissingData, MissingExtra
 from gem.registry import FAMILIES
+from gem.sandbox import SandboxFailed
 from gem.testing import check_env
 from gem.testing.transcripts import hash_seed_dependent, host_dependent
 
 FOREIGN = {prefix for prefix, family in FAMILIES.items() if find_spec(family.package or "gem")}
 """Families over another package: many ids, some of them slow to make."""
 
-OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in FAMILIES]
-EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None]
+TERMINAL_IDS = gem.ids("terminal")
+OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in FAMILIES and i not in TERMINAL_IDS]
+EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None and gem.spec(i).deterministic]
 """Those that need no data set. The others are tried on small files by tests/envs/test_data_ids.py."""
 
 FOREIGN_IDS = [i for i in gem.ids() if i.partition(":")[0] in FOREIGN]
@@ -37,6 +39,18 @@ def test_every_rule_holds(env_id, monkeypatch):
     except MissingData as absent:
         pytest.skip(str(absent))
     report.raise_if_broken()
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    [pytest.param(i, marks=[pytest.mark.slow] * (i != "terminal:GitMerge-v0-easy")) for i in TERMINAL_IDS],
+)
+def test_every_rule_holds_at_a_terminal(env_id):
+    try:
+        gem.make(env_id).close()
+    except (SandboxFailed, MissingExtra) as absent:
+        pytest.skip(str(absent))
+    check_env(env_id, seeds=[0]).raise_if_broken()
 
 
 @pytest.mark.parametrize("env_id", FOREIGN_IDS)
