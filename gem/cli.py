@@ -43,6 +43,18 @@ MaybeInt: TypeAlias = Annotated[
 ]
 
 
+MaybePath: TypeAlias = Annotated[
+    Path | None,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FILE",
+        instance_from_str=lambda words: Path(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+
+
 class Command(NamedTuple):
     """A row of the table: where the function is, and the line that ``gem-gym --help`` shows."""
 
@@ -54,6 +66,9 @@ COMMANDS: dict[str, Command] = {
     "list": Command("gem.cli:list_ids", "list the environments"),
     "play": Command("gem.cli:play", "play an episode, or watch an agent play one"),
     "check": Command("gem.cli:check", "judge environments by what they claim"),
+    "audit": Command("gem.cli:audit", "find out what the rewards of environments are worth"),
+    "demos": Command("gem.cli:demos", "write expert episodes for a supervised warm-up"),
+    "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
     "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
@@ -197,6 +212,110 @@ def check(
                 raise BadArgument(f"{name} is a class; golden transcripts are kept for ids.")
             print(f"  recorded {write_golden(target)}")
     return code
+
+
+def audit(
+    targets: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="ID|FAMILY|FILE.py:Class", help_behavior_hint="")
+    ],
+    episodes: int = 40,
+    instances: int = 200,
+    json: MaybePath = None,
+) -> int:
+    """Audit environments: is the full reward reached, what does knowing nothing earn, does the answer leak?
+
+    A solver, legal random play and policies that know nothing play each environment. The card of one is
+    printed in full, of several a line each, with the findings that are open.
+
+    Args:
+        targets: ids, whole families as game, or classes as my_envs.py:MyEnv.
+        episodes: how many each policy plays, at most; fewer where episodes are long.
+        instances: how many seeds are dealt to count distinct instances.
+        json: write the cards to this file; the cards of other environments that it holds stay.
+    """
+    from gem.testing.audit import audit_env
+    from gem.testing.card import read_cards, write_cards
+
+    wanted: list[str | Callable[..., Any]] = []
+    for name in targets:
+        wanted += gem.ids(name.removesuffix(":")) or [environment(name)]
+    if not wanted:
+        raise BadArgument("nothing to audit was named: an id, a family, or a class as my_envs.py:MyEnv.")
+    cards = read_cards(json) if json is not None and json.exists() else {}
+    rows, code = [], 0
+    for target in wanted:
+        card = audit_env(target, episodes=episodes, instances=instances)
+        cards[card.env] = card
+        if not card.ok:
+            code = FAILED
+        if len(wanted) == 1 or not card.ok:
+            print(printable(str(card)))
+        expert, lottery = card.policies.get("solver"), card.policies.get("random")
+        rows.append(
+            (
+                card.env,
+                f"{expert.reward:.3f}" if expert else "-",
+                f"{lottery.reward:.3f}" if lottery else "-",
+                f"{max(card.ignorant.values()):.3f}",
+                f"{card.distinct} of {card.dealt}",
+                card.first.median,
+                len(card.findings) or "-",
+            )
+        )
+        if json is not None:
+            write_cards(cards, json)
+    if len(wanted) > 1:
+        columns = ("solver", "random", "knowing nothing", "distinct", "tokens", "open")
+        table("env", *columns, rows=rows)
+    return code
+
+
+def demos(
+    env_id: Annotated[Positional[str], arg(metavar="ID")],
+    out: Path,
+    episodes: Annotated[int, arg(aliases=["-n"])] = 1000,
+    seed: int = 0,
+    lost: bool = False,
+) -> int:
+    """Write episodes that the environment's own solver plays to an episode store, for a supervised warm-up.
+
+    Args:
+        env_id: the environment; `gem-gym list` shows which have a solver.
+        out: the store; episodes are added to what it holds.
+        episodes: how many to write.
+        seed: the same seed gives the same episodes.
+        lost: also keep the episodes that the solver lost.
+    """
+    from gem.rollout.demos import write_demos
+
+    done = write_demos(env_id, out, episodes=episodes, seed=seeding.check(seed), lost=lost)
+    print(f"wrote {done.kept} episodes of {env_id} to {out}")
+    print(f"{done.turns} turns, mean return {done.reward:.3f}; {done.played - done.kept} lost ones left out")
+    return 0
+
+
+def init(
+    name: Annotated[Positional[str], arg(metavar="NAME")],
+    dataset: bool = False,
+    into: Path = Path(),
+) -> int:
+    """Write a package with an environment of your own, ready to install, check and change.
+
+    Args:
+        name: of the package, as word-ladder; its environment becomes word_ladder:WordLadder-v0.
+        dataset: an environment over a data set (questions, answers, a grader) instead of a game.
+        into: the folder in which the package's own folder is made.
+    """
+    from gem.scaffold import write_package
+
+    package = write_package(name, into, kind="dataset" if dataset else "class")
+    print(
+        f"wrote {package.folder}, with {package.env_id}. Next:\n"
+        f"  pip install -e {package.folder}\n"
+        f"  gem-gym check {package.env_id}\n"
+        f"  gem-gym audit {package.env_id}"
+    )
+    return 0
 
 
 def environment(name: str) -> str | Callable[..., Any]:

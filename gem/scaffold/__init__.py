@@ -1,0 +1,88 @@
+"""Scaffold: a package with one environment, written for somebody who wants to begin their own.
+
+The templates are files with placeholders (`string.Template`); what both kinds share stands in
+``templates/any``. A path's ``module`` becomes the package's name, the suffix ``.txt`` falls away.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from keyword import iskeyword
+from pathlib import Path
+from string import Template
+from typing import Literal, NamedTuple
+
+from gem import registry
+from gem.errors import BadArgument
+
+Kind = Literal["class", "dataset"]
+
+TEMPLATES = Path(__file__).with_name("templates")
+SUMMARIES: dict[Kind, str] = {
+    "class": "A row of lamps that must be put out.",
+    "dataset": "Questions with one-word answers.",
+}
+NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+
+
+class Package(NamedTuple):
+    """A package that was written: its folder, and the id of its environment."""
+
+    folder: Path
+    env_id: str
+
+
+def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Package:
+    """Write a package with one environment into the folder `into`/`name`.
+
+    Args:
+        name: of the package, as ``word-ladder``: its module is ``word_ladder`` and its environment
+            ``word_ladder:WordLadder-v0``.
+        into: where the package's folder is made.
+        kind: ``class``, a game, or ``dataset``, questions from a file with a grader.
+
+    Raises:
+        BadArgument: for a name that no package can have, one that is taken, or a folder that is there.
+    """
+    if kind not in SUMMARIES:
+        raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(SUMMARIES)}.")
+    module = _module(name)
+    folder = Path(into) / name
+    if folder.exists():
+        raise BadArgument(
+            f"{folder} is there already, and nothing is overwritten; choose another name or folder."
+        )
+    class_name = "".join(word.capitalize() for word in module.split("_"))
+    words = {
+        "name": name,
+        "module": module,
+        "class_name": class_name,
+        "env_id": f"{module}:{class_name}-v0",
+        "summary": SUMMARIES[kind],
+    }
+    for part in ("any", kind):
+        for source in sorted((TEMPLATES / part).rglob("*.txt")):
+            path = str(source.relative_to(TEMPLATES / part)).removesuffix(".txt").replace("module", module)
+            text = Template(source.read_text(encoding="utf-8")).substitute(words)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+    return Package(folder, words["env_id"])
+
+
+def _module(name: str) -> str:
+    """Return the module's name.
+
+    Raises:
+        BadArgument: for a name that no package can have, or one that is taken.
+    """
+    if not NAME.fullmatch(name):
+        raise BadArgument(
+            f"name is {name!r:.80}; accepted: small letters and digits, in words joined by hyphens, as "
+            "word-ladder."
+        )
+    module = name.replace("-", "_")
+    taken = {env_id.partition(":")[0] for env_id in registry.ids()} | {"gem"} | sys.stdlib_module_names
+    if module in taken or iskeyword(module):
+        raise BadArgument(f"name is {name!r}: {module} is taken by Python or by gem; choose another.")
+    return module
