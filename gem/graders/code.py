@@ -66,8 +66,8 @@ class CodeGrader:
 
     Score. `value` is 1 when every test that ran is passed, else 0, or with `partial` the fraction that is
     passed; `correct` means all. `info`: `verdict` (a key of VERDICTS, of the first test that failed),
-    `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, `isolated` (the tests
-    shared no process with it), and `spent`, which differs from run to run: the most CPU and wall-clock
+    `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, of asserts `isolated`
+    (they shared no process with the submission), and `spent`, which differs from run to run: the most CPU and wall-clock
     seconds that a test took, the budget, the sandbox's rung. `public` is the first failure, where that test
     may be shown.
     """
@@ -209,7 +209,6 @@ class _Run:
             "run": len(self.outcomes),
             "tests": len(self.tests),
             "compare": "checker" if self.tests.checker else self.tests.compare,
-            "isolated": self.isolated,
             "spent": {
                 "cpu_s": self.cpu_s,
                 "wall_s": self.wall_s,
@@ -218,6 +217,8 @@ class _Run:
                 "rung": self.sandbox.rung,
             },
         }
+        if self.tests.kind == "asserts":
+            info["isolated"] = self.isolated
         why = ""
         if failed is not None:
             first = self.outcomes[failed]

@@ -16,7 +16,8 @@ from gem.errors import MissingExtra
 from gem.registry import ENV_REGISTRY
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs/quickstart.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("quickstart.md", "code.md"))]
+PAGES += sorted((ROOT / "docs/tutorials").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 
