@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from os import PathLike
@@ -13,7 +14,8 @@ from gem.envs.terminal_tasks.folder import read_folder
 from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
-from gem.sandbox.base import Budget, Session
+from gem.sandbox import default_sandbox
+from gem.sandbox.base import Budget, SandboxFailed, Session
 from gem.tools.calls import find
 from gem.tools.shell_tool import ShellTool, report
 
@@ -84,6 +86,7 @@ class TerminalEnv(Env):
             BadArgument: for an unknown family or level, or a task folder that cannot be read or needs a
                 container engine.
             MissingExtra: when a program that the family needs is absent.
+            SandboxFailed: when this machine has no sandbox, or its best one has no shell.
         """
         if (name is None) == (task_dir is None):
             raise BadArgument("TerminalEnv takes a family's name or a task_dir: exactly one of them.")
@@ -109,6 +112,7 @@ class TerminalEnv(Env):
                 raise MissingExtra(
                     f"terminal:{name} needs the program {program}: install it, as by apt install."
                 )
+        check_shell(sandbox_type)
         self.task: TerminalTask | None = None
         self.turn = 0
         self.used_s = 0.0
@@ -198,8 +202,6 @@ class TerminalEnv(Env):
 
     def _open(self) -> Session:
         if self._session is None:
-            from gem.sandbox import default_sandbox
-
             task = self._need_task()
             session = default_sandbox(self.sandbox_type).session(
                 files=task.files, loopback=task.loopback, budget=Budget(cpu_s=60.0, wall_s=60.0)
@@ -221,6 +223,8 @@ class TerminalEnv(Env):
 
     def _score(self, said: list[str], otherwise: StopReason) -> Step:
         """End the episode by the hidden test."""
+        if self._session is None and self.folder_task is None:  # no family's task is done from the beginning
+            return self._end(said, otherwise, "nothing was done")
         budget = Budget(cpu_s=self._need_task().test_s, wall_s=self._need_task().test_s)
         try:
             why = self._need_task().check(Box(self._open(), budget, self._setup_said))
@@ -240,6 +244,27 @@ class TerminalEnv(Env):
     def _need_task(self) -> TerminalTask:
         assert self.task is not None  # reset() comes first: gem.Env sees to it
         return self.task
+
+
+@functools.cache
+def check_shell(sandbox_type: str | None = None) -> None:
+    """Refuse a machine whose sandbox has no shell, at once and in words.
+
+    Raises:
+        SandboxFailed: as said.
+    """
+    sandbox = default_sandbox(sandbox_type)
+    session = sandbox.session()
+    try:
+        if not session.shell("true").ok:
+            raise ToolError("bash is not there.")
+    except (ToolError, NotImplementedError) as error:
+        raise SandboxFailed(
+            f"terminal: environments need a sandbox with a shell, and the rung {sandbox.rung!r} has none: "
+            f"{error} `gem-gym sandbox` shows what this machine has; `apt install bubblewrap` brings one."
+        ) from error
+    finally:
+        session.close()
 
 
 _BASH = ShellTool()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
@@ -12,6 +13,19 @@ from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
 
 WrapperFn = Callable[..., Env]
+
+
+def _python_tool(env: Env, **kwargs: Any) -> Env:
+    """Give `env` a Python tool; keywords of the tool are apart from the wrapper's by name."""
+    from gem.tools.python_code_tool import PythonCodeTool
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    last_line = kwargs.pop("keep_error_last_line", False)
+    return ToolEnvWrapper(env, [PythonCodeTool(keep_error_last_line=last_line)], **kwargs)
+
+
+INTERMEDIATE_REWARD = 0.05
+"""What a tool call that succeeds earns without ``no_int_reward``: ten of them half of what success earns."""
 
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
     {
@@ -22,6 +36,9 @@ WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
             ObservationWrapper, include_action=True, apply_chat_template_on_reset=True
         ),
         "episode_tracking": EpisodeTrackingWrapper,
+        "python_tool": partial(_python_tool, tool_success_reward=INTERMEDIATE_REWARD),
+        "python_tool_no_int_reward": _python_tool,
+        "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
     }
 )
 """What each name makes: called with an environment, it returns a new wrapper around it."""
