@@ -100,10 +100,11 @@ class Session(Protocol):
         ...
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell. A spent budget ends the session; its next cell begins a new one and says so.
+        """Run a cell. A spent wall budget interrupts it; the session's state stays where that helps.
 
-        Of `budget` only `wall_s`, `cpu_s` and `output_kb` may differ from the session's. The note that the
-        state was lost is ``result.info["restarted"]``.
+        Where it does not, and when another budget is spent, the session ends, and its next cell begins a
+        new one, with ``result.info["restarted"]``. Of `budget` only `wall_s`, `cpu_s` and `output_kb` may
+        differ from the session's.
         """
         ...
 

@@ -132,13 +132,21 @@ STEP_DOWN_TO = 64017
 
 
 def bwrap_command(
-    python: Interpreter, control: int, data: dict[str, int], *, root: bool, namespaces: bool, disk_mb: int = 0
+    python: Interpreter,
+    control: int,
+    about: int,
+    data: dict[str, int],
+    *,
+    root: bool,
+    namespaces: bool,
+    disk_mb: int = 0,
 ) -> list[str]:
     """Return the bwrap command for a box.
 
     Args:
         python: the interpreter that it holds.
         control: the inherited descriptor of the fork server's control socket.
+        about: the inherited descriptor that bwrap writes the process id of the box's first process to.
         data: open descriptors of the files of `etc_files`, by name.
         root: started as the machine's root, and no user namespace is needed.
         namespaces: the fork server makes namespaces per child and needs the power to; without (the
@@ -147,6 +155,7 @@ def bwrap_command(
     """
     command = [find_bwrap(), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--hostname", "sandbox", "--new-session"]
+    command += ["--info-fd", str(about)]
     if not root:
         command += ["--unshare-user"]
         command += ["--uid", "0", "--gid", "0"] if namespaces else ["--uid", "1000", "--gid", "1000"]
@@ -178,6 +187,9 @@ def bwrap_command(
         command += ["--dir", path]  # else bwrap makes them readable for the user alone who starts it
     for path in python.binds:
         command += ["--ro-bind", path, path]
+    for site in python.sites:  # what grades a program is not for it to read
+        if os.path.isdir(os.path.join(site, "gem")):
+            command += ["--tmpfs", os.path.join(site, "gem"), "--remount-ro", os.path.join(site, "gem")]
     command += ["--dir", "/opt", "--dir", CODE, "--dir", f"{CODE}/gem", "--dir", f"{CODE}/gem/sandbox"]
     here = os.path.dirname(os.path.abspath(__file__))
     for name in FILES:

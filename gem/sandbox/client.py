@@ -296,6 +296,8 @@ class ZygoteSandbox:
 
     def _after_fork(self) -> None:
         """Begin anew in a forked process: fork servers, locks and threads are the parent's."""
+        for session in list(self._sessions):
+            session.forget()
         closed = self.pool.closed
         self.pool.forget()
         self._begin = ()

@@ -101,7 +101,7 @@ class Judging:
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
         try:
-            return self._read(case, reply, blobs, child.zygote.shared), True
+            return self._read(case, reply, blobs, child.zygote.shared), "spoiled" not in reply
         except (KeyError, TypeError, ValueError) as error:
             raise Lost("a submission's child broke the protocol") from error
 

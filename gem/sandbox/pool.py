@@ -15,6 +15,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -81,6 +82,7 @@ class Zygote:
 
     def __init__(self, settings: Settings, kind: str) -> None:
         self.settings, self.kind = settings, kind
+        self._lock = threading.Lock()
         self.load = 0
         self.alive = False
         self.shared = 0
@@ -89,12 +91,12 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = ours
         self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
+        self._about = os.memfd_create("gem-zygote-about", os.MFD_CLOEXEC)
         try:
             self.process = self._start(theirs)
         except BaseException:
             self.control.close()
-            os.close(self._log)
-            self._remove_scratch()
+            self._tidy()
             raise
         finally:
             theirs.close()
@@ -108,6 +110,7 @@ class Zygote:
                 command = box.bwrap_command(
                     python,
                     theirs.fileno(),
+                    self._about,
                     files,
                     root=box.is_root(),
                     namespaces=settings.namespaces,
@@ -122,7 +125,7 @@ class Zygote:
                 stderr=self._log,
                 env=box.environment(python),
                 cwd="/",
-                pass_fds=(theirs.fileno(), *files.values()),
+                pass_fds=(theirs.fileno(), self._about, *files.values()),
                 start_new_session=True,
             )
         except OSError as error:
@@ -207,14 +210,18 @@ class Zygote:
             self.control.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2.0)
-        if self.process.returncode is None:
-            self.process.kill()
-            self.process.wait()
+        self.kill()
+        self.process.wait()
         self.control.close()
-        if self._log >= 0:
-            log, self._log = self._log, -1
-            os.close(log)
-        self._remove_scratch()
+        self._tidy()
+
+    def kill(self) -> None:
+        """End it and everything in its box at once."""
+        if self.process.poll() is None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                # bwrap waits for this one, so the number is still its own
+                os.kill(json.loads(os.pread(self._about, 4096, 0))["child-pid"], signal.SIGKILL)
+            self.process.kill()
 
     def forget(self) -> None:
         """Let go of it in a forked process, where it is the parent's."""
@@ -222,7 +229,11 @@ class Zygote:
         self.control.close()
         self.process.returncode = 0  # not ours to wait for
 
-    def _remove_scratch(self) -> None:
+    def _tidy(self) -> None:
+        with self._lock:
+            fds, self._log, self._about = [fd for fd in (self._log, self._about) if fd >= 0], -1, -1
+        for fd in fds:
+            os.close(fd)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -235,6 +246,7 @@ class Pool:
         self.changed = threading.Condition()
         self.zygotes: dict[str, list[Zygote]] = {kind: [] for kind in KINDS}
         self.starting: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.coming: set[Zygote | None] = set()
         self.failure: SandboxFailed | None = None
         self.failures = 0
         self.closed = False
@@ -256,6 +268,10 @@ class Pool:
         zygote = None
         try:
             zygote = Zygote(self.settings, kind)
+            with self.changed:
+                self.coming.add(zygote)
+                if self.closed:
+                    zygote.kill()
             zygote.prepare()
         except Exception as error:
             if zygote is not None:
@@ -264,11 +280,13 @@ class Pool:
                 self.failures += 1
                 self.failure = error if isinstance(error, SandboxFailed) else SandboxFailed(repr(error))
                 self.starting[kind] -= 1
+                self.coming.discard(zygote)
                 self._begin_next()
                 self.changed.notify_all()
             return
         with self.changed:
             self.starting[kind] -= 1
+            self.coming.discard(zygote)
             self.failures = 0
             if not self.closed:
                 self.zygotes[kind].append(zygote)
@@ -351,6 +369,9 @@ class Pool:
             self.closed = True
             zygotes = self.every()
             self.zygotes = {kind: [] for kind in KINDS}
+            for zygote in self.coming:
+                if zygote is not None:
+                    zygote.kill()
             self.changed.notify_all()
             while any(self.starting.values()) and self.changed.wait(READY_S):
                 pass
@@ -408,6 +429,7 @@ class Child:
         self.zygote = zygote
         self.number = 0
         self.told = b""
+        self.over = False
         self.fds: list[int] = []
         self.wire: socket.socket | None = None
         self._theirs: list[int] = []
@@ -455,6 +477,7 @@ class Child:
                 self.zygote.broken()
                 raise Lost("the fork server died with this call in flight")
             return None
+        self.over = True
         told: Message = json.loads(self.told.partition(b"\n")[0])
         if "setup" in told:
             raise Lost(f"a child could not be confined: {told['setup']}")
@@ -479,8 +502,11 @@ class Child:
             self._far = None
 
     def close(self) -> None:
-        """Close this side."""
+        """Close this side, and end the child where nobody has heard of its end."""
         self._close_theirs()
+        if self.number and not self.over and self.zygote.alive:
+            self.over = True
+            self.order("kill", why="closed")
         for fd in self.fds:
             os.close(fd)
         self.fds = []

@@ -275,7 +275,7 @@ def empty(folder: str) -> None:
     """Remove all that lies in a folder, however deep it is nested; what cannot be removed stays."""
     import shutil
 
-    for entry in os.scandir(folder):
+    for entry in list(os.scandir(folder)):
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry.path)
             continue
@@ -560,7 +560,7 @@ class _Shell:
         deadline = time.monotonic() + request["wall_s"]
         pid = os.fork()
         if pid == 0:
-            self._become_bash(script, left)
+            self._become_bash(script, left, request["cpu_s"])
         os.close(script)
         status = _wait(pid, deadline)
         reply: Request = {"status": "TLE", "exit_code": None, "signal": signal.SIGKILL}
@@ -580,13 +580,19 @@ class _Shell:
                 self.state = state
         os.close(left)
         reply["cpu_s"] = _children_cpu() - cpu
+        killed = reply.get("signal") == signal.SIGKILL or reply["exit_code"] == 128 + signal.SIGKILL
+        if killed and reply["cpu_s"] >= 0.85 * request["cpu_s"]:
+            reply["status"] = "TLE"
         return reply
 
-    def _become_bash(self, script: int, left: int) -> NoReturn:
+    def _become_bash(self, script: int, left: int, cpu_s: float) -> NoReturn:
         try:
             os.setsid()
+            seconds = math.ceil(cpu_s)
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
             script, left = (fcntl_dup(fd, 20) for fd in (script, left))
             nothing = os.open("/dev/null", os.O_RDONLY)
             os.dup2(nothing, 0)
@@ -677,8 +683,11 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
             os._exit(0)
         reply, blobs = _judge_case(request, compiled, code, case)
         _kill_everything_else()
-        if _clear_up():
-            put_files(files)
+        try:
+            if _clear_up():
+                put_files(files)
+        except Exception:  # the case left what cannot be removed: the next one gets a new child
+            reply["spoiled"] = True
         wire.send(reply, blobs)
 
 

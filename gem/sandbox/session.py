@@ -71,7 +71,6 @@ class ZygoteSession:
         self._child: Child | None = None
         self._wire: Wire | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._process = os.getpid()
         self._asked = 0
         self._cells = 0
         self._fresh = False  # begun anew, and nobody has been told yet
@@ -104,6 +103,7 @@ class ZygoteSession:
             "op": "shell",
             "command": command.encode("utf-8", "surrogatepass"),
             "wall_s": limits.wall_s,
+            "cpu_s": limits.cpu_s,
             "clean": clean,
         }
         with self._lock:
@@ -217,9 +217,16 @@ class ZygoteSession:
         """End it: no process, mount or file is left."""
         with self._lock:
             self._closed = True
-            if self._child is not None and self._process == os.getpid():
+            if self._child is not None:
                 self._kill_and_wait(self._child)
             self._drop()
+
+    def forget(self) -> None:
+        """Let go of the child in a forked process, where it is the parent's; the next call begins anew."""
+        self._lock = threading.RLock()
+        if self._child is not None:
+            self._child.over = True
+            self._lose()
 
     def __enter__(self) -> Self:
         return self
@@ -233,10 +240,6 @@ class ZygoteSession:
         """Return the child, forked now if there is none. Raises SandboxFailed, BadArgument."""
         if self._closed:
             raise EnvClosed("this session is closed: open another one.")
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            if self._child is not None:
-                self._lose()
         if self._child is not None and not self._child.zygote.alive:
             self._lose()
         if self._child is None:
