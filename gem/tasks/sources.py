@@ -12,18 +12,17 @@ import csv
 import gzip
 import io
 import json
-import mmap
 import os
 import re
 import socket
+import weakref
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-from weakref import WeakValueDictionary
 
 from gem.content import Image, Obs, Part, Text
 from gem.errors import BadArgument, GemError, MissingData, did_you_mean, missing_extra
@@ -100,11 +99,14 @@ class RowTasks:
         """Return the task of one row.
 
         Raises:
-            BadArgument: when the row lacks a column.
+            BadArgument: when the row lacks a column, or its value.
         """
         row = self.rows[index]
         keys = (self.question_key, self.answer_key, self.images_key)
         _check_columns(row, f"{self.name}, row {index}", *keys)
+        for key in (self.question_key, self.answer_key):
+            if row[key] is None:
+                raise BadArgument(f"{self.name}, row {index}: column {key!r} is empty. Leave such rows out.")
         question: Obs = str(row[self.question_key])
         if self.images_key is not None:
             question = _illustrated(str(question), _pictures(row[self.images_key], self.folder))
@@ -130,7 +132,7 @@ def _check_columns(row: object, name: str, *keys: str | None) -> None:
 # -- finding
 
 
-_OPENED: WeakValueDictionary[tuple[str, str | None], Any] = WeakValueDictionary()
+_OPENED: weakref.WeakValueDictionary[tuple[str, str | None], Any] = weakref.WeakValueDictionary()
 _LOCK = Lock()
 
 
@@ -234,8 +236,11 @@ def _read(path: Path) -> Any:
             return _datasets().load_from_disk(str(path))
         if path.name.endswith(".parquet"):
             return ParquetRows(path)
-        if path.name.endswith((".jsonl", ".jsonl.gz")):
+        if path.name.endswith(".jsonl"):
             return JsonLines(path)
+        if path.name.endswith(".jsonl.gz"):
+            with gzip.open(path) as packed:
+                return [json.loads(line) for line in packed if line.strip()]
         if path.name.endswith(".json"):
             return json.loads(path.read_bytes())
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -247,35 +252,30 @@ def _read(path: Path) -> Any:
 
 
 class JsonLines(Sequence[Mapping[str, Any]]):
-    """The rows of a JSON Lines file: mapped into memory, where processes share it, and read row by row."""
+    """The rows of a JSON Lines file, read one by one where they stand.
+
+    The file is not mapped into memory: one that is cut short meanwhile would then end the process.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.name.endswith(".gz"):
-            self._bytes: Any = gzip.decompress(path.read_bytes())
-        else:
-            with path.open("rb") as file:
-                empty = path.stat().st_size == 0  # nothing cannot be mapped
-                self._bytes = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._starts = array("Q", self._lines())
-
-    def _lines(self) -> Iterator[int]:
-        start = 0
-        while start < len(self._bytes):
-            end = self._bytes.find(b"\n", start)
-            end = len(self._bytes) if end < 0 else end
-            if self._bytes[start:end].strip():
-                yield start
-            start = end + 1
+        self._starts, self._lengths, at = array("Q"), array("Q"), 0
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    self._starts.append(at)
+                    self._lengths.append(len(line))
+                at += len(line)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        start = self._starts[index]
-        end = self._bytes.find(b"\n", start)
+        line = os.pread(self._file, self._lengths[index], self._starts[index])
         try:
-            return json.loads(self._bytes[start : end if end >= 0 else len(self._bytes)])
+            return json.loads(line)
         except ValueError as error:
             raise BadArgument(f"{self.path}, row {index} is no JSON: {error}") from error
 

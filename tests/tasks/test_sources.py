@@ -213,6 +213,19 @@ def test_what_datasets_saved_is_read_from_its_folder(tmp_path):
     assert answers(load(kept)) == answers(load(kept["train"])) == ["2", "4", "5"]
 
 
+@pytest.mark.slow
+def test_datasets_itself_reads_a_name(tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    write(tmp_path / "SET-1/train.jsonl")
+    write(tmp_path / "SET-1/test.jsonl", ROWS[:1])
+    monkeypatch.setattr(sources, "_unreachable", lambda: "")  # to `datasets`, a folder is as good as the hub
+    rows = sources.HubRows(str(tmp_path / "SET-1"), "test")
+    assert [row["answer"] for row in rows] == ["2"]
+    assert len(pickle.loads(pickle.dumps(rows))) == 1
+    with pytest.raises(BadArgument, match=r"no split 'dev'; it has (train, test|test, train)"):
+        sources.HubRows(str(tmp_path / "SET-1"), "dev")
+
+
 # -- what cannot be read
 
 
@@ -234,6 +247,14 @@ def test_a_broken_file_is_named(name, text, said, tmp_path):
     with pytest.raises(BadArgument, match=said) as error:
         answers(load(tmp_path / name))
     assert name in str(error.value)
+
+
+def test_a_file_that_is_cut_short_meanwhile_is_an_error_and_no_crash(tmp_path):
+    path = write(tmp_path / "set.jsonl", ROWS * 10_000)
+    tasks = load(path)
+    path.write_text("")
+    with pytest.raises(BadArgument, match="row 29999 is no JSON"):
+        tasks[29_999]
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
