@@ -1530,16 +1530,16 @@ while frame:
 add(
     "files for the next call",
     """
-for folder in (".", "/tmp", "/dev/shm", "/var/tmp", os.environ.get("HOME", ".")):
-    attempt(lambda: open(folder + "/left", "w").write("x"))
-    attempt(lambda: open(folder + "/sitecustomize.py", "w").write("poisoned = 1"))
-    attempt(lambda: open(folder + "/json.py", "w").write("poisoned = 1"))
+for folder in ("/tmp", "/dev/shm", "/var/tmp", os.environ.get("HOME", ".")):
+    attempt(lambda: open(f"{folder}/{TAG}", "w").write("x"))
+for name in ("sitecustomize", "usercustomize", "json"):
+    attempt(lambda: open(name + ".py", "w").write("poisoned = 1"))
 """,
     after="""
 import json
 if hasattr(json, "poisoned"): harm("a module of another call")
 for folder in (".", "/tmp", "/dev/shm", "/var/tmp", os.environ.get("HOME", ".")):
-    if os.path.exists(folder + "/left"): harm("a file of another call in " + folder)
+    if os.path.exists(f"{folder}/{LAST_TAG}"): harm("a file of another call in " + folder)
 """,
 )
 add(
