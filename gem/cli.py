@@ -149,6 +149,8 @@ def play(
     agent: str = "human",
     seed: MaybeInt = None,
     turns: MaybeInt = None,
+    seat: str | None = None,
+    others: str | None = None,
 ) -> int:
     """Play an episode in the terminal, or watch an agent play it.
 
@@ -158,6 +160,8 @@ def play(
             training run.
         seed: which episode; drawn, and shown, when left out.
         turns: stop after so many turns.
+        seat: of a game of several, the seat that the agent takes; it takes all when left out.
+        others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session
@@ -165,11 +169,13 @@ def play(
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = _limits(turns)
     actor = None if agent == "human" else local_agent(agent, accepted="human, random, solver")
+    rest = _others(env_id, seat, others)
     print(f"{gem.spec(env_id).id}, seed {seed}\n")
     if actor is None:
-        episode = session(env_id, seed, limits=limits)
+        episode = session(env_id, seed, limits=limits, others=rest)
     else:
-        (episode,) = rollout([Job(env_id, seed)], actor, limits=limits)
+        holders = {seat: actor, **rest} if seat else actor
+        (episode,) = rollout([Job(env_id, seed)], holders, limits=limits)
         show(episode)
     if episode.stop is StopReason.CANCELLED:
         return INTERRUPTED
@@ -350,6 +356,8 @@ def evaluate(
     seed: int = 0,
     turns: MaybeInt = None,
     temperature: float = 1.0,
+    seat: str | None = None,
+    others: str | None = None,
 ) -> int:
     """Measure a local agent: success, return and turns, each with its 95% interval.
 
@@ -363,6 +371,8 @@ def evaluate(
         seed: the same seed gives the same episodes.
         turns: cut an episode off after so many turns.
         temperature: of a trained model; 0 is greedy.
+        seat: of a game of several, the seat that the agent takes; it takes all when left out.
+        others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
     """
     from gem.evals import evaluate as measured
 
@@ -380,7 +390,9 @@ def evaluate(
 
     rows, code = [], 0
     for env_id in env_ids:
-        result = measured(actor, env_id, episodes=episodes, seed=seed, limits=limits, on_episode=hear)
+        rest = _others(env_id, seat, others)
+        holders = {seat: actor, **rest} if seat else actor
+        result = measured(holders, env_id, episodes=episodes, seed=seed, limits=limits, on_episode=hear)
         if not result.scored:
             code = FAILED
         rows.append(
@@ -393,6 +405,17 @@ def evaluate(
                 f"{result.scored}/{result.episodes}",
             )
         )
+        rows += [
+            (
+                f"  {name}",
+                _interval(own.success, "{:.1%}"),
+                "-",
+                _interval(own.reward, "{:.3f}"),
+                f"{own.turns:.2f}",
+                "",
+            )
+            for name, own in result.seats.items()
+        ]
         for broken, count in result.errors.items():
             print(
                 f"{env_id}: {count} episodes without verdict, {broken}, as: {printable(said[broken])}",
@@ -435,6 +458,19 @@ def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, so
     raise BadArgument(f"agent is {name!r}; accepted: {accepted}, or the folder of a training run.")
 
 
+def _others(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:
+    """Return who holds the seats of a game that `seat` leaves; nobody where no seat is named."""
+    seats = gem.spec(env_id).seats
+    if seat is None:
+        if others is not None:
+            raise BadArgument(f"others is {others!r} without a seat; name one of {', '.join(seats)}.")
+        return {}
+    if seat not in seats or len(seats) == 1:
+        raise BadArgument(f"seat is {seat!r}; {env_id} has {len(seats)}: {', '.join(seats)}.")
+    player = local_agent(others or "random")
+    return {other: player for other in seats if other != seat}
+
+
 def _limits(turns: int | None) -> gem.Limits:
     if turns is not None and turns < 1:
         raise BadArgument(f"turns is {turns}; accepted: 1 or more.")
@@ -451,14 +487,24 @@ def _interval(value: Interval | None, form: str) -> str:
 def show(episode: Episode) -> None:
     """Print what was said in an episode, and how it ended."""
     for turn in episode.turns:
-        print(f"{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
-    print(f"{printable(episode.final_observation)}\n")
+        heard = f"[{turn.agent}]\n" if episode.ends else ""
+        print(f"{heard}{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
+    for seat, end in episode.ends.items():
+        print(f"[{seat}]\n{printable(end.observation)}\n")
+    if not episode.ends:
+        print(f"{printable(episode.final_observation)}\n")
     if episode.error:
         broken = episode.error
         print(f"no verdict: {broken.type} in {broken.boundary}: {printable(broken.message)}")
-    else:
-        count = len(episode.turns)
-        print(f"{episode.stop} after {count} turn{'s' * (count != 1)}, return {episode.reward():g}")
+        return
+    count = len(episode.turns)
+    after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
+    if not episode.ends:
+        print(f"{after}, return {episode.reward():g}")
+        return
+    print(after)
+    for seat, end in episode.ends.items():
+        print(f"{seat}: {end.stop}, return {episode.reward(seat):g}")
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]]) -> None:

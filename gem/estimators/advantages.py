@@ -49,12 +49,12 @@ def turn_advantages(
     elif kind == "rebn":
         advantages = rebn(returns)
     else:
-        scores = [turns[0] if turns else 0.0 for turns in returns]
-        groups = [episode.group for episode in scored]
-        advantages = [
-            [score] * len(turns)
-            for score, turns in zip(grpo(scores, groups, scale=kind == "grpo"), returns, strict=True)
-        ]
+        acted = [index for index, turns in enumerate(returns) if turns]  # a seat may have had no turn
+        scores = [returns[index][0] for index in acted]
+        groups = [scored[index].group for index in acted]
+        advantages = [[] for _ in returns]
+        for index, score in zip(acted, grpo(scores, groups, scale=kind == "grpo"), strict=True):
+            advantages[index] = [score] * len(returns[index])
     following = iter(advantages)
     return [next(following) if episode.scored else None for episode in episodes]
 

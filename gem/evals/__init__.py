@@ -1,5 +1,5 @@
 """Evaluation: how good an agent is on environments, with intervals and coverage."""
 
-from gem.evals.evaluate import Result, evaluate
+from gem.evals.evaluate import Result, SeatResult, evaluate
 
-__all__ = ["Result", "evaluate"]
+__all__ = ["Result", "SeatResult", "evaluate"]

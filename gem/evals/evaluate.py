@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gem import seeding
 from gem.errors import BadArgument
 from gem.record import Agent, Episode, Limits, StopReason
 from gem.rollout import Job, rollout
 from gem.statistics import Interval, mean_interval, wilson
+
+
+@dataclass(frozen=True, slots=True)
+class SeatResult:
+    """The figures of one seat of a game: as in Result; `turns` are the seat's own."""
+
+    success: Interval | None
+    reward: Interval
+    turns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +29,8 @@ class Result:
     Cancelled episodes are in none of these.
     `success` is None where the environment does not say what success is. `at_least` is the rate of success
     with every episode that has no verdict counted as lost: the truth lies between the two. `errors` counts
-    what broke, by boundary and type.
+    what broke, by boundary and type. `seats` has the figures of each seat of a multi-agent environment, where
+    `reward` is the mean over the seats.
     """
 
     env: str
@@ -31,6 +41,7 @@ class Result:
     reward: Interval | None
     turns: float | None
     errors: dict[str, int]
+    seats: dict[str, SeatResult] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -39,7 +50,7 @@ class Result:
 
 
 def evaluate(
-    agent: Agent,
+    agent: Agent | Mapping[str, Agent],
     env_id: str,
     *,
     episodes: int = 200,
@@ -50,7 +61,8 @@ def evaluate(
 ) -> Result:
     """Play `episodes` episodes of an environment, each from a seed of its own, and return the figures.
 
-    Success has a Wilson interval, the return a Student-t interval; both at 95%.
+    Success has a Wilson interval, the return a Student-t interval; both at 95%. The agent holds every seat of
+    a multi-agent environment, or a mapping says who holds which.
 
     Raises:
         BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made.
@@ -67,6 +79,8 @@ def summarise(env_id: str, episodes: Sequence[Episode]) -> Result:
     episodes = [episode for episode in episodes if episode.stop is not StopReason.CANCELLED]
     scored = [episode for episode in episodes if episode.scored]
     told = [episode.success for episode in scored if episode.success is not None]
+    if len(told) < len(scored) and any(episode.ends for episode in scored):
+        told = []  # where seats fare differently, only a seat succeeds or fails
     errors: dict[str, int] = {}
     for episode in episodes:
         if episode.error is not None:
@@ -82,4 +96,14 @@ def summarise(env_id: str, episodes: Sequence[Episode]) -> Result:
         reward=mean_interval([episode.reward() for episode in scored]) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
         errors=errors,
+        seats={seat: _seat(scored, seat) for seat in dict.fromkeys(s for e in scored for s in e.ends)},
+    )
+
+
+def _seat(scored: Sequence[Episode], seat: str) -> SeatResult:
+    told = [success for episode in scored if (success := episode.succeeded(seat)) is not None]
+    return SeatResult(
+        success=wilson(sum(told), len(told)) if told else None,
+        reward=mean_interval([episode.reward(seat) for episode in scored]),
+        turns=sum(len(episode.turns_of(seat)) for episode in scored) / len(scored),
     )

@@ -4,6 +4,9 @@ An iteration plays whole episodes with the present weights, turns their returns 
 (`gem.estimators`; here lies the only difference between the algorithms), and takes a few clipped steps.
 Left out: a critic (PPO has its own file), and importance weights for stale samples, since every batch is
 sampled by the weights that it trains.
+
+In a game of several seats the policy holds them all, and each seat is trained on its own turns: its returns
+are compared with those of the same seat alone.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, SchemaMismatch
 from gem.estimators import has_signal, turn_advantages
-from gem.record import SEAT, Episode, Limits, StopReason
+from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.measure import Instances, Measurement, find_instances, measure, success_rate
@@ -117,8 +120,9 @@ class Trainer:
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
-        advantages = turn_advantages(episodes, config.algorithm, config.gamma)
-        if not has_signal(advantages):
+        seats = dict.fromkeys(seat for episode in episodes for seat in episode.seats)
+        advantages = {seat: turn_advantages(episodes, config.algorithm, config.gamma, seat) for seat in seats}
+        if not any(map(has_signal, advantages.values())):
             if len(broken) < len(episodes):
                 self.watcher.warned(
                     f"iteration {self.iteration + 1}: no return differs from another, so there is no "
@@ -126,7 +130,7 @@ class Trainer:
                     "make the task easier."
                 )
             return [], 0
-        weighted = weigh(episodes, advantages, SEAT)
+        weighted = [row for seat, values in advantages.items() for row in weigh(episodes, values, seat)]
         left = 1 - self.iteration / config.iterations
         for group in self.optimiser.param_groups:
             group["lr"] = config.lr * (config.lr_end + (1 - config.lr_end) * left)

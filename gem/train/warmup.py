@@ -60,7 +60,8 @@ def warm_up(
             Weighted(cut, {})
             for episode in episodes
             if episode.scored
-            for row in rows(tokenise(episode, policy.renderer))
+            for seat in episode.seats
+            for row in rows(tokenise(episode, policy.renderer, seat), seat)
             if any((cut := row.first(policy.context)).mask)
         ]
         if not demonstrations:
