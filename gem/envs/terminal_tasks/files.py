@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import posixpath
@@ -22,7 +23,7 @@ def archives(rng: Random, hard: bool) -> TerminalTask:
             f"{rng.choice(WORDS)}/{rng.choice(WORDS)}-{n}.dat": rng.randbytes(rng.randint(20, 400))
             for n in range(5)
         }
-        packed = _tar(inner, "gz" if number % 2 else "")
+        packed = _tar(inner, packed=number % 2 == 1)
         name = f"parts/{rng.choice(WORDS)}-{number}.tar{'.gz' if number % 2 else ''}"
         if number == target:
             wanted = inner[rng.choice(sorted(inner))]
@@ -55,19 +56,20 @@ cd .."""
         f"found.dat.{also}",
         check,
         script,
-        {"backup.tar.gz": _tar(outer, "gz")},
+        {"backup.tar.gz": _tar(outer, packed=True)},
         looks=("tar tzf backup.tar.gz", "ls"),
     )
 
 
-def _tar(files: dict[str, bytes], mode: str) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=f"w:{mode}") as tar:  # type: ignore[call-overload]
-        for name, data in files.items():
+def _tar(files: dict[str, bytes], *, packed: bool) -> bytes:
+    """Return a tar of `files`, gzipped if `packed`; the same bytes at any time."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return packed.getvalue()
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(data.getvalue(), mtime=0) if packed else data.getvalue()
 
 
 def permissions(rng: Random, hard: bool) -> TerminalTask:

@@ -1,0 +1,357 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import gem
+from gem.agents.solver import SolverAgent
+from gem.envs.terminal import TerminalEnv, check_shell
+from gem.envs.terminal_tasks import FAMILIES
+from gem.envs.terminal_tasks.code import _DEFECTS, _cases
+from gem.errors import BadArgument, CannotFork, MissingExtra, NoSolver, NoVerdict
+from gem.rollout import Job, rollout
+from gem.sandbox import SandboxFailed
+from gem.seeding import stream
+
+INSTRUCTIONS = Path(__file__).with_name("terminal_instructions.json")
+LEVELS = ("easy", "hard")
+EVERY = [(name, level) for name in FAMILIES for level in LEVELS]
+
+
+@pytest.fixture(scope="module")
+def shell():
+    try:
+        check_shell()
+    except SandboxFailed as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.fixture
+def make(shell):
+    made = []
+
+    def make(name="FindText", **kwargs):
+        try:
+            made.append(TerminalEnv(name, **kwargs))
+        except MissingExtra as absent:
+            pytest.skip(str(absent))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def draw(name, level, seed):
+    return FAMILIES[name].make(stream(seed), level == "hard")
+
+
+# -- the families
+
+
+@pytest.mark.parametrize(("name", "level"), EVERY)
+def test_a_seed_is_a_task_and_another_seed_another(name, level):
+    one, again = draw(name, level, 1), draw(name, level, 1)
+    assert (one.instruction, one.files, one.setup) == (again.instruction, again.files, again.setup)
+    assert one.solution == again.solution
+    drawn = [draw(name, level, seed) for seed in range(20)]
+    assert len({(task.instruction, task.setup, repr(task.files)) for task in drawn}) == 20
+
+
+def test_instructions_say_what_they_said():
+    said = {f"{name}-{level}": draw(name, level, 0).instruction for name, level in EVERY}
+    kept = json.loads(INSTRUCTIONS.read_text())
+    assert said == kept, f"if that is wanted, write what is said to {INSTRUCTIONS.name}"
+
+
+def test_every_family_is_registered_in_two_levels_and_names_its_programs():
+    assert gem.ids("terminal") == sorted(f"terminal:{name}-v0-{level}" for name, level in EVERY)
+    assert len(FAMILIES) >= 12
+    assert all(
+        shutil.which(program) or program in ("git", "make")
+        for f in FAMILIES.values()
+        for program in f.programs
+    )
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_solution_passes_the_hidden_test_and_doing_nothing_does_not(make, name):
+    env = make(name)
+    env.reset(seed=0)
+    idle = env.step("<bash>true</bash><submit/>")
+    assert (idle.reward, idle.terminated, idle.info["stop"]) == (0.0, True, "failed")
+    env.reset(seed=0)
+    assert env.step(env.solve()).terminated is False
+    step = env.step(env.solve())
+    assert (step.reward, step.terminated, step.truncated, step.info) == (
+        1.0,
+        True,
+        False,
+        {"success": True, "stop": "solved"},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "level"), EVERY)
+def test_more_seeds_are_solved_and_not_by_doing_nothing(make, name, level):
+    env = make(name, level=level)
+    for seed in range(1, 6):
+        env.reset(seed=seed)
+        assert env.step("<bash>true</bash><submit/>").reward == 0.0
+        env.reset(seed=seed)
+        env.step(env.solve())
+        step = env.step(env.solve())
+        assert step.reward == 1.0, (seed, step.info)
+
+
+def test_every_defect_of_a_repository_shows_in_a_hidden_case():
+    from gem.envs.terminal_tasks import textkit
+
+    source = Path(textkit.__file__).read_text()
+    for name, defects in _DEFECTS.items():
+        cases = _cases(name, stream(0), 12)
+        right = [getattr(textkit, name)(*args) for args in cases]
+        for good, bad in defects:
+            start = source.index(f"def {name}(")
+            assert good in source[start:]
+            broken: dict = {}
+            exec(source[:start] + source[start:].replace(good, bad, 1), broken)  # noqa: S102  our own text
+            given = []
+            for args in cases[-4:]:
+                try:
+                    given.append(broken[name](*args))
+                except Exception:
+                    given.append(None)
+            assert given != right[-4:], (name, good)
+
+
+# -- turns
+
+
+def test_commands_keep_folder_and_variables_and_their_output_is_shown(make):
+    env = make()
+    obs, info = env.reset(seed=0)
+    assert "20 turns" in obs
+    assert info == {}
+    assert env.step("<bash>mkdir -p x/y && cd x/y && export A=b && pwd</bash>").obs.endswith("/x/y")
+    step = env.step("I look.\n```bash\necho $A; basename $PWD; cat nothing\n```\nand\n<bash>echo more</bash>")
+    assert step.obs == "b\ny\ncat: nothing: No such file or directory\n[exit code 1]\nmore"
+    assert (step.reward, step.done, step.info) == (0.0, False, {})
+
+
+def test_an_action_with_neither_commands_nor_a_submission_costs_its_turn(make):
+    env = make(max_turns=2)
+    env.reset(seed=0)
+    step = env.step("I would rather not. <think><bash>rm -rf ~</bash> <submit/></think>")
+    assert "<submit/>" in step.obs
+    assert (step.done, step.info) == (False, {"legal": False})
+    step = env.step("still nothing")
+    assert (step.terminated, step.info["stop"]) == (True, "turn_budget")
+
+
+@pytest.mark.parametrize(
+    "submission", ["<submit/>", "<submit></submit>", "Done: \\boxed{done}", "\\boxed{ Done }"]
+)
+def test_a_submission_counts_after_the_commands_of_its_turn(make, submission):
+    env = make("ConfigEdit")
+    env.reset(seed=3)
+    step = env.step(f"{env.solve()}\n{submission}")
+    assert (step.reward, step.info["stop"]) == (1.0, "solved")
+
+
+def test_a_submission_inside_a_command_is_none(make):
+    env = make()
+    env.reset(seed=0)
+    step = env.step("<bash>echo '<submit/>' '\\boxed{done}'</bash>")
+    assert not step.done
+    assert "<submit/>" in step.obs
+
+
+def test_when_turns_or_time_are_used_up_what_is_there_counts(make):
+    env = make("ConfigEdit", max_turns=1)
+    env.reset(seed=0)
+    step = env.step(env.solve())
+    assert (step.reward, step.info["stop"]) == (1.0, "solved")
+    env = make("ConfigEdit", command_s=1, time_s=1)
+    env.reset(seed=0)
+    step = env.step("<bash>sleep 30</bash>")
+    assert "[stopped: it took more than" in step.obs
+    assert "The time for commands is used up." in step.obs
+    assert (step.terminated, step.truncated, step.info["stop"]) == (True, False, "turn_budget")
+
+
+def test_a_command_that_hangs_is_stopped_and_the_task_goes_on(make):
+    env = make(command_s=1)
+    env.reset(seed=0)
+    step = env.step("<bash>sleep 60</bash>")
+    assert not step.done
+    assert "[stopped" in step.obs
+    assert env.step("<bash>echo here</bash>").obs == "here"
+
+
+# -- what a hidden test must not fall for
+
+
+def test_what_the_agent_leaves_running_is_ended_before_the_test_looks(make):
+    env = make()
+    env.reset(seed=0)
+    env.step("<bash>sleep 1000 & (trap '' TERM HUP; setsid sleep 1000) > /dev/null 2>&1 &</bash>")
+    assert env.step("<bash>pgrep -x sleep | wc -l</bash>").obs == "2"
+    left = lambda box: "still running" if box.run("pgrep -x sleep").ok else ""  # noqa: E731
+    object.__setattr__(env.task, "check", left)
+    assert env.step("<submit/>").info == {"success": True, "stop": "solved"}
+
+
+def test_traps_for_the_hidden_tests_shell_do_not_work(make):
+    env = make("Permissions")
+    env.reset(seed=0)
+    env.step(
+        "<bash>mkdir -p bin; printf '#!/bin/sh\\necho ok\\n' | tee bin/find bin/bash bin/git > /dev/null; "
+        "chmod +x bin/*; export PATH=$HOME/bin:$PATH BASH_ENV=$HOME/trap ENV=$HOME/trap; echo 'exit 0' > "
+        "trap; "
+        "find() { true; }; export -f find; cp trap .bashrc; cp trap .profile; alias find=true</bash>"
+    )
+    env.step("<bash>mkdir -p /logs/verifier; echo 1 > reward.txt; echo 1 > /logs/verifier/reward.txt</bash>")
+    step = env.step(
+        "<bash>python3 -I -c \"open('/proc/1/mem', 'r+b')\"; kill -9 1; kill -STOP 1; echo tried</bash>"
+    )
+    assert "PermissionError" in step.obs
+    assert env.step("<submit/>").reward == 0.0
+
+
+def test_no_hidden_answer_is_in_the_box(make):
+    for name in ("PatchRepo", "LogAnalysis", "Service", "GitHistory"):
+        env = make(name)
+        env.reset(seed=0)
+        seen = env.step(
+            "<bash>ls -A ~ /tmp; env; ls -R ~ | grep -i -e hidden -e verdict -e expected</bash>"
+        ).obs
+        assert "cases" not in seen
+        assert "rows" not in seen
+
+
+def test_replaced_git_objects_do_not_pass_for_a_merge(make):
+    env = make("GitMerge")
+    env.reset(seed=0)
+    env.step(
+        "<bash>cd repo; (git show main:hosts.txt; git show feature:hosts.txt) | LC_ALL=C sort -u > "
+        "hosts.txt; "
+        "git show feature:feature.md > feature.md; git add .; git commit -qm all; "
+        "fake=$(git commit-tree -p main~1 -p feature -m x main^{tree}); git replace -f main $fake; "
+        "git log -1 --format=%P main</bash>"
+    )
+    assert env.step("<submit/>").reward == 0.0
+
+
+def test_a_box_that_the_agent_bursts_is_its_own_failure(make):
+    env = make()
+    env.reset(seed=0)
+    step = env.step(
+        '<bash>python3 -c "x = [bytearray(1 << 28) for _ in range(64)]; input()"; echo $?</bash><submit/>'
+    )
+    assert (step.terminated, step.info["success"]) == (True, False)
+
+
+# -- claims and errors
+
+
+def test_it_cannot_be_forked_or_saved(make):
+    env = make()
+    env.reset(seed=0)
+    with pytest.raises(CannotFork):
+        env.fork()
+    with pytest.raises(CannotFork):
+        env.get_state()
+
+
+def test_episodes_run_at_once_on_threads(shell):
+    jobs = [Job(lambda: gem.make("terminal:Rename-v0-easy"), seed) for seed in range(4)]
+    episodes = rollout(jobs, SolverAgent(), host="thread")
+    assert [episode.reward() for episode in episodes] == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({}, "exactly one"),
+        ({"name": "GitMerg"}, "Did you mean 'GitMerge'"),
+        ({"name": "FindText", "level": "mild"}, "accepted: easy, hard"),
+        ({"name": "FindText", "max_turns": 0}, "max_turns is 0"),
+        ({"task_dir": "/nowhere"}, "neither task.toml"),
+    ],
+)
+def test_wrong_arguments_are_refused(kwargs, said):
+    with pytest.raises(BadArgument, match=said):
+        TerminalEnv(**kwargs)
+
+
+def test_a_set_up_that_fails_gives_no_verdict(make, monkeypatch):
+    env = make()
+    env.reset(seed=0)
+    object.__setattr__(env.task, "setup", "exit 4")
+    with pytest.raises(NoVerdict, match="exit code 4"):
+        env.step("<bash>ls</bash>")
+
+
+# -- task folders
+
+
+def harbor(folder, test="grep -qx 42 /app/answer.txt && echo 1 > /logs/verifier/reward.txt"):
+    for path, text in {
+        "task.toml": "[verifier]\ntimeout_sec = 30.0\n",
+        "instruction.md": "Write 42 to /app/answer.txt, from /app/data/hint.txt.\n",
+        "environment/data/hint.txt": "42\n",
+        "tests/test.sh": f"#!/bin/bash\nls /tests > /dev/null || exit 9\n{test}\n",
+        "tests/secret.txt": "the answer is 42\n",
+        "solution/solve.sh": "cat /app/data/hint.txt > /app/answer.txt\n",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def test_a_harbor_folder_is_played_and_scored(shell, tmp_path):
+    with TerminalEnv(task_dir=harbor(tmp_path)) as env:
+        obs, _ = env.reset(seed=0)
+        assert obs.startswith("Write 42 to ~/answer.txt, from ~/data/hint.txt.")
+        seen = env.step(
+            "<bash>cat data/hint.txt; ls -A; find ~ /tmp -name 'secret.txt' 2>/dev/null; true</bash>"
+        ).obs
+        assert seen == "42\ndata"
+        env.step("<bash>mkdir -p .logs/verifier .tests; echo 1 > .logs/verifier/reward.txt</bash>")
+        assert env.step("<submit/>").reward == 0.0  # a reward that the agent writes is worthless
+        env.reset(seed=0)
+        env.step(env.solve())
+        assert env.step("<submit/>").reward == 1.0
+
+
+def test_a_terminal_bench_folder_is_played_and_scored(shell, tmp_path):
+    for path, text in {
+        "task.yaml": "instruction: |-\n  Make /app/a.txt\n  hold b.\ndifficulty: easy\nmax_test_timeout_sec: "
+        "20\n",
+        "run-tests.sh": 'python3 "$TEST_DIR/check.py"\n',
+        "tests/check.py": "assert open('/app/a.txt').read() == 'b\\n'\n",
+        "start.txt": "here\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    with TerminalEnv(task_dir=tmp_path) as env:
+        assert env.reset(seed=0).obs.startswith("Make ~/a.txt\nhold b.")
+        with pytest.raises(NoSolver):
+            env.solve()
+        assert "start.txt" in env.step("<bash>ls</bash>").obs
+        assert env.step("<submit/>").reward == 0.0
+        env.reset(seed=0)
+        assert env.step("<bash>echo b > a.txt</bash><submit/>").reward == 1.0
+
+
+def test_a_folder_that_needs_an_engine_or_has_no_test_says_so(tmp_path):
+    harbor(tmp_path)
+    (tmp_path / "environment/Dockerfile").write_text("FROM ubuntu\n")
+    with pytest.raises(BadArgument, match="container engine"):
+        TerminalEnv(task_dir=tmp_path)
+    (tmp_path / "environment/Dockerfile").unlink()
+    (tmp_path / "tests/test.sh").unlink()
+    with pytest.raises(BadArgument, match=r"no tests/test\.sh"):
+        TerminalEnv(task_dir=tmp_path)
