@@ -16,7 +16,7 @@ from gem.errors import MissingExtra
 from gem.registry import ENV_REGISTRY
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("quickstart.md", "code.md"))]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("quickstart.md", "code.md", "data.md"))]
 PAGES += sorted((ROOT / "docs/tutorials").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 

@@ -84,6 +84,11 @@ def test_without_its_data_an_id_says_how_to_supply_it(spec, home):
         gem.make(spec.id)
 
 
+def test_the_judge_passes_absent_data_on(home):
+    with pytest.raises(MissingData):
+        check_env("math:GSM8K")
+
+
 def test_the_ids_are_upstreams():
     names = {
         "math": "ASDiv2K GSM8K Math12K Math8K-3to5 Orz57K DeepScaleR40K Geometry3K",

@@ -278,6 +278,14 @@ def test_what_is_no_source_is_refused(source, said):
         load(source)
 
 
+def test_a_row_without_a_value_is_refused_when_it_is_drawn(tmp_path):
+    (tmp_path / "set.csv").write_text("problem,answer\n1 + 1,2\n2 + 2\n")
+    tasks = load(tmp_path / "set.csv")
+    assert tasks[0].reference == "2"
+    with pytest.raises(BadArgument, match="row 1: column 'answer' is empty"):
+        tasks[1]
+
+
 # -- pictures
 
 
