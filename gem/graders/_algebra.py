@@ -84,7 +84,12 @@ def value(node: Node, field: _Field) -> Number:
             raise Undefined
         return field.checked(top / below)
     if tag == "^":
-        return field.power(value(node[1], field), value(node[2], field))
+        base = value(node[1], field)
+        odd = _odd_root_of(node[2]) if node[2][0] in ("/", "-") else None
+        if odd is not None:  # x^{2/3} is the square of the real root, as with a root sign
+            root = field.function("root", [base, field.number(Fraction(odd.denominator))])
+            return field.power(root, field.number(Fraction(odd.numerator)))
+        return field.power(base, value(node[2], field))
     if tag == "const":
         return field.constant(node[1])
     if tag == "%":
@@ -94,6 +99,17 @@ def value(node: Node, field: _Field) -> Number:
     if tag == "unit" and node[2] in ("degree", "degrees"):
         return value(node[1], field) * field.constant("pi") / field.number(Fraction(180))
     raise Opaque
+
+
+def _odd_root_of(exponent: Node) -> Fraction | None:
+    """Return an exponent such as 2/3, a fraction over an odd number."""
+    sign = 1
+    while exponent[0] == "-":
+        sign, exponent = -sign, exponent[1]
+    if exponent[0] != "/" or exponent[1][0] != "num" or exponent[2][0] != "num" or not exponent[2][1]:
+        return None
+    number = sign * exponent[1][1] / exponent[2][1]
+    return Fraction(number) if 1 < number.denominator < 10 and number.denominator % 2 else None
 
 
 class _Field:
@@ -128,7 +144,7 @@ class Exact(_Field):
         return number
 
     def constant(self, name: str) -> Fraction:
-        raise Inexact
+        raise Undefined if name == "inf" else Inexact
 
     def checked(self, number: Fraction) -> Fraction:
         if number.numerator.bit_length() > BITS or number.denominator.bit_length() > BITS:
@@ -258,7 +274,7 @@ class Float(_Field):
 
     def constant(self, name: str) -> complex:
         if name == "inf":
-            raise Opaque
+            raise Undefined
         return {"e": complex(math.e), "pi": complex(math.pi), "i": 1j}[name]
 
     def power(self, base: complex, exponent: complex) -> complex:
@@ -294,6 +310,13 @@ def _real(number: complex) -> float:
     return number.real
 
 
+def _count(number: complex) -> int:
+    real = _real(number)
+    if real != int(real) or not 0 <= real <= 1000:
+        raise Opaque
+    return int(real)
+
+
 def _near_integer(number: complex, rounded: Callable[[float], int]) -> float:
     real = _real(number)
     if abs(real - round(real)) < 1e-9:
@@ -327,6 +350,8 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "ceil": lambda x: _near_integer(x, math.ceil),
     "max": lambda *xs: max(map(_real, xs)),
     "min": lambda *xs: min(map(_real, xs)),
+    "factorial": lambda x: math.gamma(_real(x) + 1),
+    "binom": lambda n, k: math.comb(_count(n), _count(k)),
 }
 
 
@@ -350,7 +375,7 @@ class Precise(_Field):
 
     def constant(self, name: str) -> Any:
         if name == "inf":
-            raise Opaque
+            raise Undefined
         context = self.context
         return {"e": +context.e, "pi": +context.pi, "i": context.mpc(0, 1)}[name] * context.mpc(1)
 
@@ -406,7 +431,14 @@ def _context() -> Any:
 
 @lru_cache(maxsize=64)
 def _precise(name: str) -> Callable[..., Any] | None:
-    simple = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "ln": "log"}
+    simple = {
+        "arcsin": "asin",
+        "arccos": "acos",
+        "arctan": "atan",
+        "arccot": "acot",
+        "ln": "log",
+        "binom": "binomial",
+    }
     if name in ("floor", "ceil", "max", "min") or name not in _FLOAT:
         return None
     if name == "log10":
@@ -420,7 +452,7 @@ def _precise(name: str) -> Callable[..., Any] | None:
     if name == "cbrt":
         return lambda c, x: _precise_root(c, x, c.mpc(3))
     called = simple.get(name, name)
-    return lambda c, x: getattr(c, called)(x)
+    return lambda c, *xs: getattr(c, called)(*xs)
 
 
 def _precise_root(context: Any, number: Any, degree: Any) -> Any:
@@ -503,7 +535,10 @@ def same_value(a: Node, b: Node) -> bool | None:
     names = names_a | names_b
     exponent, floor, _ = (x or y for x, y in zip(kinds_a, kinds_b, strict=True))
     if not names:
-        return _same_at(a, b, 0, "rational")
+        if _infinite(a) or _infinite(b):
+            return approximately(a) == approximately(b)
+        verdict = _same_at(a, b, 0, "rational")
+        return False if verdict is None and _undefined(a) != _undefined(b) else verdict
     kind, points = ("small", 10) if exponent else ("whole", 24) if floor else ("rational", 6)
     agreed, telling = 0, 0
     for point in range(points):
@@ -556,6 +591,18 @@ def _same_at(a: Node, b: Node, point: int, kind: str) -> bool | None:
     if gap <= size * precise.context.mpf(10) ** -48 or gap < precise.context.mpf(10) ** -50:
         return True
     return False if gap > size * precise.context.mpf(10) ** -20 else None
+
+
+def _undefined(node: Node) -> bool:
+    for field in (Exact(), Float()):
+        try:
+            value(node, field)
+        except Undefined:
+            return True
+        except (Inexact, Opaque, TooBig):
+            continue
+        return False
+    return False
 
 
 def constant(node: Node) -> bool:
@@ -723,7 +770,12 @@ def _scalars(gold: Node, answer: Node) -> bool | None:
         face = _scalars(gold[1] if gold[0] == "%" else gold, answer[1] if answer[0] == "%" else answer)
         plain = answer if gold[0] == "%" else gold
         number = exactly(plain)
-        if face is True and number is not None and (gold[0] == "%" or abs(number) > 1):
+        written = plain[1] if plain[0] == "-" else plain  # 12.5 may stand for 12.5%, 25/2 does not
+        if (
+            face is True
+            and number is not None
+            and (gold[0] == "%" or (written[0] == "num" and abs(number) > 1))
+        ):
             return True
         return _numbers(gold, answer)
     return _numbers(gold, answer)
@@ -767,6 +819,8 @@ def _rounded(left: Fraction, right: Fraction, places: tuple[int | None, int | No
     """Whether the shorter decimal is the other number rounded to its own, six or more, decimals."""
     known = [count for count in places if count is not None]
     count = min(known)
+    if len(known) == 2 and max(known) >= 15 and abs(left - right) <= Fraction(4, 10**16) * abs(left):
+        return True  # 0.30000000000000004 is how a program says 0.3
     if count < FLOAT_PLACES:
         return False
     short = (left, right) if places[0] == count else (right, left)
@@ -1017,8 +1071,11 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
             if left == right:
                 return same(gold[2][-1], answer[2][-1])
             if left[0] == right[0] == "fn" and left[1] == right[1] and len(left[2]) == len(right[2]):
-                renamed = _renamed(answer[2][-1], dict(zip(right[2], left[2], strict=True)))
-                return same(gold[2][-1], renamed)
+                bound = [("sym", f"argument {i}") for i in range(len(left[2]))]
+                return same(
+                    _renamed(gold[2][-1], dict(zip(left[2], bound, strict=True))),
+                    _renamed(answer[2][-1], dict(zip(right[2], bound, strict=True))),
+                )
             if constant(gold[2][-1]) and constant(answer[2][-1]) and left[0] == right[0] == "sym":
                 return False  # x = 1 and y = 1
             if "fn" in (left[0], right[0]):  # f(x) = 2x and y = 2x may be the same: sympy may say

@@ -89,7 +89,7 @@ _LETTERS = (
 )
 _GREEK = frozenset(_LETTERS.split())
 _TOKEN = re.compile(
-    r"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[a-zA-Z]+)"
+    r"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[^\W\d_]+)"
     r"|(?P<op><=|>=|!=|==|\*\*|:=|[-+*/^_=<>(){}\[\],;:|!%&'\"@~`.#?]))"
 )
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])")
@@ -235,7 +235,8 @@ def _word(word: str, found: list[str]) -> None:
     lower = word.lower()
     known = lower in UNITS or lower.rstrip("s") in UNITS or lower in _SHORT_UNITS
     counted = bool(found) and found[-1][-1].isdigit()
-    if counted and lower in ("min", "sec", "in", "am", "pm"):  # else functions, or products of two letters
+    measure = counted and lower in ("min", "sec", "in", "am", "pm")  # else functions, or products of letters
+    if measure or not word.isascii():
         found.append("'" + lower)
     elif lower in _WORDS and (len(word) > 2 or word in ("pi", "or", "oo")):
         found.append(_WORDS[lower])
@@ -301,7 +302,8 @@ class _Reader:
         raise Unread(why, hopeless=not self.balanced())
 
     def balanced(self) -> bool:
-        return self.tokens.count("{") == self.tokens.count("}")
+        count = self.tokens.count
+        return count("{") == count("}") and count("(") + count("[") == count(")") + count("]")
 
     def node(self, *parts: Any) -> Node:
         self.nodes += 1

@@ -1,0 +1,311 @@
+import importlib.util
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gem.errors import BadArgument, MissingExtra, NoVerdict
+from gem.graders import math as grading
+from gem.graders.math import MathGrader, boxed_reward_fn, check_correct, decide, final_answer, references
+from gem.graders.pool import Pool
+
+HERE = Path(__file__).parent
+VERIFIES = importlib.util.find_spec("math_verify") is not None
+needs_sympy = pytest.mark.skipif(not VERIFIES, reason="math-verify is not installed")
+
+
+def _pairs():
+    lines = (HERE / "math_pairs.tsv").read_text(encoding="utf-8").splitlines()
+    for gold, answer, right in (line.split("\t") for line in lines if not line.startswith("#")):
+        yield gold, answer, right == "1"
+
+
+PAIRS = list(_pairs())
+
+
+def _hostile():
+    spec = importlib.util.spec_from_file_location("hostile", HERE / "hostile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.answers()
+
+
+def test_the_table_is_decided_without_sympy_but_for_a_few():
+    undecided = []
+    for gold, answer, right in PAIRS:
+        verdict, _ = decide(references(gold)[0], final_answer(answer)[0] or "")
+        assert verdict in (right, None), (gold, answer)
+        undecided += [(gold, answer)] if verdict is None else []
+    assert len(PAIRS) >= 200
+    assert len(undecided) <= 8, undecided
+
+
+@needs_sympy
+def test_the_table_boxed_and_bare():
+    grader = MathGrader()
+    wrong = [
+        (gold, given)
+        for gold, answer, right in PAIRS
+        for given in (answer, f"So the answer is $\\boxed{{{answer}}}$.")
+        if grader(given, gold).correct is not right
+    ]
+    assert wrong == []
+
+
+def test_a_verdict_is_the_same_whichever_side_an_expression_stands_on():
+    one_sided = (
+        "=",
+        "<",
+        ">",
+        "\\le",
+        "\\ge",
+        "(",
+        "{",
+        "%",
+        "\\text",
+        "m",
+        "\\pm",
+    )  # where order has a meaning
+    for gold, answer, right in PAIRS:
+        if answer and right and not any(mark in gold + answer for mark in one_sided):
+            assert decide(answer, gold)[0] in (True, None), (gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (r"so \boxed{5}", "5"),
+        (r"they are \boxed{4}, \boxed{5}", "4, 5"),  # side by side: both are the answer
+        (r"first \boxed{4}, no: \boxed{5}", "5"),
+        (r"first \boxed{4}. I was wrong, \boxed{5}", "5"),
+        (r"\boxed{1} and \boxed{-2}", "1, -2"),
+        (r"\boxed{5} \boxed{5}", "5"),
+        (r"$\boxed{28}$ percent", "28%"),
+        (r"$\boxed{28}\%$", "28%"),
+        (r"\\boxed{5}", "5"),
+        ("72", "72"),
+        ("  72\n", "72"),
+        ("The answer is 72.", "72"),
+        ("Long text.\nFinal Answer: $\\frac{1}{2}$.", r"\frac{1}{2}"),
+        ("work\n#### 72", "72"),
+        ("The answer is: \\(x+1\\)", "x+1"),
+        ("", None),
+        (" \n", None),
+    ],
+)
+def test_final_answer(reply, answer):
+    assert final_answer(reply)[0] == answer
+
+
+@needs_sympy
+@pytest.mark.parametrize(
+    ("reply", "gold", "right"),
+    [
+        ("Final Answer: The largest $n$ is 34.", "34", True),
+        ("Therefore, there are 12 distinct sequences. I hope it is correct.", "12", True),
+        ("So the slope is\n\\[ \\frac{1}{2}. \\]\nDone.", "0.5", True),
+        ("So the slope is\n\\[ \\frac{1}{2}. \\]\nDone.", "0.25", False),
+    ],
+)
+def test_an_unboxed_reply_is_searched(reply, gold, right):
+    assert check_correct(reply, gold) is right
+
+
+def test_the_score_says_what_was_read_and_why():
+    grader = MathGrader()
+    right, wrong, none = grader(r"\boxed{0.5}", "1/2"), grader(r"\boxed{0.6}", "1/2"), grader("", "1/2")
+    assert (right.value, right.correct, right.parsed, right.why) == (1.0, True, "0.5", "equal")
+    assert (wrong.value, wrong.correct, wrong.parsed, wrong.why) == (0.0, False, "0.6", "different")
+    assert (none.value, none.parsed, none.why) == (0.0, None, "no answer")
+
+
+@pytest.mark.parametrize(
+    "gold", [5, 5.0, Fraction(5), np.int64(5), ["4", "5"], (4, 5), r"\boxed{5}", "so 2+3\n#### 5"]
+)
+def test_references_of_many_kinds(gold):
+    assert check_correct("5", gold)
+    assert not check_correct("6", gold)
+
+
+@pytest.mark.parametrize("gold", [None, True, [], object(), {}])
+def test_a_reference_of_another_kind_is_refused(gold):
+    with pytest.raises(BadArgument, match="accepted"):
+        check_correct("5", gold)
+
+
+def test_budgets_must_be_positive():
+    with pytest.raises(BadArgument):
+        MathGrader(cpu_s=0)
+
+
+@given(st.integers())
+def test_integers_of_any_size_are_compared_exactly(n):
+    assert decide(str(n), f"{n:,}")[0]
+    assert decide(str(n), f"{n}.0")[0]
+    assert decide(str(n), str(n + 1))[0] is False
+    assert decide(str(n), rf"\frac{{{2 * n}}}{{2}}")[0]
+
+
+@given(st.integers(5000, 6000), st.integers(0, 9))
+@settings(max_examples=5)
+def test_integers_of_thousands_of_digits_too(length, digit):
+    big = "7" * length
+    assert decide(big, big + str(digit))[0] is False
+    assert decide(big, "00" + big)[0]
+
+
+@given(st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6))
+def test_fractions_are_equal_when_they_are(a, b):
+    answer = rf"\frac{{{b.numerator}}}{{{b.denominator}}}"
+    assert decide(f"{a.numerator}/{a.denominator}", answer)[0] is (a == b)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+@settings(max_examples=300)
+def test_any_two_texts_get_a_fast_verdict(a, b):
+    assert decide(a, b)[0] in (True, False, None)
+    assert final_answer(a)[1] in (True, False)
+
+
+def test_hostile_answers_do_not_raise_and_few_reach_sympy():
+    golds = ["72", r"\frac{1}{2}", "x^2+1", r"(-\infty,3]", "Yes", "(1,2)", r"\sqrt{2}"]
+    answers = _hostile()
+    asked = 0
+    for i, reply in enumerate(answers):
+        answer, _ = final_answer(reply)
+        verdict = answer is not None and decide(golds[i % len(golds)], answer)[0]
+        assert verdict is not True, reply[:100]
+        asked += verdict is None
+    assert len(answers) == 1000
+    assert asked < 100
+
+
+@pytest.mark.parametrize(
+    "tower", ["9^9^9^9", "((9!)!)!", r"10^{10^{10^{10}}}", "2^{9999999999}", r"(10^{100})!/3"]
+)
+def test_a_tower_is_undecided_at_once_and_equal_to_itself(tower, monkeypatch):
+    monkeypatch.setattr(grading, "workers", None)  # nobody is asked
+    score = MathGrader()(rf"\boxed{{{tower}}}", "5")
+    assert (score.value, score.why) == (0.0, "undecided")
+    assert check_correct(tower, tower)
+
+
+@needs_sympy
+@pytest.mark.slow
+def test_hostile_answers_end_within_their_budget_and_memory_does_not_grow():
+    resource = pytest.importorskip("resource")
+    golds = ["72", r"\frac{1}{2}", "x^2+1", r"(-\infty,3]", "Yes", "(1,2)", r"\sqrt{2}"]
+    grader = MathGrader(cpu_s=1.0)
+    answers = _hostile()
+    for reply in answers[:200]:
+        assert not grader(reply, "72").correct
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for i, reply in enumerate(answers):
+        score = grader(reply, golds[i % len(golds)])
+        assert (score.value, score.correct) == (0.0, False), reply[:100]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+    assert check_correct(r"\sum_{k=1}^{3} k", "6")
+
+
+@needs_sympy
+@pytest.mark.slow
+def test_an_answer_that_spends_its_cpu_budget_scores_zero_as_undecided():
+    score = MathGrader(cpu_s=0.5)(r"\boxed{\sum_{k=1}^{10} k^{k^{k^{k}}}}", "5")
+    assert (score.value, score.why) == (0.0, "undecided")
+    assert check_correct(r"\sum_{k=1}^{3} k", "6")  # and the next one is graded
+
+
+def _workers(monkeypatch, program, **answers):
+    """Put a pool of another program in the workers' place."""
+    pool = Pool(program)
+    monkeypatch.setattr(grading, "workers", lambda: pool)
+    return pool
+
+
+DYING = """
+import os, socket, sys
+from gem.graders._math_worker import receive, send
+line = socket.socket(fileno=os.dup(0))
+send(line, {"ready": True})
+while (question := receive(line)) is not None:
+    if question["gold"] != %r:
+        os._exit(9)
+    send(line, {"equal": %s})
+"""
+HARD = r"\sum_{k=1}^{3} k"
+
+
+def test_a_crash_is_undecided_where_a_known_good_pair_is_graded(monkeypatch, tmp_path):
+    program = tmp_path / "dying.py"
+    program.write_text(DYING % (grading.CONTROL["gold"], True))
+    pool = _workers(monkeypatch, program)
+    score = MathGrader()(HARD, "6")
+    assert (score.value, score.why) == (0.0, "undecided")
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "program", [DYING % ("no question at all", True), DYING % (grading.CONTROL["gold"], False)]
+)
+def test_a_grader_that_fails_on_a_known_good_pair_gives_no_verdict(monkeypatch, tmp_path, program):
+    path = tmp_path / "broken.py"
+    path.write_text(program)
+    pool = _workers(monkeypatch, path)
+    with pytest.raises(NoVerdict, match="known good pair"):
+        MathGrader()(HARD, "6")
+    assert check_correct("0.5", "1/2")  # what needs no worker is graded
+    pool.close()
+
+
+def test_without_sympy_the_easy_pairs_are_graded_and_the_others_name_the_extra(monkeypatch, tmp_path):
+    program = tmp_path / "bare.py"
+    program.write_text(
+        "import os, socket\nfrom gem.graders._math_worker import send\n"
+        "send(socket.socket(fileno=os.dup(0)), {'missing': 'math_verify', 'why': 'No module'})\n"
+    )
+    pool = _workers(monkeypatch, program)
+    assert check_correct(r"\boxed{\frac{2}{4}}", "0.5")
+    with pytest.raises(MissingExtra, match=r"gem-gym\[math\]"):
+        check_correct(HARD, "6")
+    pool.close()
+
+
+@needs_sympy
+@pytest.mark.slow
+def test_any_thread_may_grade():
+    verdicts = {}
+
+    def grade(i):
+        verdicts[i] = (check_correct(HARD, str(i)), check_correct(r"2^{0.5}", r"\sqrt{2}"))
+
+    threads = [threading.Thread(target=grade, args=(i,)) for i in range(4, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert verdicts == {i: (i == 6, True) for i in range(4, 9)}
+
+
+@needs_sympy
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_any_process_may_grade(method):
+    with ProcessPoolExecutor(2, mp_context=get_context(method)) as processes:
+        assert list(processes.map(check_correct, [HARD, HARD, "0.5"], ["6", "7", "1/2"])) == [
+            True,
+            False,
+            True,
+        ]
+
+
+def test_boxed_reward_fn_wants_a_box():
+    assert boxed_reward_fn(r"\boxed{2}", "2") == ({"formatted": True}, 1.0)
+    assert boxed_reward_fn(r"\boxed{3}", "2", incorrect_reward=-1.0) == ({"formatted": True}, -1.0)
+    assert boxed_reward_fn("2", "2") == ({"formatted": False}, 0.0)
+    assert boxed_reward_fn(rf"\boxed{{{HARD}}}", "6", fast=True)[1] == 0.0

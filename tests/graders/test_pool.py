@@ -1,0 +1,138 @@
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gem.errors import NoVerdict
+from gem.graders.pool import Missing, Pool, WorkerLost
+
+ECHO = Path(__file__).with_name("echo_worker.py")
+LONG_S = 60.0
+
+
+@pytest.fixture
+def pool():
+    pool = Pool(ECHO, size=2)
+    yield pool
+    pool.close()
+
+
+def ask(pool, do="echo", say=None, cpu_s=20.0, wall_s=LONG_S):
+    return pool.ask({"do": do, "say": say}, cpu_s, wall_s)
+
+
+def test_nothing_starts_before_a_question_and_one_worker_serves_the_next(pool):
+    assert pool.pids == []
+    first, second = ask(pool, say="a"), ask(pool, say="\ud800\x00é")
+    assert (first["said"], second["said"]) == ("a", "\ud800\x00é")
+    assert first["pid"] == second["pid"] == pool.pids[0]
+
+
+def test_spent_cpu_is_told_apart_from_a_worker_that_died_or_slept(pool):
+    with pytest.raises(WorkerLost) as burnt:
+        ask(pool, "burn", cpu_s=0.05)
+    with pytest.raises(WorkerLost) as died:
+        ask(pool, "die")
+    with pytest.raises(WorkerLost) as slept:
+        ask(pool, "sleep", wall_s=0.2)
+    assert [lost.value.spent for lost in (burnt, died, slept)] == [True, False, False]
+    assert isinstance(died.value, NoVerdict)
+
+
+def test_a_lost_worker_is_replaced_and_none_is_left_behind(pool):
+    pid = ask(pool)["pid"]
+    with pytest.raises(WorkerLost):
+        ask(pool, "sleep", wall_s=0.2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert ask(pool, say="again")["said"] == "again"
+    assert len(pool.pids) == 1
+
+
+def test_a_worker_retires_after_its_questions_and_when_it_has_grown(pool):
+    pool.retire = 3
+    assert len({ask(pool)["pid"] for _ in range(3)}) == 1
+    pid = ask(pool)["pid"]
+    pool.memory_mb = 150
+    assert ask(pool, "hoard")["pid"] == pid
+    assert ask(pool)["pid"] != pid
+
+
+def test_threads_share_at_most_size_workers(pool):
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda i: ask(pool, say=i), range(40)))
+    assert [answer["said"] for answer in answers] == list(range(40))
+    assert len({answer["pid"] for answer in answers}) <= 2
+
+
+def test_a_question_waits_while_all_workers_are_busy(pool):
+    pool.size = 1
+    ask(pool)
+    failed = threading.Event()
+
+    def sleep():
+        with pytest.raises(WorkerLost):
+            ask(pool, "sleep", wall_s=0.5)
+        failed.set()
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    assert ask(pool, say="later")["said"] == "later"  # before or after the other, never lost
+    thread.join(LONG_S)
+    assert failed.is_set()
+
+
+def test_close_ends_the_workers_and_a_later_question_starts_one(pool):
+    pid = ask(pool)["pid"]
+    pool.close()
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert ask(pool)["pid"] != pid
+
+
+def test_a_missing_package_is_named(pool, monkeypatch):
+    monkeypatch.setenv("ECHO_MISSING", "1")
+    with pytest.raises(Missing, match="told so") as missing:
+        ask(pool)
+    assert missing.value.package == "nothing"
+
+
+def test_a_program_that_does_not_start_is_no_verdict(tmp_path):
+    pool = Pool(tmp_path / "absent.py")
+    with pytest.raises(NoVerdict):
+        ask(pool)
+    assert pool.pids == []
+
+
+FORKED = """
+import os, sys, warnings
+from pathlib import Path
+from gem.graders.pool import Pool
+warnings.simplefilter("ignore")
+pool = Pool(Path(sys.argv[1]))
+mine = pool.ask({"do": "echo"}, 20, 60)["pid"]
+child = os.fork()
+if not child:
+    other = pool.ask({"do": "echo"}, 20, 60)["pid"]
+    pool.close()
+    os._exit(0 if other != mine else 1)
+_, status = os.waitpid(child, 0)
+assert pool.ask({"do": "echo"}, 20, 60)["pid"] == mine  # the child did not end the parent's
+print(status, mine)
+"""
+
+
+def test_a_forked_process_has_its_own_workers_and_exit_leaves_none():
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(ECHO)], capture_output=True, text=True, timeout=LONG_S, check=True
+    )
+    status, pid = map(int, done.stdout.split())
+    assert status == 0
+    assert done.stderr == ""
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
