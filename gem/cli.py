@@ -250,7 +250,13 @@ def audit(
     cards = read_cards(json) if json is not None and json.exists() else {}
     rows, code = [], 0
     for target in wanted:
-        card = audit_env(target, episodes=episodes, instances=instances)
+        try:
+            card = audit_env(target, episodes=episodes, instances=instances)
+        except GemError as error:  # of a family, what is not installed or takes several seats
+            if len(wanted) == 1:
+                raise
+            print(f"{target}: not audited: {printable(str(error))}", file=sys.stderr)
+            continue
         cards[card.env] = card
         if not card.ok:
             code = FAILED

@@ -1,7 +1,9 @@
 """A hook of mkdocs: the pages under envs/, written from the registry and the environments' docstrings.
 
-One page per class of our own, with its six headings, its ids and an episode that its solver plays; one page
-per family of foreign environments, with its names.
+One page per class of our own, with its six headings, its ids, an episode that its solver plays, a picture of
+the board and the cards of `gem-gym audit`; one page per family of foreign environments, with its names.
+The cards stand in docs/envs/cards.json, where `gem-gym audit game --json docs/envs/cards.json` writes those
+of a family.
 """
 
 from __future__ import annotations
@@ -11,17 +13,35 @@ import functools
 import inspect
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import gem
+from gem.content import Image, text_of
 from gem.errors import GemError, MissingExtra
 from gem.registry import ENV_REGISTRY, FAMILIES, EnvSpec, Family, load
+from gem.testing.card import Card, read_cards
 
 HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
 INDEX = "envs/index.md"
+CARDS = Path(__file__).parents[1] / "docs/envs/cards.json"
+
+ABOUT_CARDS = """
+## What a card says
+
+`gem-gym audit ID` plays policies on an environment and prints its card; this site shows the stored ones. A
+row of the table gives the mean return of the environment's own **solver**, of legal **random** play, and of
+the best of the policies that **know nothing**: a constant answer, an empty one, the observation echoed, the
+form of an answer with nothing in it, every candidate answer at once, and instructions to the grader.
+**Distinct** is how many different instances that many seeds deal. **Tokens** are those of the first
+observation and the median of the later ones, by a rule of thumb: up to six letters, up to three digits, any
+other sign, a new line are a token each; of a picture, 28 by 28 pixels. **Open** counts the findings that ask
+for a change: a full reward that is out of reach, a return above it, knowing nothing that pays more than a
+third of it, a solver hardly better than random play, an answer that leaks, or fewer than five instances.
+"""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -35,6 +55,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     for page in pages():
         files.append(File.generated(config, page.path, content=page.text))
+        if page.picture:
+            files.append(File.generated(config, page.picture_path, content=page.picture))
     files.append(File.generated(config, INDEX, content=index(pages())))
     return files
 
@@ -47,11 +69,17 @@ class Page:
     summary: str
     ids: list[str]
     text: str = field(repr=False)
+    picture: bytes = field(repr=False, default=b"")
 
     @property
     def path(self) -> str:
         """Where it stands under docs/."""
         return f"envs/{self.title.lower().replace(' ', '-')}.md"
+
+    @property
+    def picture_path(self) -> str:
+        """Where its picture stands under docs/."""
+        return self.path.replace("envs/", "envs/pictures/").replace(".md", ".png")
 
 
 @functools.cache
@@ -83,8 +111,16 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     table = ["## Ids", "", *head, *rows, ""]
     shown = next((spec for spec in specs if spec.data is None), None)
     episode = transcript(shown) if shown else []
-    lines = [f"# {env_class.__name__}", "", summary, "", *manual, *table, *episode]
-    return Page(env_class.__name__, summary, [spec.id for spec in specs], "\n".join(lines))
+    page = Page(
+        env_class.__name__, summary, [spec.id for spec in specs], "", picture(shown) if shown else b""
+    )
+    seen = (
+        [f"![The board as a picture]({page.picture_path.removeprefix('envs/')})", ""] if page.picture else []
+    )
+    told = [cards()[spec.id] for spec in specs if spec.id in cards()]
+    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *card_section(told), *episode]
+    page.text = "\n".join(lines)
+    return page
 
 
 def family_page(family: Family) -> Page:
@@ -96,6 +132,57 @@ def family_page(family: Family) -> Page:
     first = transcript(family.spec(family.names[0]))
     lines = [f"# {family.prefix}:", "", summary, "", *needs, *manual, *first, *names]
     return Page(family.prefix, summary, ids, "\n".join(lines))
+
+
+@functools.cache
+def cards() -> dict[str, Card]:
+    """Read the stored cards."""
+    return read_cards(CARDS) if CARDS.exists() else {}
+
+
+def card_section(told: list[Card]) -> list[str]:
+    """Write the cards: a row each, and then what each says in full."""
+    if not told:
+        return []
+    rows = []
+    for card in told:
+        tokens = f"{card.first.median}{f', then {card.later.median}' if card.later else ''}"
+        rows.append(
+            f"| `{card.env}` | {paid(card, 'solver')} | {paid(card, 'random')} | "
+            f"{max(card.ignorant.values()):.3f} | {card.distinct} of {card.dealt} | {tokens} | "
+            f"{len(card.findings) or 'none'} |"
+        )
+    return [
+        "## Cards",
+        "",
+        "| id | solver | random | knowing nothing | distinct | tokens | open |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "[What a card says](index.md#what-a-card-says). In full:",
+        "",
+        *(line for card in told for line in ("```text", str(card), "```", "")),
+    ]
+
+
+def paid(card: Card, policy: str) -> str:
+    """Return a policy's mean return."""
+    return f"{card.policies[policy].reward:.3f}" if policy in card.policies else "-"
+
+
+def picture(spec: EnvSpec, turns: int = 3) -> bytes:
+    """Return a picture of the state some turns into seed 0, or the first observation's own; empty without."""
+    with gem.make(spec) as env:
+        obs, _ = env.reset(seed=0)
+        own = next((part.data for part in obs if isinstance(part, Image)), b"")
+        draw = getattr(env.unwrapped, "picture", None)
+        if own or draw is None:
+            return own
+        for _ in range(turns):
+            before = env.fork()
+            if env.step(env.solve()).done:
+                return before.picture().data
+        return draw().data
 
 
 def parse(env_class: Any) -> tuple[str, list[str]]:
@@ -133,7 +220,11 @@ def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
 
 def said(who: str, obs: Any) -> str:
     """Return one utterance as a titled block, in which no text is markup."""
-    text = gem.Message("user", obs).text
+    text = (
+        "\n".join(f"{seat}: {text_of(part)}" for seat, part in obs.items())
+        if isinstance(obs, dict)
+        else text_of(obs)
+    )
     fence = "`" * (3 + max(map(len, re.findall("`{3,}", text)), default=0))
     return f"**{who}**\n\n{fence}text\n{text}\n{fence}\n"
 
@@ -150,5 +241,6 @@ def index(written: list[Page]) -> str:
             "| environment | task | ids |",
             "|---|---|---|",
             *rows,
+            ABOUT_CARDS,
         ]
     )

@@ -15,6 +15,7 @@ from typing import Any
 from gem import errors
 from gem.content import Obs, text_of
 from gem.core import Env
+from gem.envs.multiagent import MultiAgentEnv
 from gem.parsing import boxed
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
@@ -38,7 +39,7 @@ FEWEST_INSTANCES = 5
 """So many different instances a task must have, or a policy can know them all by heart."""
 
 IGNORANT_REWARD = 1 / 3
-"""What a policy that knows nothing may earn on average, of a full reward of 1."""
+"""What a policy that knows nothing may earn on average, as a share of the full reward."""
 
 LEAST_GAP = 0.2
 """How much more than legal random play an expert must earn on average."""
@@ -67,7 +68,8 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
         instances: how many seeds are dealt to count distinct instances.
 
     Raises:
-        BadArgument: for fewer than 2 episodes or instances. UnknownEnv, MissingExtra: as gem.make does.
+        BadArgument: for fewer than 2 episodes or instances, or for an environment of several seats.
+        UnknownEnv, MissingExtra: as gem.make does.
     """
     if episodes < 2 or instances < 2:
         raise errors.BadArgument(f"audit got {episodes=}, {instances=}; accepted: 2 or more of each.")
@@ -75,6 +77,10 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
     longest = (claims and claims.max_turns) or LONGEST
     seeds = range(min(episodes, max(FEWEST_EPISODES, TURNS // longest)))
     with maker() as env:
+        if isinstance(env, MultiAgentEnv):
+            raise errors.BadArgument(
+                f"{name} has several seats; audit one of them, with `gem.envs.multiagent` playing the others."
+            )
         played: dict[str, Played] = {}
         failed: list[str] = []
         for policy, players in policies(env, seeds).items():
@@ -177,6 +183,12 @@ def _identity(env: Env, seed: int) -> Hashable:
 # -- judging
 
 
+def scale(played: Mapping[str, Played]) -> float:
+    """Return the full reward: 1, or what the solver at its best earns where games pay other stakes."""
+    expert = played.get("solver")
+    return max(FULL_REWARD, expert.best) if expert else FULL_REWARD
+
+
 def _full_reward(played: Mapping[str, Played]) -> Check:
     name = "full reward"
     expert = played.get("solver")
@@ -192,9 +204,10 @@ def _full_reward(played: Mapping[str, Played]) -> Check:
 
 def _bounds(played: Mapping[str, Played]) -> Check:
     name = "reward is bounded"
-    over = {policy: one.best for policy, one in played.items() if one.best > FULL_REWARD + EPSILON}
+    full = scale(played)
+    over = {policy: one.best for policy, one in played.items() if one.best > full + EPSILON}
     if not over:
-        return Check(name, False, "no episode returned more than 1")
+        return Check(name, False, f"no episode returned more than {full:g}")
     policy = max(over, key=over.__getitem__)
     change = "pay for progress as a potential: what a state is worth after, less what it was worth before"
     return Check(name, True, f"{policy} earned {over[policy]:g} in an episode", change)
@@ -203,7 +216,7 @@ def _bounds(played: Mapping[str, Played]) -> Check:
 def _ignorance(played: Mapping[str, Played]) -> Check:
     name = "knowing nothing earns little"
     paid = {policy: played[policy] for policy in IGNORANT}
-    too_much = [policy for policy, one in paid.items() if one.low > IGNORANT_REWARD]
+    too_much = [policy for policy, one in paid.items() if one.low > IGNORANT_REWARD * scale(played)]
     best = max(paid, key=lambda policy: paid[policy].reward)
     seen = ", ".join(
         f"{policy} earned {paid[policy].reward:.3f} by saying {paid[policy].says[:60]!r}"
