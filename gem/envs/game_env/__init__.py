@@ -1,0 +1,1 @@
+"""Upstream's place of the games, by upstream's class names; their home is `gem.envs.games`."""

@@ -1,0 +1,5 @@
+"""Upstream's place of the registry; its home is `gem.registry`."""
+
+from gem.registry import ENV_REGISTRY, EnvSpec, make, make_vec, print_envs, register
+
+__all__ = ["ENV_REGISTRY", "EnvSpec", "make", "make_vec", "print_envs", "register"]

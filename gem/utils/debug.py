@@ -1,0 +1,97 @@
+"""Upstream's ways to watch an episode; ``gem-gym play`` and `gem.rollout` are the fuller ones.
+
+What happens is written to standard output: being asked to is these functions' whole purpose.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gem.content import printable
+from gem.core import Env
+from gem.vector.vector_env import VectorEnv
+
+__all__ = [
+    "run_and_print_episode",
+    "run_and_print_episode_async",
+    "run_and_print_episode_with_selective_step",
+]
+
+MOST_STEPS = 1_000_000_000
+
+
+def run_and_print_episode(
+    env: Env, policy: Callable[[Any], str], ignore_done: bool = False, max_steps: int = MOST_STEPS
+) -> None:
+    """Play one episode by a function from observation to action, and print it.
+
+    `ignore_done` begins another episode where one ends, until `max_steps` are taken.
+    """
+    obs, _ = env.reset()
+    _say("", "observation", obs)
+    for turn in range(max_steps):
+        action = policy(obs)
+        step = env.step(action)
+        obs = step.obs
+        _say(f"step {turn + 1} ", "action", action)
+        _say("", "observation", obs)
+        _say("", "reward", f"{step.reward:g}, terminated {step.terminated}, truncated {step.truncated}")
+        if step.done:
+            if not ignore_done:
+                return
+            obs, _ = env.reset()
+
+
+def run_and_print_episode_async(
+    env: VectorEnv,
+    policy: Callable[[Any], list[str]],
+    ignore_done: bool = False,
+    max_steps: int = MOST_STEPS,
+) -> None:
+    """Play a vector of environments by a function from observations to actions, and print it.
+
+    It ends when each has ended an episode, with `ignore_done` only after `max_steps`.
+    """
+    _play(env, policy, ignore_done, max_steps, lambda turn: range(len(env)))
+
+
+def run_and_print_episode_with_selective_step(
+    env: VectorEnv,
+    policy: Callable[[Any], list[str]],
+    ignore_done: bool = False,
+    max_steps: int = MOST_STEPS,
+) -> None:
+    """Do the same, stepping every other environment at a time, by a mapping from index to action."""
+    _play(
+        env, policy, ignore_done, max_steps, lambda turn: range(turn % 2 if len(env) > 1 else 0, len(env), 2)
+    )
+
+
+def _play(
+    env: VectorEnv,
+    policy: Callable[[Any], list[str]],
+    ignore_done: bool,
+    max_steps: int,
+    chosen: Callable[[int], range],
+) -> None:
+    obs, _ = env.reset()
+    ended: set[int] = set()
+    for turn in range(max_steps):
+        indices = chosen(turn)
+        actions = policy(obs)
+        step = env.step({i: actions[i] for i in indices})
+        for i, seen, reward, terminated, truncated in zip(indices, *step[:4], strict=True):
+            obs[i] = seen
+            _say(f"step {turn + 1}, environment {i} ", "action", actions[i])
+            _say("", "observation", seen)
+            _say("", "reward", f"{reward:g}, terminated {bool(terminated)}, truncated {bool(truncated)}")
+            if terminated or truncated:
+                ended.add(i)
+        if len(ended) == len(env) and not ignore_done:
+            return
+
+
+def _say(when: str, what: str, text: Any) -> None:
+    sys.stdout.write(f"{when}{what}: {printable(text)}\n")
