@@ -486,7 +486,7 @@ class _Reader:
         self.thread.start()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        with self.pipe, contextlib.suppress(OSError, ValueError):
             while piece := os.read(self.pipe.fileno(), 1 << 16):
                 room = self.longest - len(self.data)
                 self.data += piece[:room]
@@ -497,8 +497,6 @@ class _Reader:
     def finish(self) -> str:
         """Return what came; a daemon that left the group may hold the pipe, and is not waited for."""
         self.thread.join(0.5)
-        if not self.thread.is_alive():
-            self.pipe.close()
         return bytes(self.data).decode("utf-8", "replace")
 
 
@@ -541,9 +539,15 @@ class PipedSession:
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
         """Run a bash command."""
-        wall_s = (budget or self.budget).wall_s
-        data = command.encode("utf-8", "surrogateescape")
-        return self._ask({"op": "shell", "command": data, "clean": clean, "wall_s": wall_s}, budget, 5.0)
+        limits = budget or self.budget
+        request = {
+            "op": "shell",
+            "command": command.encode("utf-8", "surrogateescape"),
+            "clean": clean,
+            "wall_s": limits.wall_s,
+            "cpu_s": limits.cpu_s,
+        }
+        return self._ask(request, budget, 5.0)
 
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file below the working folder."""

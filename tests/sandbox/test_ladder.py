@@ -1,0 +1,201 @@
+"""Which rung is taken, and what is said and refused on the way."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gem.errors import BadArgument
+from gem.sandbox import ladder
+from gem.sandbox.base import SandboxFailed
+from gem.sandbox.command import describe
+from gem.sandbox.ladder import PROPERTIES, RUNGS, Report, open_sandbox, self_test
+
+WHOLE = dict.fromkeys(PROPERTIES, True)
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(monkeypatch):
+    for name in ("GEM_SANDBOX", "GEM_SANDBOX_ALLOW_UNSAFE", "GEM_SANDBOX_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Results of self-tests, as if this were another machine."""
+    results = {name: Report(name, failure="not on this machine") for name in RUNGS}
+    monkeypatch.setattr(ladder, "self_test", lambda name, options=None: results[name])
+    monkeypatch.setattr("gem.sandbox.command.self_test", lambda name, options=None: results[name])
+    return results
+
+
+def test_a_machine_with_no_rung_refuses_and_says_why(found):
+    with pytest.raises(SandboxFailed, match="apt install bubblewrap") as refusal:
+        open_sandbox()
+    for name in ("userns", "bwrap-slots", "landlock"):
+        assert f"{name}: not on this machine" in str(refusal.value)
+
+
+def test_none_must_be_asked_for(found):
+    with pytest.raises(SandboxFailed, match="allow_unsafe=True"):
+        open_sandbox("none")
+    ladder._warned.discard("none")
+    with pytest.warns(UserWarning, match="'none'"):
+        sandbox = open_sandbox(allow_unsafe=True)
+    assert sandbox.rung == "none"
+    assert sandbox.run("print(6 * 7)").info["rung"] == "none"
+    assert sandbox.report()["higher"]["userns"] == "not on this machine"
+    assert not any(sandbox.report()["properties"].values())
+    sandbox.close()
+
+
+def test_the_environment_may_allow_it(found, monkeypatch):
+    monkeypatch.setenv("GEM_SANDBOX_ALLOW_UNSAFE", "1")
+    ladder._warned.add("none")
+    open_sandbox().close()
+
+
+def test_a_named_rung_never_falls_back(found):
+    for name in ("userns", "bwrap-slots", "landlock", "container", "remote", "seatbelt"):
+        with pytest.raises(SandboxFailed, match=f"{name}.*not on this machine"):
+            open_sandbox(name, allow_unsafe=True)
+
+
+def test_the_environment_names_a_rung(found, monkeypatch):
+    monkeypatch.setenv("GEM_SANDBOX", "container")
+    with pytest.raises(SandboxFailed, match="'container' cannot be had here"):
+        open_sandbox()
+
+
+def test_a_misspelt_rung():
+    with pytest.raises(BadArgument, match="Did you mean 'userns'"):
+        open_sandbox("usrns")
+
+
+def test_a_rung_must_hold_what_it_claims():
+    assert Report("userns", WHOLE).passed
+    for name in PROPERTIES:
+        assert not Report("userns", WHOLE | {name: False}).passed
+        assert not Report("userns", WHOLE | {name: None}).passed
+    assert Report("landlock", WHOLE | {"disk": False}).passed
+    assert not Report("landlock", WHOLE | {"network": False}).passed
+    assert "loopback" in Report("landlock", WHOLE | {"network": False}).why_not
+
+
+def test_partial_isolation_is_told_once(found, monkeypatch):
+    if not self_test_of_this_machine("landlock").passed:
+        pytest.skip("this machine has no Landlock")
+    found["landlock"] = Report("landlock", WHOLE | {"disk": False})
+    monkeypatch.setattr(ladder, "_warned", set())
+    with pytest.warns(UserWarning, match=r"partial isolation.*files are limited in total"):
+        first = open_sandbox(begin=("bare",))
+    second = open_sandbox(begin=("bare",))  # warnings are errors here
+    assert first.run("print(1)").info == {"rung": "landlock", "label": "partial"}
+    assert second.report()["higher"] == dict.fromkeys(("userns", "bwrap-slots"), "not on this machine")
+    first.close()
+    second.close()
+
+
+def self_test_of_this_machine(name):
+    return ladder._tested.setdefault(name, ladder._try(name, {}))
+
+
+def test_the_best_rung_of_this_machine():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ladder, "_warned", set(RUNGS))
+        try:
+            sandbox = open_sandbox(begin=("bare",))
+        except SandboxFailed as error:
+            pytest.skip(f"nothing isolates here: {error}")
+    report = sandbox.report()
+    assert report["label"] in ("isolated", "partial")
+    assert all(
+        held for name, held in report["properties"].items() if name not in RUNGS[sandbox.rung].may_lack
+    )
+    assert sandbox.run("print(6 * 7)").info == {"rung": sandbox.rung, "label": report["label"]}
+    sandbox.close()
+
+
+def test_a_rung_is_tested_once(monkeypatch):
+    tried = []
+    monkeypatch.setattr(ladder, "_try", lambda name, options: tried.append(name) or Report(name, WHOLE))
+    monkeypatch.setattr(ladder, "_tested", {})
+    assert self_test("userns") is self_test("userns")
+    assert tried == ["userns"]
+
+
+@pytest.mark.slow
+def test_the_self_test_sees_what_is_not_held():
+    report = ladder._try("none", {})
+    assert {name for name, held in report.properties.items() if held} <= {"deadline", "filter", "alone"}
+    assert report.properties["deadline"]
+
+
+def test_without_bubblewrap(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    report = ladder._try("userns", {})
+    assert not report.passed
+    assert "apt install bubblewrap" in report.why_not
+
+
+def test_describing(found):
+    lines, held = describe()
+    assert not held
+    assert "install bubblewrap" in lines[-1]
+    found["landlock"] = Report("landlock", WHOLE | {"disk": False})
+    lines, held = describe()
+    assert held
+    assert lines[0].startswith("landlock:")
+    assert [line for line in lines if line.endswith("NO")] == [
+        "  files are limited in total                   NO"
+    ]
+    assert "not userns: not on this machine" in lines
+    assert describe("none")[1] is False
+    with pytest.raises(BadArgument, match="no rung 'x'"):
+        describe("x")
+
+
+NO_NAMESPACES = """
+import errno, os, struct, sys
+from gem.sandbox import lockdown, seccomp
+from gem.sandbox.ladder import _try, open_sandbox, self_test
+import warnings
+warnings.simplefilter("ignore")
+
+def refusing():
+    "A container's filter: no unshare, no mount, no clone into a new user namespace."
+    machine = seccomp.MACHINES[os.uname().machine]
+    number = lambda call: seccomp.NUMBERS[call][machine.column]
+    load, equal, any_of, end = 0x20, 0x15, 0x45, 0x06
+    code = [(load, 0, 0, 0)]
+    for call in ("unshare", "mount", "setns"):
+        code += [(equal, 0, 1, number(call)), (end, 0, 0, 0x50000 | errno.EPERM)]
+    code += [(equal, 0, 1, number("clone3")), (end, 0, 0, 0x50000 | errno.ENOSYS)]
+    code += [(equal, 0, 3, number("clone")), (load, 0, 0, 16), (any_of, 0, 1, 0x7E020000)]
+    code += [(end, 0, 0, 0x50000 | errno.EPERM), (end, 0, 0, 0x7FFF0000)]
+    return b"".join(struct.pack("=HBBI", *step) for step in code)
+
+lockdown._prctl(38, 1)
+lockdown.install(refusing())
+report = self_test("userns")
+assert not report.passed, report
+assert report.failure, report
+print(report.failure.replace(chr(10), " "))
+sandbox = open_sandbox()
+print(sandbox.rung, sandbox.run("print(6 * 7)").stdout.strip())
+sandbox.close()
+"""
+
+
+def test_a_machine_that_forbids_user_namespaces():
+    if not sys.platform.startswith("linux") or not self_test_of_this_machine("landlock").passed:
+        pytest.skip("needs Linux with Landlock, the rung that is left then")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_NAMESPACES],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "landlock 42"

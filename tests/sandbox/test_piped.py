@@ -1,0 +1,211 @@
+"""Rungs that are a command in front of a Python: bare, and a container engine played by a script."""
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+import time
+
+import pytest
+
+from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
+from gem.sandbox.base import Budget, Case, SandboxFailed, Status
+from gem.sandbox.piped import ContainerSandbox, SeatbeltSandbox, UnsafeSandbox
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are asked for in POSIX's way")
+
+
+@pytest.fixture
+def sandbox():
+    return UnsafeSandbox()
+
+
+def test_a_program(sandbox):
+    done = sandbox.run("import sys; print(input(), sys.argv[1:], open('f').read())", stdin=b"in",
+                       args=["a", "b"], files={"f": b"file"})  # fmt: skip
+    assert (done.status, done.stdout, done.exit_code) == (Status.OK, "in ['a', 'b'] file\n", 0)
+    assert done.info["rung"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("1 / 0", Status.RE),
+        ("x = (", Status.CE),
+        ("import sys; sys.exit(3)", Status.RE),
+        ("import ctypes; ctypes.string_at(0)", Status.RE),
+        ("while True: pass", Status.TLE),
+        ("while True: print('x' * 1000)", Status.OLE),
+        ("x = bytearray(1 << 40)", Status.MLE),
+    ],
+)
+def test_how_programs_end(sandbox, code, status):
+    done = sandbox.run(code, budget=Budget(wall_s=2.0, cpu_s=5.0, output_kb=64))
+    assert done.status is status
+    assert len(done.stdout) <= 64 << 10
+
+
+def test_a_session_keeps_its_state(sandbox):
+    session = sandbox.session(files={"a": b"1"})
+    assert session.execute("x = 20\nx + 1").value == "21"
+    assert session.execute("print(x, open('a').read())").stdout == "20 1\n"
+    assert session.shell("echo $((6 * 7)); cd /; false").stdout == "42\n"
+    assert session.shell("pwd").stdout == "/\n"
+    session.write_file("b/c", b"2")
+    assert session.read_file("b/c") == b"2"
+    with pytest.raises(ToolError):
+        session.read_file("../b")
+    with pytest.raises(CannotFork):
+        session.fork()
+    session.close()
+    with pytest.raises(EnvClosed):
+        session.execute("1")
+
+
+def test_a_spent_budget_ends_the_session_and_the_next_cell_says_so(sandbox):
+    session = sandbox.session(budget=Budget(wall_s=1.0))
+    assert session.execute("x = 1; import time; time.sleep(60)").status is Status.TLE
+    again = session.execute("'x' in dir()")
+    assert (again.value, again.info["restarted"], session.restarts) == ("False", True, 1)
+    assert session.execute("import os; os._exit(9)").status is Status.RE
+    session.close()
+
+
+def test_judging(sandbox):
+    code = """
+def f(a, b=1):
+    print("noise")
+    return [a, (b,)]
+class Solution:
+    def g(self, a):
+        return {1: a}
+"""
+    cases = [
+        Case(call="f", args=(1, 2)),
+        Case(call="Solution.g", args=("x",)),
+        Case(call="f"),
+        Case(code="assert f(3) == [3, (1,)]"),
+        Case(code="assert False"),
+        Case(call="f", args=(2,)),
+    ]
+    asked = []
+    results = sandbox.judge(code, cases, go_on=lambda i, result: asked.append(i) or i < 4)
+    assert [result.value for result in results[:3]] == ["[1, [2]]", '{"1": "x"}', None]
+    assert [result.ok for result in results] == [True, True, False, True, False]
+    assert asked == [0, 1, 2, 3, 4]
+    (only,) = sandbox.judge("def", cases)
+    assert only.status is Status.CE
+    (echo,) = sandbox.judge("print(input())", [Case(stdin=b"hello")])
+    assert echo.stdout == "hello\n"
+
+
+def test_a_result_that_is_no_plain_data_does_not_pass(sandbox):
+    code = "class Yes:\n    def __eq__(self, other): return True\ndef f(): return Yes()"
+    (done,) = sandbox.judge(code, [Case(call="f")])
+    assert done.status is Status.RE
+    assert done.value is None
+
+
+def test_cancelling_ends_the_process(sandbox, tmp_path):
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+
+    async def cancelled():
+        run = asyncio.create_task(sandbox.arun(code, budget=Budget(wall_s=600)))
+        deadline = time.monotonic() + 30
+        while not (pid_file.exists() and pid_file.read_text()):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(cancelled())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_from_many_threads(sandbox):
+    said = []
+    threads = [
+        threading.Thread(target=lambda n=n: said.append(sandbox.run(f"print({n})").stdout)) for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == ["0\n", "1\n", "2\n", "3\n"]
+
+
+def test_files_stay_below_the_folder(sandbox):
+    for path in ("/etc/x", "../x", "a/../../x", "", "a\0b"):
+        with pytest.raises(BadArgument):
+            sandbox.run("1", files={path: b""})
+
+
+def test_seatbelt_is_for_macos():
+    if sys.platform == "darwin":
+        pytest.skip("here it may work")
+    with pytest.raises(SandboxFailed, match="macOS"):
+        SeatbeltSandbox()
+
+
+ENGINE = f"""#!{sys.executable}
+import json, os, subprocess, sys
+log = open({{log!r}}, "a")
+log.write(json.dumps(sys.argv[1:]) + "\\n")
+log.close()
+verb = sys.argv[1]
+if verb == "version":
+    print("99.0")
+elif verb == "run":
+    if "broken" in sys.argv:
+        sys.exit(print("docker: Error response from daemon: no such image", file=sys.stderr) or 125)
+    at = sys.argv.index("python3")
+    boot = sys.argv[at + 3].replace('scope["main"]', 'bundle["home"] = os.getcwd(); scope["main"]')
+    os.execv(sys.executable, [sys.executable, *sys.argv[at + 1 : at + 3], boot])
+"""
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """A container engine that isolates nothing: it holds the command line and the conversation."""
+    path = tmp_path / "docker"
+    path.write_text(ENGINE.format(log=str(tmp_path / "log")))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_container_per_run(engine, tmp_path):
+    sandbox = ContainerSandbox("image:1", engine=engine, runtime="runsc")
+    done = sandbox.run("print(6 * 7)", budget=Budget(memory_mb=100, processes=7))
+    assert (done.stdout, done.info["rung"], done.info["image"]) == ("42\n", "container", "image:1")
+    line = next(line for line in (tmp_path / "log").read_text().splitlines() if '"run"' in line)
+    for wanted in (
+        "--network",
+        "none",
+        "--cap-drop",
+        "ALL",
+        "no-new-privileges",
+        "--read-only",
+        "100m",
+        "runsc",
+    ):
+        assert f'"{wanted}"' in line
+    session = sandbox.session()
+    assert session.execute("6 * 7").value == "42"
+    session.close()
+    assert sum('"kill"' in line for line in (tmp_path / "log").read_text().splitlines()) >= 1
+
+
+def test_a_container_that_does_not_start_is_no_verdict(engine):
+    with pytest.raises(SandboxFailed, match="no such image"):
+        ContainerSandbox("broken", engine=engine).run("print(1)")
+    with pytest.raises(SandboxFailed, match="no such image"):
+        ContainerSandbox("broken", engine=engine).session()
+
+
+def test_an_engine_that_does_not_answer():
+    with pytest.raises(SandboxFailed, match="does not answer"):
+        ContainerSandbox(engine="/bin/false")
