@@ -179,6 +179,10 @@ MADE: tuple[tuple[str, str, dict[str, Any], str | None], ...] = (
     ("qa:Facts-v0-easy", "qa_env:FactsEnv", {"hops": 1}, None),
     ("qa:Facts-v0-hard", "qa_env:FactsEnv", {"hops": 2}, None),
     ("qa:Facts-v0-random", "qa_env:FactsEnv", {"hops": (1, 2)}, None),
+    ("code:Basics-v0-easy", "code_env:CodeBasics", {"level": "easy"}, None),
+    ("code:Basics-v0-medium", "code_env:CodeBasics", {"level": "medium"}, None),
+    ("code:Basics-v0-hard", "code_env:CodeBasics", {"level": "hard"}, None),
+    ("code:Basics-v0-random", "code_env:CodeBasics", {}, None),
     (
         "vision:Geometry-v0-easy",
         "math_visual_env:GeometryEnv",
@@ -223,6 +227,10 @@ DATA: tuple[tuple[str, str, str, str | None, dict[str, Any]], ...] = (
     ("math:Geometry3K", "math_visual_env:MathVisualEnv", "axon-rl/geometry3k", "train", {}),
     ("qa:NaturalQuestions", "qa_env:QaEnv", "axon-rl/NaturalQuestions", "train", {}),
     ("qa:HotpotQA", "qa_env:QaEnv", "axon-rl/HotpotQA", "train", {}),
+    ("code:CodeContest", "code_env:CodeEnv", "axon-rl/CodeContest", "train", {}),
+    ("code:Taco8k", "code_env:CodeEnv", "axon-rl/TACO-8k", "train", {}),
+    ("code:PrimeIntellect15k", "code_env:CodeEnv", "axon-rl/PrimeIntellect-15k", "train", {}),
+    ("eval:CodeContest", "code_env:CodeEnv", "axon-rl/CodeContest", "test", {}),
     *(
         (
             f"logic:RuleTaker-d{depth}",
@@ -322,11 +330,83 @@ GYMNASIUM = Family(
 )
 
 
-TERMINAL = """
-Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
-LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Symlinks
-""".split()  # noqa: SIM905  a column of quoted names would fill the screen
-"""Families of tasks at a shell, each in two levels."""
+TEXTARENA_GAMES: dict[int, str] = {
+    1: """
+2048-v0-ultra-easy 2048-v0-mega-easy 2048-v0-super-easy 2048-v0-very-easy 2048-v0-easy 2048-v0
+2048-v0-hard 2048-v0-very-hard 2048-v0-extreme 2048-v0-3x3 2048-v0-5x5 2048-v0-6x6 2048-v0-8x8
+2048-v0-10x10 Bandit-v0 Bandit-v0-hard Blackjack-v0 Blackjack-v0-long Countdown-v0 Crosswords-v0
+Crosswords-v0-hardcore Cryptarithm-v0 FifteenPuzzle-v0 FrozenLake-v0 FrozenLake-v0-random
+FrozenLake-v0-hardcore GuessTheNumber-v0 GuessTheNumber-v0-hardcore GuessWho-v0 Hangman-v0
+Hangman-v0-hardcore LightsOut-v0 LogicPuzzle-v0 LogicPuzzle-v0-hard Mastermind-v0 Mastermind-v0-hard
+Mastermind-v0-extreme Minesweeper-v0 Minesweeper-v0-small Minesweeper-v0-medium Minesweeper-v0-hard
+PegJump-v0 RushHour-v0 Secretary-v0 Secretary-v0-long Set-v0 Klondike-v0 Slitherlink-v0 Sokoban-v0
+Sokoban-v0-medium Sudoku-v0-very-easy Sudoku-v0-easy Sudoku-v0 Sudoku-v0-medium Sudoku-v0-hard
+ThreeCardMonte-v0 TowerOfHanoi-v0 TowerOfHanoi-v0-medium TowerOfHanoi-v0-hard
+TowerOfHanoi-v0-hardcore TowerOfHanoi-v0-extreme TwentyQuestions-v0 TwentyQuestions-v0-hardcore
+WordLadder-v0 WordLadder-v0-medium WordLadder-v0-hard Wordle-v0 Wordle-v0-hardcore Wordle-v0-long
+Wordle-v0-long-hardcore WordSearch-v0 WordSearch-v0-hardcore UltimateTexasHoldem-v0
+""",
+    2: """
+Alquerque-v0 Battleship-v0 Battleship-v0-standard Battleship-v0-large Battleship-v0-extreme
+Breakthrough-v0-tiny Breakthrough-v0-small Breakthrough-v0 Breakthrough-v0-large
+Breakthrough-v0-blind Breakthrough-v0-long Briscola-v0 Checkers-v0 Checkers-v0-long Chess-v0
+Chess-v0-long Chess-v0-blind Chopsticks-v0 Chopsticks-v0-medium Chopsticks-v0-long
+ColonelBlotto-v0-small ColonelBlotto-v0 ColonelBlotto-v0-large ColonelBlotto-v0-extreme
+ConnectFour-v0 ConnectFour-v0-blind ConnectFour-v0-large Crusade-v0 Debate-v0 Debate-v0-medium
+Debate-v0-long DontSayIt-v0 DontSayIt-v0-hardcore DontSayIt-v0-unlimited GameOfPureStrategy-v0
+GermanWhist-v0 Golf-v0 Golf-v0-medium HighSociety-v0 IndianPoker-v0-short IndianPoker-v0
+IndianPoker-v0-medium IndianPoker-v0-long IndianPoker-v0-extreme IteratedMatchingPennies-v0
+IteratedPrisonersDilemma-v0 IteratedRockPaperScissors-v0 IteratedTwoThirdsAverage-v0
+IteratedStagHunt-v0 IteratedStagHunt-v0-randomized KuhnPoker-v0 KuhnPoker-v0-short
+KuhnPoker-v0-medium KuhnPoker-v0-long KuhnPoker-v0-extreme LinesOfAction-v0 LetterAuction-v0
+LetterAuction-v0-medium LetterAuction-v0-hard MemoryGame-v0 MemoryGame-v0-medium MemoryGame-v0-hard
+Nim-v0 Nim-v0-medium Nim-v0-large Othello-v0-tiny Othello-v0-small Othello-v0 Othello-v0-big
+Othello-v0-huge Othello-v0-hard PigDice-v0 PigDice-v0-short PigDice-v0-long PigDice-v0-50
+PigDice-v0-100 PigDice-v0-150 PigDice-v0-200 PigDice-v0-250 PigDice-v0-300 PigDice-v0-350
+PigDice-v0-400 PigDice-v0-450 PigDice-v0-500 QuantumTicTacToe-v0 ReverseTicTacToe-v0
+ScenarioPlanning-v0 SimpleBlindAuction-v0-quick SimpleBlindAuction-v0 SimpleBlindAuction-v0-rich
+SimpleNegotiation-v0-short SimpleNegotiation-v0 SimpleNegotiation-v0-long SimpleTak-v0
+SimpleTak-v0-medium SimpleTak-v0-large SimpleTak-v0-extreme SpellingBee-v0-small SpellingBee-v0
+SpellingBee-v0-large SpiteAndMalice-v0 Stratego-v0 Tak-v0 Tak-v0-medium Tak-v0-hard TicTacToe-v0
+TruthAndDeception-v0 TruthAndDeception-v0-long TruthAndDeception-v0-extreme TwoDollar-v0
+UltimateTicTacToe-v0 IteratedUltimatumGame-v0 IteratedUltimatumGame-v0-alternate
+UsedCarNegotiation-v0 UsedCarNegotiation-v0-strong-buyer UsedCarNegotiation-v0-strong-seller
+UsedCar-v0-balanced WildTicTacToe-v0 WordChains-v0 Snake-v0 Snake-v0-standard Snake-v0-large
+Surround-v0 Surround-v0-standard Surround-v0-large LiarsDice-v0-small LiarsDice-v0
+LiarsDice-v0-large Poker-v0-small Poker-v0 Poker-v0-long Poker-v0-extreme SantoriniBaseFixed-v0
+BabyAiText-v0 NewRecruit-v0
+""",
+    3: """
+ThreePlayerTicTacToe-v0 ThreePlayerGOPS-v0 ThreePlayerIPD-v0 CharacterConclave-v0
+CharacterConclave-v0-long CharacterConclave-v0-extreme
+""",
+    4: """
+Taboo-v0 Taboo-v0-animals Taboo-v0-cars Taboo-v0-city/country Taboo-v0-food Taboo-v0-literature
+Taboo-v0-people Taboo-v0-tv Taboo-v0-long Taboo-v0-full PublicGoodsGame-v0 MarketEntryGame-v0
+Codenames-v0 Codenames-v0-hardcore SettlersOfCatan-v0
+""",
+    6: """
+SecretMafia-v0 ScorableGames-v0 ScorableGames-v0-conservative ScorableGames-v0-game1
+ScorableGames-v0-game2 ScorableGames-v0-game3 ScorableGames-v0-7players
+ScorableGames-v0-medicalethics ScorableGames-v0-vendorretailer
+""",
+}
+"""The games of TextArena 0.7.4 by how many play; of a later release it is asked."""
+
+TEXTARENA = Family(
+    prefix="ta",
+    entry_point="gem.envs.textarena:make_game",
+    names=tuple(name for games in TEXTARENA_GAMES.values() for name in games.split()),
+    more="gem.envs.textarena:names",
+    extra="textarena",
+    package="textarena",
+    exceptions={
+        name: {"seats": tuple(f"player_{i}" for i in range(players))}
+        for players, games in TEXTARENA_GAMES.items()
+        if players > 1
+        for name in games.split()
+    },
+)
 
 MULTIAGENT: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     # id after "multi:", class in gem.envs.multiagent, seats, turns that the task states
@@ -348,6 +428,13 @@ ONE_SEAT: tuple[tuple[str, str, str, str, int, Solver | float], ...] = (
     ("vs-solver", "Negotiation-v0", "player_0", "solver", 4, 0.994),
     ("scripted", "ServiceDesk-v0", "agent", "solver", 29, "oracle"),
 )
+
+
+TERMINAL = """
+Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
+LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Symlinks
+""".split()  # noqa: SIM905  a column of quoted names would fill the screen
+"""Families of tasks at a shell, each in two levels."""
 
 
 def register_all() -> None:
@@ -375,7 +462,21 @@ def register_all() -> None:
                 extra="data",
                 data=data,
                 max_turns=1,
-                solver="oracle",
+                solver="none" if entry_point.startswith("code_env:") else "oracle",  # tests are no solution
+            )
+        )
+    for name, entry_point, seats, max_turns in MULTIAGENT:
+        entry_point = f"gem.envs.multiagent.{entry_point}"
+        register(EnvSpec(f"multi:{name}", entry_point, max_turns=max_turns, seats=seats))
+    for suffix, game, seat, others, max_turns, solver in ONE_SEAT:
+        register(
+            EnvSpec(
+                f"multi:{game}-{suffix}",
+                "gem.envs.multiagent.seat_env:one_seat",
+                {"game": f"multi:{game}", "seat": seat, "others": others}
+                | ({"depth": 3} if game == "ConnectFour-v0" else {}),
+                max_turns=max_turns,
+                **_solver(solver),
             )
         )
     for name in TERMINAL:
@@ -391,22 +492,9 @@ def register_all() -> None:
                     solver="oracle" if name == "PatchRepo" else "exact",
                 )
             )
-    for name, entry_point, seats, max_turns in MULTIAGENT:
-        entry_point = f"gem.envs.multiagent.{entry_point}"
-        register(EnvSpec(f"multi:{name}", entry_point, max_turns=max_turns, seats=seats))
-    for suffix, game, seat, others, max_turns, solver in ONE_SEAT:
-        register(
-            EnvSpec(
-                f"multi:{game}-{suffix}",
-                "gem.envs.multiagent.seat_env:one_seat",
-                {"game": f"multi:{game}", "seat": seat, "others": others}
-                | ({"depth": 3} if game == "ConnectFour-v0" else {}),
-                max_turns=max_turns,
-                **_solver(solver),
-            )
-        )
     register_family(REASONING_GYM)
     register_family(GYMNASIUM)
+    register_family(TEXTARENA)
 
 
 def _solver(solver: Solver | float) -> dict[str, Any]:

@@ -478,15 +478,15 @@ def solver(case: Case) -> None:
         raise Skip("it is not registered, so it claims nothing about a solver")
     claim = case.claims.solver
     env = case.make()
+    if claim == "none":
+        env.reset(seed=case.seeds[0])
+        _raises(errors.NoSolver, env.solve, "solve()", "state the solver in the spec, or drop solve()")
+        return
     if isinstance(env, MultiAgentEnv):
         for seed in case.seeds:  # against one another not all can win; that they play is what can be asked
             for entry in transcript(env, seed, case.turns, lambda env: env.solve())[1:]:
                 if any(info.get("legal") is False for info in entry[5].values()):
                     raise Broken(f"seed {seed}: {entry[0]} was refused", "mend expert_action()")
-        return
-    if claim == "none":
-        env.reset(seed=case.seeds[0])
-        _raises(errors.NoSolver, env.solve, "solve()", "state the solver in the spec, or drop solve()")
         return
     change = f"mend solve(), or claim another solver than {claim!r}"
     seeds = case.seeds
