@@ -202,8 +202,8 @@ class ZygoteSandbox:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not future.cancel():
-                cancel.cancel()
+            cancel.cancel()
+            future.cancel()  # where it has not begun
             raise
 
     def twice(self, call: Callable[[], _T]) -> _T:

@@ -1,0 +1,213 @@
+"""Programs in fresh children: what they get, what they cannot reach, and how their end is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from gem.errors import BadArgument
+from gem.sandbox.base import Budget, Status
+from gem.sandbox.client import Cancel
+
+
+def test_a_program_gets_its_input_arguments_and_files(sandbox):
+    code = "import sys; print(sys.stdin.read(), sys.argv[1:], open('a/b.txt').read(), __name__)"
+    result = sandbox.run(code, stdin=b"in", args=("x", "y"), files={"a/b.txt": b"file"})
+    assert (result.status, result.stdout) == (Status.OK, "in ['x', 'y'] file __main__\n")
+    assert result.info["rung"] == "userns"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code", "signal"),
+    [
+        ("import sys; sys.exit()", Status.OK, 0, None),
+        ("raise SystemExit(7)", Status.RE, 7, None),
+        ("1/0", Status.RE, 1, None),
+        ("import os; os._exit(9)", Status.RE, 9, None),
+        ("import ctypes; ctypes.string_at(0)", Status.RE, None, 11),
+        ("x = (", Status.CE, 1, None),
+        ("x = 1\0", Status.CE, 1, None),
+        ("'\ud800'", Status.CE, 1, None),
+        ("x = 'a' * 10**11", Status.MLE, 1, None),
+        ("raise SyntaxError('mine')", Status.RE, 1, None),
+        ("import sys; print('SyntaxError', file=sys.stderr); sys.exit(3)", Status.RE, 3, None),
+    ],
+)
+def test_how_a_program_ended_is_told(sandbox, code, status, exit_code, signal):
+    result = sandbox.run(code)
+    assert (result.status, result.exit_code, result.signal) == (status, exit_code, signal)
+
+
+def test_a_traceback_shows_the_program_and_nothing_of_the_sandbox(sandbox):
+    stderr = sandbox.run("def f():\n    return 1 / 0\nf()").stderr
+    assert "return 1 / 0" in stderr
+    assert stderr.count("File ") == 2
+    assert "gem" not in stderr
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)"])
+def test_a_spent_wall_budget_ends_a_program(sandbox, code):
+    result = sandbox.run(code, budget=Budget(wall_s=0.3))
+    assert (result.status, result.info["why"]) == (Status.TLE, "wall")
+
+
+def test_a_spent_cpu_budget_ends_a_program_and_its_children_together(sandbox):
+    code = "import os\nos.fork(); os.fork()\nwhile True: pass"
+    result = sandbox.run(code, budget=Budget(cpu_s=0.5, wall_s=60))
+    assert (result.status, result.info["why"]) == (Status.TLE, "cpu")
+
+
+def test_a_flood_of_output_is_cut_and_ends_the_program(sandbox):
+    result = sandbox.run("while True: print('x' * 1000)", budget=Budget(output_kb=16))
+    assert (result.status, result.cut, len(result.stdout)) == (Status.OLE, True, 16 << 10)
+
+
+def test_memory_counts_over_all_processes(sandbox):
+    code = (
+        "import os, time\n"
+        "for _ in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        held = bytearray(b'x') * (40 << 20)\n"
+        "        time.sleep(60)\n"
+        "time.sleep(60)"
+    )
+    result = sandbox.run(code, budget=Budget(memory_mb=100, wall_s=60))
+    assert (result.status, result.info["why"]) == (Status.MLE, "memory")
+
+
+def test_disk_files_and_processes_are_bounded(sandbox):
+    disk = "open('a', 'wb').write(bytes(3 << 20)); open('/tmp/b', 'wb').write(bytes(3 << 20))"
+    assert "No space left" in sandbox.run(disk, budget=Budget(disk_mb=5)).stderr
+    files = "for i in range(200): open(str(i), 'w').close()"
+    assert "No space left" in sandbox.run(files, budget=Budget(inodes=100)).stderr
+    forks = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(60)"
+    assert "BlockingIOError" in sandbox.run(forks, budget=Budget(processes=8)).stderr
+
+
+def test_a_child_is_an_ordinary_user_alone_in_its_namespaces(sandbox):
+    code = (
+        "import os\n"
+        "status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+        "print(os.getpid(), os.getuid(), sorted(n for n in os.listdir('/proc') if n.isdigit()))\n"
+        "print(*(status[k].strip() for k in ('CapEff', 'NoNewPrivs', 'Seccomp')))"
+    )
+    assert sandbox.run(code).stdout == "1 1000 ['1']\n0000000000000000 1 2\n"
+
+
+def test_nothing_of_the_host_is_in_sight(sandbox, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_CANARY", "canary")
+    (tmp_path / "secret").write_text("canary")
+    home = os.path.expanduser("~")
+    code = (
+        "import os, pathlib\n"
+        "seen = os.path.exists\n"
+        f"print(seen({str(tmp_path)!r}), seen({__file__!r}), seen('/etc/shadow'), seen({home!r} + '/.ssh'))\n"
+        "print('canary' in str(os.environ), b'canary' in pathlib.Path('/proc/1/environ').read_bytes())"
+    )
+    assert sandbox.run(code).stdout == "False False False False\nFalse False\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('/usr/x', 'w')",
+        "open('/x', 'w')",
+        "open('/dev/x', 'w')",
+        "import socket; socket.socket()",
+        "import os; os.unshare(0x10000000) if hasattr(os, 'unshare') else open('/proc/sys/x', 'w')",
+        "import ctypes; assert ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, None) == 0",
+        "import os; os.kill(2, 9)",
+    ],
+)
+def test_what_reaches_out_is_refused(sandbox, code):
+    assert sandbox.run(code).status is Status.RE
+
+
+def test_one_call_leaves_nothing_for_the_next(sandbox):
+    leave = (
+        "import os, time\n"
+        "for path in ('a', '/tmp/a', '/dev/shm/a'): open(path, 'w').close()\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    time.sleep(600)"
+    )
+    assert sandbox.run(leave).ok
+    look = (
+        "from os import listdir\n"
+        "print(listdir(), listdir('/tmp'), listdir('/dev/shm'), len(listdir('/proc/self/fd')))"
+    )
+    assert sandbox.run(look).stdout == "[] [] [] 4\n"
+
+
+def test_children_draw_different_numbers(sandbox):
+    code = "import random; print(random.random())"
+    assert sandbox.run(code).stdout != sandbox.run(code).stdout
+
+
+def test_threads_asyncio_and_multiprocessing_work_inside(sandbox):
+    code = (
+        "import asyncio, multiprocessing, threading\n"
+        "async def f(): return 1\n"
+        "def g(x): return x * x\n"
+        "thread = threading.Thread(target=print, args=(asyncio.run(f()),)); thread.start(); thread.join()\n"
+        "with multiprocessing.Pool(2) as pool: print(pool.map(g, [2, 3]))"
+    )
+    assert sandbox.run(code).stdout == "1\n[4, 9]\n"
+
+
+def test_code_of_any_length_and_output_of_any_bytes(sandbox):
+    assert sandbox.run("#" + "a" * (2 << 20) + "\nprint(1)").stdout == "1\n"
+    assert sandbox.run(r"import sys; sys.stdout.buffer.write(b'\xff')").stdout == "\ufffd"
+
+
+@pytest.mark.parametrize("path", ["../a", "/a", "a/../../b", ""])
+def test_a_file_outside_the_folder_is_refused(sandbox, path):
+    with pytest.raises(BadArgument, match="below the working folder"):
+        sandbox.run("pass", files={path: b""})
+
+
+def test_a_budget_that_is_not_positive_is_refused(sandbox):
+    with pytest.raises(BadArgument, match="wall_s"):
+        sandbox.run("pass", budget=Budget(wall_s=0))
+
+
+def test_many_threads_get_each_their_own_answer(sandbox):
+    answers: dict[int, str] = {}
+
+    def ask(i: int) -> None:
+        answers[i] = sandbox.run(f"print({i})").stdout
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {i: f"{i}\n" for i in range(24)}
+
+
+def test_cancelling_kills_the_tree(sandbox):
+    cancel = Cancel()
+    timer = threading.Timer(0.2, cancel.cancel)
+    timer.start()
+    result = sandbox.run("import time; time.sleep(600)", budget=Budget(wall_s=600), cancel=cancel)
+    timer.join()
+    assert (result.signal, result.info["why"]) == (9, "cancelled")
+
+
+def test_cancelling_an_awaited_run_frees_its_place(sandbox):
+    async def race() -> str:
+        budget = Budget(wall_s=600)
+        tasks = [
+            asyncio.create_task(sandbox.arun("import time; time.sleep(600)", budget=budget))
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return (await asyncio.wait_for(sandbox.arun("print(1)"), 60)).stdout
+
+    assert asyncio.run(race()) == "1\n"
