@@ -10,11 +10,12 @@ import pytest
 import gem
 from gem.envs.code_basics import PROBLEMS, Basics
 from gem.envs.code_env import CodeBasics, CodeEnv, fenced
-from gem.errors import BadArgument, NoSolver, UnknownArgument
+from gem.errors import BadArgument, MissingData, NoSolver, UnknownArgument
 from gem.graders.code import CodeGrader, submission
 from gem.graders.code_tests import read_tests
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import SandboxFailed
+from gem.testing import check_env
 
 MISTAKES = runpy.run_path(str(Path(__file__).with_name("wrong_basics.py")))["MISTAKES"]
 SAMPLE = [name for i, name in enumerate(PROBLEMS) if i % 9 == 0]
@@ -211,3 +212,33 @@ def test_data_that_cannot_be_used_is_refused():
 @pytest.mark.parametrize("code", ["x = '```'", "x = '````'", "print(1)\n\n", '"""\n```python\n7\n```\n"""'])
 def test_fenced_code_is_read_back(code):
     assert submission(fenced(code)).strip() == code.strip()
+
+
+CODE_IDS = ("code:CodeContest", "code:Taco8k", "code:PrimeIntellect15k", "eval:CodeContest")
+
+
+@pytest.mark.parametrize("env_id", CODE_IDS)
+def test_an_id_over_a_data_set_reads_its_columns(env_id, tmp_path, monkeypatch):
+    spec = gem.spec(env_id)
+    path = tmp_path / spec.data / f"{spec.kwargs['split']}.jsonl"
+    path.parent.mkdir(parents=True)
+    tests = {"inputs": ["1\n", "2\n"], "outputs": ["2\n", "4\n"]}
+    rows = [{"problem": "Double n.", "tests": tests}, {"problem": "Twice n.", "tests": json.dumps(tests)}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    few = ("is-env", "docstring", "reset-returns", "step-returns", "same-seed", "solver", "ends", "pickles")
+    report = check_env(env_id, seeds=(0, 1), rules=few)
+    report.raise_if_broken()
+    assert set(report.held) == set(few)
+    with gem.make(env_id) as env:
+        env.reset(seed=1)
+        assert env.step(fenced("print(2 * int(input()))")).info["success"]
+
+
+@pytest.mark.parametrize("env_id", CODE_IDS)
+def test_without_its_data_an_id_says_how_to_supply_it(env_id, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "no cache"))
+    with pytest.raises(MissingData, match="GEM_DATA"):
+        gem.make(env_id)
