@@ -9,8 +9,7 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from gem.core import Env, Start, Step
-from gem.envs.terminal_tasks import FAMILIES, Box, TerminalTask
-from gem.envs.terminal_tasks.folder import read_folder
+from gem.envs.terminal_tasks import FAMILIES, Box, TerminalTask, read_folder
 from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
@@ -70,8 +69,9 @@ class TerminalEnv(Env):
         command_s: float = 10.0,
         time_s: float = 120.0,
         sandbox_type: str | None = None,
+        task: TerminalTask | None = None,
     ) -> None:
-        """Choose a family of tasks, or a task folder.
+        """Choose a family of tasks, a task folder, or a task of one's own.
 
         Args:
             name: a family, as ``GitMerge``.
@@ -81,6 +81,7 @@ class TerminalEnv(Env):
             command_s: seconds that one turn's commands may take, each.
             time_s: seconds that all commands of an episode may take.
             sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            task: a task of one's own instead; with an image, a hidden test, and all.
 
         Raises:
             BadArgument: for an unknown family or level, or a task folder that cannot be read or needs a
@@ -88,8 +89,8 @@ class TerminalEnv(Env):
             MissingExtra: when a program that the family needs is absent.
             SandboxFailed: when this machine has no sandbox, or its best one has no shell.
         """
-        if (name is None) == (task_dir is None):
-            raise BadArgument("TerminalEnv takes a family's name or a task_dir: exactly one of them.")
+        if [name, task_dir, task].count(None) != 2:
+            raise BadArgument("TerminalEnv takes a family's name, a task_dir or a task: exactly one of them.")
         if name is not None and name not in FAMILIES:
             raise BadArgument(
                 f"no family {name!r} of terminal tasks.{did_you_mean(name, FAMILIES)} There are: "
@@ -102,7 +103,7 @@ class TerminalEnv(Env):
                 raise BadArgument(f"{key} is {value}; accepted: more than 0.")
         self.name = name
         self.level = level
-        self.folder_task = None if task_dir is None else read_folder(task_dir)
+        self.given_task = task if task_dir is None else read_folder(task_dir)
         self.max_turns = max_turns
         self.command_s = command_s
         self.time_s = time_s
@@ -129,7 +130,7 @@ class TerminalEnv(Env):
         self.turn = 0
         self.used_s = 0.0
         self._solved = False
-        self.task = self.folder_task or FAMILIES[self.name or ""].make(self.rng, self.level == "hard")
+        self.task = self.given_task or FAMILIES[self.name or ""].make(self.rng, self.level == "hard")
         how = _HOW.format(turns=self.max_turns, command_s=self.command_s, time_s=self.time_s)
         return Start(f"{self.task.instruction}\n\n{how}", {})
 
@@ -204,7 +205,10 @@ class TerminalEnv(Env):
         if self._session is None:
             task = self._need_task()
             session = default_sandbox(self.sandbox_type).session(
-                files=task.files, loopback=task.loopback, budget=Budget(cpu_s=60.0, wall_s=60.0)
+                files=task.files,
+                image=task.image,
+                loopback=task.loopback,
+                budget=Budget(cpu_s=60.0, wall_s=60.0),
             )
             self._session = session
             if task.setup:
@@ -223,7 +227,7 @@ class TerminalEnv(Env):
 
     def _score(self, said: list[str], otherwise: StopReason) -> Step:
         """End the episode by the hidden test."""
-        if self._session is None and self.folder_task is None:  # no family's task is done from the beginning
+        if self._session is None and self.given_task is None:  # no family's task is done from the beginning
             return self._end(said, otherwise, "nothing was done")
         budget = Budget(cpu_s=self._need_task().test_s, wall_s=self._need_task().test_s)
         try:

@@ -1,1 +1,32 @@
-"""What agents may call: Python, shell, search, MCP; and the wrapper that gives tools to an environment."""
+"""What agents may call: Python, shell, search, MCP; and the wrapper that gives tools to an environment.
+
+Names come when they are first used, so that importing this room costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
+    from gem.tools.python_code_tool import PythonCodeTool
+    from gem.tools.shell_tool import ShellTool
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+_HOMES = {
+    "BaseTool": "base_tool",
+    "FunctionTool": "base_tool",
+    "PythonCodeTool": "python_code_tool",
+    "ShellTool": "shell_tool",
+    "ToolEnvWrapper": "tool_env_wrapper",
+    "ToolResult": "base_tool",
+}
+
+__all__ = ["BaseTool", "FunctionTool", "PythonCodeTool", "ShellTool", "ToolEnvWrapper", "ToolResult"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

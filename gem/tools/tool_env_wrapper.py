@@ -60,6 +60,10 @@ class ToolEnvWrapper(EnvWrapper):
             BadArgument: without tools, for two of the same name or tag, or a negative `max_tool_uses`.
         """
         super().__init__(env)
+        if isinstance(tools, BaseTool) or not all(isinstance(tool, BaseTool) for tool in tools):
+            raise BadArgument(
+                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool."
+            )
         marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
         if not tools or len(set(marks)) < len(marks):
             said = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]

@@ -7,7 +7,7 @@ import pytest
 import gem
 from gem.agents.solver import SolverAgent
 from gem.envs.terminal import TerminalEnv, check_shell
-from gem.envs.terminal_tasks import FAMILIES
+from gem.envs.terminal_tasks import FAMILIES, TerminalTask, script_test
 from gem.envs.terminal_tasks.code import _DEFECTS, _cases
 from gem.errors import BadArgument, CannotFork, MissingExtra, NoSolver, NoVerdict
 from gem.rollout import Job, rollout
@@ -294,7 +294,29 @@ def test_a_set_up_that_fails_gives_no_verdict(make, monkeypatch):
         env.step("<bash>ls</bash>")
 
 
-# -- task folders
+# -- tasks of one's own, and task folders
+
+
+def test_a_task_of_ones_own_begins_from_an_image(shell, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("from the image\n")
+    task = TerminalTask(
+        "Copy in/a.txt to b.txt.",
+        script_test(
+            {"test.sh": b'cmp in/a.txt b.txt && grep -q image "$TEST_DIR/words"', "words": b"image\n"}
+        ),
+        "cp in/a.txt b.txt",
+        image=tmp_path,
+    )
+    with TerminalEnv(task=task) as env:
+        env.reset(seed=0)
+        assert env.step("<bash>echo changed > in/a.txt; cat in/a.txt</bash>").obs == "changed"
+        assert env.step("<submit/>").reward == 0.0
+        env.reset(seed=0)
+        assert env.step("<bash>cat in/a.txt</bash>").obs == "from the image"
+        env.step(env.solve())
+        assert env.step(env.solve()).reward == 1.0
+    assert (tmp_path / "in/a.txt").read_text() == "from the image\n"
 
 
 def harbor(folder, test="grep -qx 42 /app/answer.txt && echo 1 > /logs/verifier/reward.txt"):

@@ -336,6 +336,10 @@ def test_wrong_arguments_are_refused():
         ToolEnvWrapper(gem.make(GUESS), [])
     with pytest.raises(BadArgument, match="names and tags of their own"):
         wrapped(ADD, FunctionTool(add))
+    with pytest.raises(BadArgument, match="a list of tools"):
+        ToolEnvWrapper(gem.make(GUESS), ADD)
+    with pytest.raises(BadArgument, match="a list of tools"):
+        ToolEnvWrapper(gem.make(GUESS), [add])
     with pytest.raises(BadArgument, match="0 or more"):
         wrapped(max_tool_uses=-1)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gem.envs.terminal_tasks import code, files, git, system, text
-from gem.envs.terminal_tasks.base import Box, Family, TerminalTask
+from gem.envs.terminal_tasks.base import Box, Family, TerminalTask, expect
+from gem.envs.terminal_tasks.folder import read_folder, script_test
 
 FAMILIES: dict[str, Family] = {
     "Archives": Family(files.archives, ("tar", "gzip")),
@@ -28,4 +29,4 @@ FAMILIES: dict[str, Family] = {
 }
 """Every family by name. All of them also need bash, coreutils, findutils, grep, sed, awk and python3."""
 
-__all__ = ["FAMILIES", "Box", "Family", "TerminalTask"]
+__all__ = ["FAMILIES", "Box", "Family", "TerminalTask", "expect", "read_folder", "script_test"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from random import Random
 from typing import Any, TypeAlias
 
@@ -71,7 +72,8 @@ _UNTOUCHED = (
 class TerminalTask:
     """One task at a terminal.
 
-    The working folder begins with `files`, in which then the bash script `setup` runs. `check` is the hidden
+    The working folder begins with a private copy of `image` (a folder, a tar file or a tar's bytes), then
+    `files`, in which then the bash script `setup` runs. `check` is the hidden
     test. `solution` is a bash script that solves the task from what the instruction says; `loopback` asks for
     a network in which the box is alone. `looks` are commands that a random actor may try, `test_s` the
     seconds that a command of the test may take.
@@ -81,6 +83,7 @@ class TerminalTask:
     check: Check
     solution: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
+    image: str | PathLike[str] | bytes | None = None
     setup: str = ""
     loopback: bool = False
     looks: tuple[str, ...] = ()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gem.envs.terminal_tasks.base import Box, TerminalTask
+from gem.envs.terminal_tasks.base import Box, Check, TerminalTask
 from gem.errors import BadArgument
 
 _ENGINE = ("Dockerfile", "docker-compose.yaml", "docker-compose.yml")
@@ -71,10 +72,26 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
     tests = _files(folder / "tests") | {"test.sh": script.read_bytes()}
     files = {name: data for name, data in _files(ground).items() if name.split("/")[0] not in own}
+    return TerminalTask(
+        re.sub(r"(?<![\w./~-])/app\b", "~", instruction.strip()),
+        script_test(tests),
+        re.sub(r"(?<![\w./~-])/app\b", "$HOME", _text(solution)) if solution.is_file() else "",
+        files,
+        test_s=test_s or _TEST_S,
+    )
+
+
+def script_test(files: Mapping[str, bytes]) -> Check:
+    """Return the hidden test that is a bash script, ``test.sh`` among `files`.
+
+    It comes into the box, with the other files, when the agent's processes are gone; ``$TEST_DIR`` is its
+    folder. It passes by a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such a file,
+    by ending with exit code 0.
+    """
 
     def check(box: Box) -> str:
         box.run(_PREPARE)
-        for name, data in tests.items():
+        for name, data in files.items():
             box.put(f".tests/{name}", data)
         box.run(f"cd .tests && {_rewritten()}")
         done = box.run(f"{_SETTINGS}; bash .tests/test.sh")
@@ -86,13 +103,7 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         except ValueError:
             return "the test's reward is no number"
 
-    return TerminalTask(
-        re.sub(r"(?<![\w./~-])/app\b", "~", instruction.strip()),
-        check,
-        re.sub(r"(?<![\w./~-])/app\b", "$HOME", _text(solution)) if solution.is_file() else "",
-        files,
-        test_s=test_s or _TEST_S,
-    )
+    return check
 
 
 def _rewritten() -> str:
