@@ -1,0 +1,168 @@
+"""The sandbox itself dies: calls in flight say so or are done again, later calls work, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from gem.errors import EnvClosed
+from gem.sandbox import box
+from gem.sandbox.base import Budget, SandboxFailed, Status
+from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
+from gem.sandbox.pool import KINDS, Settings, kind_for
+
+
+@pytest.fixture
+def own(sandbox):
+    with UsernsSandbox(begin=("bare",)) as opened:
+        opened.run("pass")
+        yield opened
+
+
+def kill_when_running(sandbox, begun):
+    """Kill every fork server once a child of theirs has written to `begun`."""
+
+    def kill():
+        while not begun.is_set() and not any(z.load for z in sandbox.pool.every()):
+            time.sleep(0.01)
+        for zygote in sandbox.pool.every():
+            zygote.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_fresh_run_is_done_again_when_its_fork_server_dies(own):
+    thread = kill_when_running(own, threading.Event())
+    result = own.run("import time; time.sleep(0.5); print('done')")
+    thread.join()
+    assert result.stdout == "done\n"
+
+
+def test_a_session_says_that_its_state_is_lost_and_begins_anew(own):
+    session = own.session()
+    session.execute("x = 1")
+    for zygote in own.pool.every():
+        zygote.kill()
+    deadline = time.monotonic() + 30
+    with pytest.raises(SandboxFailed, match="state is lost"):
+        while time.monotonic() < deadline:  # the kernel takes a moment to take a box down
+            assert session.execute("x").value == "1"
+    result = session.execute("1")
+    assert (result.status, result.info["restarted"]) == (Status.OK, True)
+
+
+def test_killing_the_box_from_outside_loses_nothing_later(own):
+    for zygote in own.pool.every():
+        zygote.process.kill()
+        zygote.process.wait(30)
+    assert own.run("print(1)").stdout == "1\n"
+
+
+def test_closing_ends_every_process_and_descriptor(sandbox):
+    before = len(os.listdir("/proc/self/fd"))
+    opened = UsernsSandbox()
+    session = opened.session()
+    session.shell("sleep 600 &")
+    processes = [zygote.process for zygote in opened.pool.every()]
+    opened.close()
+    assert all(process.returncode is not None for process in processes)
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(EnvClosed):
+        opened.run("pass")
+    with pytest.raises(EnvClosed):
+        session.execute("1")
+
+
+def test_calls_leave_no_descriptors_behind(own):
+    own.run("pass")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        own.run("1/0")
+        with own.session() as session:
+            session.execute("1")
+    assert len(os.listdir("/proc/self/fd")) <= before + 2 * len(own.pool.every())
+
+
+def test_a_forked_process_begins_its_own_and_leaves_the_parents_alone(own):
+    session = own.session()
+    session.execute("x = 1")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = own.run("print(2)").stdout + str(session.execute("1").info.get("restarted"))
+            own.close()
+            os.write(writer, said.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as answer:
+        assert answer.read() == "2\nTrue"
+    os.waitpid(child, 0)
+    assert session.execute("x").value == "1"
+    assert own.run("print(3)").stdout == "3\n"
+
+
+def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxFailed, match="apt install bubblewrap"):
+        UsernsSandbox()
+
+
+def test_a_box_that_cannot_start_says_what_it_said(sandbox, monkeypatch):
+    real = box.bwrap_command
+    monkeypatch.setattr(box, "bwrap_command", lambda *a, **k: [*real(*a, **k)[:1], "--no-such-option"])
+    with UsernsSandbox(begin=()) as broken, pytest.raises(SandboxFailed, match="no-such-option"):
+        broken.run("pass")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("print(1)", "bare"),
+        ("import numpy as np", "numpy"),
+        ("from sympy import *", "science"),
+        ("import scipy.stats", "scipy"),
+        ("import matplotlib.pyplot as plt", "plots"),
+        ("numpyish = 1", "bare"),
+    ],
+)
+def test_the_imports_choose_the_fork_server(code, kind):
+    assert kind in KINDS
+    assert kind_for(code) == kind
+
+
+def test_a_preloaded_fork_server_serves_the_science_stack(sandbox):
+    pytest.importorskip("numpy")
+    first = sandbox.run("import numpy; print(numpy.random.rand())")
+    second = sandbox.run("import numpy; print(numpy.random.rand())")
+    assert first.ok
+    assert first.stdout != second.stdout
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(rung="landlock", boxed=False, namespaces=False, fork=False),
+        Settings(rung="bwrap-slots", namespaces=False, slots=True),
+    ],
+    ids=lambda settings: settings.rung,
+)
+def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
+    from gem.sandbox.base import Case
+
+    with ZygoteSandbox(settings, begin=("bare",)) as other:
+        assert other.run("open('a', 'w').write('x'); print(open('a').read())").stdout == "x\n"
+        assert other.run("import os; print(os.listdir())").stdout == "[]\n"
+        assert other.run("while True: pass", budget=Budget(wall_s=0.3)).status is Status.TLE
+        assert [r.stdout for r in other.judge("print(input())", [Case(stdin=b"a"), Case(stdin=b"b")])] == [
+            "a\n",
+            "b\n",
+        ]
+        with other.session() as session:
+            assert session.execute("x = 1\nx").value == "1"

@@ -1,0 +1,111 @@
+"""Judging: compile once, a fork per case, nothing expected inside."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gem.errors import BadArgument
+from gem.sandbox.base import Budget, Case, Status
+
+
+def statuses(results):
+    return [result.status for result in results]
+
+
+def test_standard_input_cases_have_real_streams(sandbox):
+    code = (
+        "import sys\na = sys.stdin.buffer.readline(); b = sys.stdin.buffer.readline()\nprint(int(a) + int(b))"
+    )
+    results = sandbox.judge(code, [Case(stdin=b"1\n2\n"), Case(stdin=b"3\n4\n")])
+    assert [result.stdout for result in results] == ["3\n", "7\n"]
+
+
+def test_calls_return_plain_data(sandbox):
+    code = (
+        "class Solution:\n    def f(self, a, b):\n        return (a, {1: b}, 1.5, True, None)\n"
+        "def g(): return {1}"
+    )
+    first, second, third = sandbox.judge(
+        code, [Case(call="Solution.f", args=([1], "x")), Case(call="g"), Case(call="absent")]
+    )
+    assert json.loads(first.value) == [[1], {"1": "x"}, 1.5, True, None]
+    assert (second.status, third.status) == (Status.RE, Status.RE)
+    assert "no plain data" in second.stderr
+    assert "absent" in third.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Yes(int):\n    def __eq__(self, other): return True\ndef f(): return Yes(3)",
+        "class Yes:\n    def __eq__(self, other): return True\ndef f(): return [Yes()]",
+        "import os\ndef f(): os._exit(0)",
+        "import sys\ndef f(): sys.exit(0)",
+        "a = []; a.append(a)\ndef f(): return a",
+    ],
+)
+def test_what_only_pretends_to_be_a_result_is_none(sandbox, code):
+    (result,) = sandbox.judge(code, [Case(call="f")])
+    assert (result.status, result.value) == (Status.RE, None)
+
+
+def test_a_code_case_counts_only_where_its_end_is_reached(sandbox):
+    tests = [Case(code="assert f() == 1"), Case(code="assert f() == 2")]
+    assert statuses(sandbox.judge("def f(): return 1", tests)) == [Status.OK, Status.RE]
+    for way_out in ("import sys; sys.exit(0)", "import os; os._exit(0)"):
+        assert statuses(sandbox.judge(way_out, tests[:1])) == [Status.RE]
+
+
+def test_a_submission_that_does_not_compile_gives_one_result(sandbox):
+    (result,) = sandbox.judge("def f(:", [Case(stdin=b""), Case(stdin=b"")])
+    assert result.status is Status.CE
+    assert "SyntaxError" in result.stderr
+
+
+def test_no_stops_the_judging_and_the_question_may_use_the_sandbox(sandbox):
+    asked = []
+
+    def go_on(i, result):
+        asked.append((i, result.stdout, sandbox.run("print(1)").ok))
+        return i < 1
+
+    results = sandbox.judge("print(input())", [Case(stdin=str(i).encode()) for i in range(5)], go_on=go_on)
+    assert len(results) == 2
+    assert asked == [(0, "0\n", True), (1, "1\n", True)]
+
+
+def test_every_case_has_its_own_verdict(sandbox):
+    code = (
+        "import sys\n"
+        "what = input()\n"
+        "if what == 'loop':\n    while True: pass\n"
+        "if what == 'sleep': __import__('time').sleep(60)\n"
+        "if what == 'flood':\n    while True: print('x' * 1000)\n"
+        "if what == 'memory': x = 'a' * 10**11\n"
+        "if what == 'crash': __import__('ctypes').string_at(0)\n"
+    )
+    whats = ("ok", "loop", "sleep", "flood", "memory", "crash", "ok")
+    budget = Budget(cpu_s=0.3, wall_s=1.0, output_kb=16)
+    results = sandbox.judge(code, [Case(stdin=what.encode()) for what in whats], budget=budget)
+    assert [str(result.status) for result in results] == ["OK", "TLE", "TLE", "OLE", "MLE", "RE", "OK"]
+
+
+def test_cases_leave_each_other_nothing(sandbox):
+    code = (
+        "import os, time\n"
+        "running = [name for name in os.listdir('/proc') if name.isdigit()]\n"
+        "print(os.listdir(), os.listdir('/tmp'), len(running))\n"
+        "open('left', 'w').close(); open('/tmp/left', 'w').close(); os.mkdir('deep'); os.chmod('deep', 0)\n"
+        "if os.fork() == 0:\n    os.setsid(); time.sleep(600)\n"
+    )
+    results = sandbox.judge(code, [Case(stdin=b"")] * 3, files={"given": b""})
+    assert [result.stdout for result in results] == ["['given'] [] 2\n"] * 3
+
+
+def test_a_case_that_is_not_one_thing_is_refused(sandbox):
+    for case in (Case(), Case(stdin=b"", call="f"), Case(call="f", args=(object(),))):
+        with pytest.raises(BadArgument):
+            sandbox.judge("pass", [case])
+    assert sandbox.judge("pass", []) == []

@@ -1,0 +1,202 @@
+"""Sessions: cells, bash, files, images, and what ends them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+
+from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
+from gem.sandbox.base import Budget, Status
+
+
+@pytest.fixture
+def session(sandbox):
+    with sandbox.session() as opened:
+        yield opened
+
+
+def test_a_cell_shows_its_last_expression_and_keeps_its_names(session):
+    assert session.execute("x = 2\nx + 1").value == "3"
+    assert session.execute("print(x)").stdout == "2\n"
+    assert session.execute("x + 1;").value is None
+    assert session.execute("None").value is None
+    assert session.execute("_ = 5; __name__").value == "'__main__'"
+
+
+def test_an_error_keeps_the_session_and_shows_the_cells_alone(session):
+    session.execute("def f(text):\n    import json\n    return json.loads(text)")
+    result = session.execute("f('{')")
+    assert (result.status, result.exit_code) == (Status.RE, 1)
+    assert "<cell 1>" in result.stderr
+    assert "return json.loads(text)" in result.stderr
+    assert result.stderr.count("File ") == 3  # two cells, and where it was raised
+    assert session.execute("f('[]')").value == "[]"
+    assert session.execute("x = (").status is Status.CE
+    assert session.execute("import sys; sys.exit(3)").exit_code == 3
+    assert session.restarts == 0
+
+
+def test_a_spent_wall_budget_interrupts_a_cell_and_keeps_the_state(session):
+    session.execute("x = 1")
+    result = session.execute("while True: pass", Budget(wall_s=0.3))
+    assert result.status is Status.TLE
+    assert session.execute("x").value == "1"
+
+
+def test_a_cell_that_does_not_listen_ends_the_session_and_the_next_says_so(session):
+    session.execute("x = 1")
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    result = session.execute(code, Budget(wall_s=0.3))
+    assert (result.status, result.info["ended"]) == (Status.TLE, True)
+    after = session.execute("x")
+    assert after.info["restarted"]
+    assert "NameError" in after.stderr
+    assert session.restarts == 1
+    assert "restarted" not in session.execute("1").info
+
+
+@pytest.mark.parametrize(
+    "code", ["import os; os._exit(0)", "import os\nos.write(3, b'{}' * 9); os.write(5, b'{}' * 9)"]
+)
+def test_a_cell_can_end_its_session_and_lie_about_itself_alone(session, code):
+    assert session.execute(code).status is Status.RE
+    assert session.execute("1").value == "1"
+
+
+def test_output_beyond_the_budget_is_cut(session):
+    result = session.execute("print('x' * 5000)", Budget(output_kb=1))
+    assert (result.status, result.cut, len(result.stdout)) == (Status.OK, True, 1024)
+
+
+def test_bash_keeps_folder_and_exported_variables(session):
+    session.shell("mkdir d; cd d; export A='b  c'; B=1")
+    result = session.shell('echo "$A|$B|$PWD"')
+    assert result.stdout == "b  c||/sandbox/d\n"
+    assert session.shell("exit 3").exit_code == 3
+    assert session.shell('echo "$A"; read line || echo closed').stdout == "b  c\nclosed\n"
+
+
+def test_bash_is_given_any_text_as_it_is(session):
+    assert session.shell("echo 'a'; echo \"$(echo b)\" # c\ncat <<X\n$((1+1))\nX\n").stdout == "a\nb\n2\n"
+    assert session.shell("if").status is Status.RE
+    assert session.shell("# " + "x" * 300_000 + "\necho done").stdout == "done\n"
+
+
+def test_a_spent_wall_budget_ends_the_command_alone(session):
+    session.execute("x = 1")
+    session.shell("export A=1")
+    assert session.shell("sleep 60", Budget(wall_s=0.3)).status is Status.TLE
+    assert session.shell("echo $A").stdout == "1\n"
+    assert session.execute("x").value == "1"
+
+
+def test_background_jobs_hold_up_nobody_and_a_clean_shell_ends_them(session):
+    result = session.shell("sleep 600 & export PATH=/nowhere; cd /tmp; echo started")
+    assert result.stdout == "started\n"
+    count = "n=0; for p in /proc/[0-9]*; do n=$((n+1)); done; echo $n $PWD"
+    assert session.shell(count).stdout == "3 /tmp\n"
+    assert session.shell(count, clean=True).stdout == "2 /sandbox\n"
+
+
+def test_bash_cannot_reach_into_the_process_that_answers_for_it(session):
+    assert session.shell("cat /proc/1/environ; ls /proc/1/fd; kill -9 1; echo x >/proc/1/mem").stdout == ""
+    assert session.shell("echo still here").stdout == "still here\n"
+
+
+def test_files_go_in_and_out(session):
+    data = bytes(range(256)) * 40_000
+    session.write_file("a/b", data)
+    assert session.read_file("a/b") == data
+    session.write_file("run", b"#!/bin/sh\necho ran", mode=0o755)
+    assert session.shell("./run").stdout == "ran\n"
+
+
+def test_a_link_or_a_pipe_is_neither_read_nor_written(session):
+    session.shell("ln -s /etc/passwd link; ln -s /tmp folder; mkfifo pipe; mkdir real")
+    for path in ("link", "folder/x", "pipe", "real", "../x", "/etc/passwd", "nothing"):
+        with pytest.raises(ToolError):
+            session.read_file(path)
+    for path in ("link", "folder/x", "pipe", "real", "../x", "/etc/x"):
+        with pytest.raises(ToolError):
+            session.write_file(path, b"x")
+
+
+def test_a_snapshot_is_an_image_for_another_session(sandbox, session):
+    session.shell("mkdir d; echo a > d/f; chmod 700 d/f; ln -s f d/l")
+    with sandbox.session(image=session.snapshot()) as other:
+        assert other.shell("cat d/l; stat -c %a d/f").stdout == "a\n700\n"
+        other.shell("echo b > d/f")
+    assert session.read_file("d/f") == b"a\n"
+
+
+def test_an_image_is_a_folder_a_tar_or_a_mistake(sandbox, tmp_path):
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "f").write_text("x")
+    with sandbox.session(image=tmp_path / "image", files={"g": b"y"}) as session:
+        assert session.shell("cat f g").stdout == "xy"
+    with pytest.raises(BadArgument, match="neither a folder nor a tar"):
+        sandbox.session(image=tmp_path / "absent")
+    with sandbox.session(image=b"no tar") as session, pytest.raises(BadArgument, match="cannot be laid out"):
+        session.execute("1")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("../outside"))
+    with (
+        sandbox.session(image=buffer.getvalue()) as session,
+        pytest.raises(BadArgument, match="below the working"),
+    ):
+        session.execute("1")
+
+
+def test_loopback_is_the_sessions_own_network_and_there_is_no_other(sandbox):
+    code = (
+        "import socket\n"
+        "server = socket.create_server(('127.0.0.1', 8000))\n"
+        "client = socket.create_connection(('127.0.0.1', 8000)); client.sendall(b'hi')\n"
+        "server.accept()[0].recv(2)"
+    )
+    with sandbox.session(loopback=True) as session, sandbox.session(loopback=True) as other:
+        assert session.execute(code).value == "b'hi'"
+        assert (
+            "ConnectionRefused"
+            in other.execute("import socket\nsocket.create_connection(('127.0.0.1', 8000))").stderr
+        )
+        assert session.execute("socket.create_connection(('1.1.1.1', 80), 5)").status is Status.RE
+
+
+def test_a_twin_has_the_same_state_and_goes_its_own_way(session):
+    session.execute("import random\nx = [random.random()]")
+    session.write_file("f", b"1")
+    session.shell("echo 2 >> f; export A=3")
+    with session.fork() as twin:
+        assert twin.execute("x").value == session.execute("x").value
+        twin.execute("x.append(1)")
+        twin.shell("echo 4 >> f")
+        assert twin.shell("echo $A; cat f").stdout == "3\n12\n4\n"
+    assert session.execute("len(x)").value == "1"
+    assert session.read_file("f") == b"12\n"
+
+
+def test_what_depends_on_the_clock_cannot_be_forked(session):
+    session.execute("import time; print(time.time())")
+    with pytest.raises(CannotFork, match="another result"):
+        session.fork()
+
+
+def test_trusted_code_can_hold_a_database_and_be_fed_hostile_text(session):
+    session.execute("import sqlite3; db = sqlite3.connect('data.db'); db.execute('create table t(x)')")
+    session.write_file("query.sql", b"select '\"; import os; os._exit(1) #'")
+    assert session.execute("db.execute(open('query.sql').read()).fetchall()").ok
+    assert session.execute("db.commit()").ok
+    assert session.read_file("data.db").startswith(b"SQLite format 3")
+
+
+def test_a_closed_session_is_refused(sandbox):
+    session = sandbox.session()
+    session.execute("1")
+    session.close()
+    session.close()
+    with pytest.raises(EnvClosed):
+        session.execute("1")
