@@ -88,13 +88,17 @@ def pages() -> list[Page]:
     by_class: dict[Any, list[EnvSpec]] = {}
     for spec in ENV_REGISTRY.values():
         by_class.setdefault(spec.entry_point, []).append(spec)
-    written = [
-        class_page(load(entry_point, specs[0].extra), specs) for entry_point, specs in by_class.items()
-    ]
+    written = [class_page(class_of(specs[0]), specs) for specs in by_class.values()]
     for family in FAMILIES.values():
         with contextlib.suppress(MissingExtra):
             written.append(family_page(family))
     return written
+
+
+def class_of(spec: EnvSpec) -> Any:
+    """Return the class that a spec's entry point is, or that it makes."""
+    entry = load(spec.entry_point, spec.extra)
+    return entry if inspect.isclass(entry) else type(gem.make(spec).unwrapped)
 
 
 def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
@@ -125,7 +129,7 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
 
 def family_page(family: Family) -> Page:
     """Write the page of a family from the docstring of the class that makes its environments."""
-    summary, manual = parse(load(family.entry_point, family.extra))
+    summary, manual = parse(class_of(family.spec(family.names[0])))
     needs = [f"Needs `pip install 'gem-gym[{family.extra}]'`.", ""] if family.extra else []
     ids = [f"{family.prefix}:{name}" for name in family.names]
     names = ["## Ids", "", *(f"- `{env_id}`" for env_id in ids)]
@@ -213,7 +217,8 @@ def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
             step = env.step(action)
             obs = step.obs
             if step.done:
-                end = f"Reward of the last turn: {step.reward:g}."
+                earned = getattr(step, "rewards", None)  # of several seats
+                end = f"Reward of the last turn: {f'{step.reward:g}' if earned is None else earned}."
                 return [*lines, said("Environment", obs), end, ""]
     return [*lines, said("Environment", obs), "And so on.", ""]
 
