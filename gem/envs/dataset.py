@@ -7,7 +7,6 @@ guess looks like.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import index
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -120,10 +119,10 @@ class DatasetEnv(Env):
         Raises:
             BadArgument: when there is no task `idx`.
         """
-        if idx is not None and not 0 <= index(idx) < len(self.tasks):
-            raise BadArgument(f"idx is {idx}; {self.tasks.name} has tasks 0 to {len(self.tasks) - 1}.")
+        if idx is not None and idx not in range(len(self.tasks)):
+            raise BadArgument(f"idx is {idx!r}; {self.tasks.name} has tasks 0 to {len(self.tasks) - 1}.")
         super().reset(seed)
-        self.index = index_at(self.tasks, self.order_seed, self._need_seed()) if idx is None else index(idx)
+        self.index = index_at(self.tasks, self.order_seed, self._need_seed()) if idx is None else int(idx)
         self.attempt = 0
         self._paid = 0.0
         return Start(self.show(self.task), {"task": self.task.id})

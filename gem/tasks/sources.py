@@ -132,19 +132,26 @@ def _check_columns(row: object, name: str, *keys: str | None) -> None:
 # -- finding
 
 
-_OPENED: weakref.WeakValueDictionary[tuple[str, str | None], Any] = weakref.WeakValueDictionary()
+_OPENED: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
 _LOCK = Lock()
 
 
 def _open(name: str, split: str | None) -> tuple[Rows, str, Path | None]:
     """Return the rows of a name or path, what to call them, and the folder where its pictures lie."""
     path = find(name)
-    key = (str(path) if path else name, split)
-    with _LOCK:  # opened once per process, however many environments read it
-        rows = _OPENED.get(key)
-        if rows is None:
-            rows = _OPENED[key] = FileRows(path, split) if path else HubRows(name, split)
+    if path is None and (name.endswith(SUFFIXES) or name.startswith((".", "/", "~"))):
+        raise MissingData(f"there is no file or folder {name!r}, seen from {os.getcwd()}.")
+    rows = _once(FileRows, path, split) if path else _once(HubRows, name, split)
     return rows, f"{name}, {split}" if split else name, rows.folder
+
+
+def _once(kind: type, source: str | Path, split: str | None) -> Any:
+    """Return the rows of a source, opened once per process, however many environments read them."""
+    with _LOCK:
+        rows = _OPENED.get((kind, source, split))
+        if rows is None:
+            rows = _OPENED[kind, source, split] = kind(source, split)
+        return rows
 
 
 def find(name: str) -> Path | None:
@@ -155,7 +162,7 @@ def find(name: str) -> Path | None:
         places = [home / name, home / Path(name).name, *places]
     for place in places:
         for suffix in ("", *SUFFIXES):
-            path = place.with_name(place.name + suffix)
+            path = Path(f"{place}{suffix}")
             if path.is_dir() or (path.is_file() and path.name.endswith(SUFFIXES)):
                 return path.absolute()
     return None
@@ -203,7 +210,7 @@ class FileRows(Sequence[Mapping[str, Any]]):
         return self._parts[part][index - (self._ends[part - 1] if part else 0)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileRows, (self.path, self.split)
+        return _once, (FileRows, self.path, self.split)
 
 
 def _files(path: Path, split: str | None) -> list[Path]:
@@ -317,7 +324,7 @@ class HubRows(Sequence[Mapping[str, Any]]):
         return self._rows[index]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HubRows, (self.name, self.split)
+        return _once, (HubRows, self.name, self.split)
 
 
 def _from_hub(name: str) -> Any:

@@ -55,8 +55,8 @@ def test_a_task_can_be_chosen():
     assert start.obs == "What is 7 + 1?\n\nGive your final answer inside \\boxed{}."
     assert one.answer == one.task.reference == 8
     assert len(one.dataset) == 10
-    for wrong in (-1, 10):
-        with pytest.raises(BadArgument, match=r"idx is -?\d+; dataset has tasks 0 to 9"):
+    for wrong in (-1, 10, 1.5, "7"):
+        with pytest.raises(BadArgument, match=r"idx is .+; dataset has tasks 0 to 9"):
             one.reset(idx=wrong)
 
 

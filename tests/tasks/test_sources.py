@@ -84,7 +84,9 @@ def test_threads_read_one_file_at_once(tmp_path):
 
 def test_a_file_is_opened_once_per_process(tmp_path):
     path = write(tmp_path / "set.jsonl")
-    assert load(path).rows is load(str(path)).rows
+    tasks = load(path)
+    assert load(str(path)).rows is tasks.rows
+    assert pickle.loads(pickle.dumps(tasks)).rows is tasks.rows
 
 
 def test_a_list_takes_any_column_names_and_keeps_the_rest():
@@ -171,6 +173,17 @@ def test_absent_data_names_the_three_ways(tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_DATA", str(tmp_path))
     with pytest.raises(MissingData, match="has neither axon-rl/SET-1 nor SET-1"):
         load("axon-rl/SET-1")
+
+
+@pytest.mark.parametrize("name", ["data/trian.jsonl", "./nowhere", "/no/such/folder"])
+def test_a_path_that_leads_nowhere_is_no_name_of_a_data_set(name):
+    with pytest.raises(MissingData, match=f"there is no file or folder '{name}'"):
+        load(name)
+
+
+def test_the_current_folder_is_a_folder(tmp_path):
+    write(tmp_path / "train.jsonl")
+    assert len(load(".")) == 3
 
 
 def test_absent_data_offline_costs_no_import(monkeypatch):
