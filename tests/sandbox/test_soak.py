@@ -1,0 +1,148 @@
+"""Many mixed calls at once leave nothing; what dies in the middle is told, and the next call works."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.sandbox import below, soak
+from gem.sandbox.base import Budget, SandboxFailed, Status
+from gem.sandbox.ladder import open_sandbox, self_test
+
+pytestmark = pytest.mark.filterwarnings("ignore:programs run on the rung")
+
+
+@pytest.fixture(params=["userns", "landlock"])
+def sandbox(request):
+    if not self_test(request.param).passed:
+        pytest.skip(f"not checked on {request.param}: {self_test(request.param).why_not}")
+    opened = open_sandbox(request.param, begin=("bare",))
+    opened.run("print(1)")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", [600])
+def test_a_soak_leaves_nothing(sandbox, calls):
+    wrong, counts = soak(sandbox, calls)
+    assert wrong == []
+    grown = counts["after"].pop("MiB") - counts["before"].pop("MiB")
+    assert counts["before"] == counts["after"]
+    assert grown < 32
+
+
+def wearing(tag):
+    """The processes of this machine whose name is the tag."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                comm, state = Path(f"/proc/{name}/comm").read_text(), Path(f"/proc/{name}/stat").read_text()
+                if comm.strip() == tag and state.rpartition(")")[2].split()[0] not in "ZX":
+                    found.append(int(name))
+    return found
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def sleeper(tag):
+    return f"import ctypes, time\nctypes.CDLL(None).prctl(15, {tag!r}.encode(), 0, 0, 0)\ntime.sleep(600)"
+
+
+@pytest.fixture
+def tag():
+    return f"gs{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def in_flight(sandbox, tag):
+    """A call in another thread whose program runs; its end will be in the list."""
+    tell = []
+
+    def call():
+        try:
+            tell.append(sandbox.run(sleeper(tag), budget=Budget(wall_s=600)))
+        except BaseException as error:
+            tell.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    until(lambda: wearing(tag))
+    yield tell
+    until(lambda: tell)
+    thread.join()
+
+
+def kill_all(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_boxes_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, tag):
+    def killed():  # a lost call is tried a second time, so that is killed too
+        if wearing(tag) or not in_flight:
+            kill_all(below())
+        return bool(in_flight)
+
+    until(killed)
+    assert isinstance(in_flight[0], SandboxFailed)
+    assert wearing(tag) == []
+    assert sandbox.run("print(6 * 7)").stdout == "42\n"
+
+
+def test_a_child_that_is_killed_from_outside_is_a_result(sandbox, in_flight, tag):
+    kill_all(wearing(tag))
+    until(lambda: in_flight)
+    assert (in_flight[0].status, in_flight[0].signal) == (Status.RE, signal.SIGKILL)
+
+
+def test_closing_with_calls_in_flight_ends_them(sandbox, in_flight, tag):
+    sandbox.close()
+    until(lambda: in_flight)
+    assert isinstance(in_flight[0], Exception) or in_flight[0].status is not Status.OK
+    until(lambda: not wearing(tag))
+
+
+def test_cancelling_many_ends_their_trees(sandbox, tag):
+    async def cancelled():
+        runs = [asyncio.create_task(sandbox.arun(sleeper(tag))) for _ in range(12)]
+        deadline = time.monotonic() + 60
+        while len(wearing(tag)) < 2:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        for run in runs:
+            run.cancel()
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    assert all(isinstance(end, asyncio.CancelledError) for end in asyncio.run(cancelled()))
+    until(lambda: not wearing(tag))
+    assert sandbox.run("print(6 * 7)").stdout == "42\n"
+
+
+def test_a_client_that_is_killed_takes_everything_along(sandbox, tag):
+    code = f"""
+import warnings
+warnings.simplefilter("ignore")
+from gem.sandbox.ladder import make
+make({sandbox.rung!r}, begin=("bare",)).run({sleeper(tag)!r})
+"""
+    client = subprocess.Popen([sys.executable, "-c", code])
+    until(lambda: wearing(tag))
+    client.kill()
+    client.wait()
+    until(lambda: not wearing(tag))
