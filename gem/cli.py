@@ -20,7 +20,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 import gem
 from gem import seeding
 from gem.content import printable
-from gem.errors import BadArgument, GemError, UnknownEnv, did_you_mean
+from gem.errors import BadArgument, GemError, StoreError, UnknownEnv, did_you_mean
 from gem.record import Agent, Episode, StopReason
 from gem.registry import load
 
@@ -55,6 +55,18 @@ MaybePath: TypeAlias = Annotated[
 ]
 
 
+MaybeText: TypeAlias = Annotated[
+    str | None,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="NAME",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: value is None or isinstance(value, str),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+
+
 class Command(NamedTuple):
     """A row of the table: where the function is, and the line that ``gem-gym --help`` shows."""
 
@@ -71,6 +83,7 @@ COMMANDS: dict[str, Command] = {
     "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
     "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
+    "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
 
@@ -227,6 +240,7 @@ def audit(
     episodes: int = 40,
     instances: int = 200,
     json: MaybePath = None,
+    grader: MaybeText = None,
 ) -> int:
     """Audit environments: is the full reward reached, what does knowing nothing earn, does the answer leak?
 
@@ -238,7 +252,16 @@ def audit(
         episodes: how many each policy plays, at most; fewer where episodes are long.
         instances: how many seeds are dealt to count distinct instances.
         json: write the cards to this file; the cards of other environments that it holds stay.
+        grader: audit a grader instead, math or text: rewritten answers must score the same, mutants not.
     """
+    if grader is not None:
+        if targets or json is not None:
+            raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
+        from gem.graders.audit import audit_grader
+
+        found = audit_grader(grader)
+        print(found)
+        return 0 if found.ok else FAILED
     from gem.testing.audit import audit_env
     from gem.testing.card import read_cards, write_cards
 
@@ -353,6 +376,59 @@ def environment(name: str) -> str | Callable[..., Any]:
         raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
     sys.path.insert(0, str(path.parent.resolve()))  # its own imports, and the processes that unpickle it
     return load(f"{path.stem}:{class_name}")
+
+
+def regrade(
+    store: Annotated[Positional[Path], arg(metavar="STORE")],
+    grader: str = "math",
+    cache: MaybePath = None,
+    out: MaybePath = None,
+) -> int:
+    """Score stored episodes again, without running them, and say where the verdicts differ.
+
+    What is graded is an episode's last answer; its reference comes from the environment's task.
+
+    Args:
+        store: a file of episodes, as EpisodeStore writes them.
+        grader: math, text, code, or module:Name of a grader that is made without arguments.
+        cache: an SQLite file of verdicts by content, so that nothing is graded twice.
+        out: write each verdict to this file, one JSON object a line.
+    """
+    from dataclasses import asdict
+
+    import msgspec
+
+    from gem.graders.cache import CachedGrader
+    from gem.rollout.regrade import named_grader
+    from gem.rollout.regrade import regrade as regraded
+    from gem.rollout.store import EpisodeStore
+
+    judge = named_grader(grader)
+    if cache is not None:
+        judge = CachedGrader(judge, cache, name=getattr(judge, "name", grader))
+    with EpisodeStore(store, read_only=True) as episodes:
+        found = list(regraded(episodes, judge))
+        left_out = len(episodes) - len(found)
+    if out is not None:
+        try:
+            out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in found))
+        except OSError as error:
+            raise StoreError(f"{out}: cannot write the verdicts: {error.strerror}.") from error
+    rows = []
+    for spec in sorted({row.spec for row in found}):
+        of = [row for row in found if row.spec == spec]
+        newly = [row.after for row in of if row.changed]
+        before, after = ([getattr(row, name) for row in of] for name in ("before", "after"))
+        rows.append((spec, len(of), before.count(True), after.count(True), *map(newly.count, (True, False))))
+        rows[-1] += (after.count(None),)
+    columns = ("episodes", "right before", "right now", "newly right", "newly wrong", "no verdict")
+    table("env", *columns, rows=rows)
+    for row in [row for row in found if row.changed][:10]:
+        verdict = "right" if row.after else "wrong"
+        print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
+    if left_out:
+        print(f"{left_out} episodes without a verdict or an answer were left out.")
+    return 0
 
 
 def evaluate(

@@ -1,0 +1,130 @@
+"""Score stored episodes again, by another grader, without running them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gem.errors import BadArgument, NoVerdict, did_you_mean
+from gem.graders.base import Grader, Score
+from gem.record import Episode, StopReason
+from gem.registry import load, make
+
+GRADERS = {
+    "math": "gem.graders.math:MathGrader",
+    "text": "gem.graders.text:TextGrader",
+    "code": "gem.graders.code:CodeGrader",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Regraded:
+    """One episode's old and new verdict. `after` is None where the new grader gave none; `why` says more."""
+
+    episode: str
+    spec: str
+    before: bool | None
+    after: bool | None
+    value: float | None
+    why: str
+    answer: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether both verdicts exist and differ."""
+        return None not in (self.before, self.after) and self.before != self.after
+
+
+class References:
+    """Where the reference of an episode's task comes from.
+
+    The episode's info, under ``reference``; else the environment, made again and reset to the episode's seed,
+    which must have a `task` with a `reference`.
+    """
+
+    def __init__(self) -> None:
+        """Make no environment yet."""
+        self._envs: dict[str, Any] = {}
+
+    def __call__(self, episode: Episode) -> Any:
+        """Return the reference.
+
+        Raises:
+            BadArgument: when there is none.
+        """
+        for info in (episode.final_info, episode.initial_info):
+            if "reference" in info:
+                return info["reference"]
+        key = f"{episode.spec} {sorted(episode.kwargs.items())!r}"
+        if key not in self._envs:
+            self._envs[key] = make(episode.spec, **episode.kwargs)
+        env = self._envs[key]
+        env.reset(seed=episode.seed)
+        task = getattr(env.unwrapped, "task", None)
+        if task is None or not hasattr(task, "reference"):
+            raise BadArgument(
+                f"{episode.spec} has no reference answer: its episodes can be graded again only where info "
+                "holds one as 'reference', or the environment has a task with one."
+            )
+        return task.reference
+
+    def close(self) -> None:
+        """Close the environments that were made."""
+        for env in self._envs.values():
+            env.close()
+        self._envs.clear()
+
+
+def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[Regraded]:
+    """Yield the new verdict of each scored episode that has an answer: its last action.
+
+    Raises:
+        BadArgument: for episodes whose task has no reference answer.
+    """
+    references = References()
+    try:
+        for episode in episodes:
+            answer = next((turn.action for turn in reversed(episode.turns) if turn.action is not None), None)
+            if answer is None or not episode.scored:
+                continue
+            before = _solved(episode)
+            try:
+                score: Score | None = grader(answer, references(episode))
+                why = score.why if score else ""
+            except NoVerdict as error:
+                score, why = None, f"no verdict: {error}"
+            yield Regraded(
+                episode.id,
+                episode.spec,
+                before,
+                None if score is None else score.correct,
+                None if score is None else score.value,
+                why,
+                answer,
+            )
+    finally:
+        references.close()
+
+
+def _solved(episode: Episode) -> bool | None:
+    if "correct" in episode.final_info:
+        return bool(episode.final_info["correct"])
+    return episode.stop is StopReason.SOLVED if episode.success is not None else None
+
+
+def named_grader(name: str) -> Grader:
+    """Return the grader of that name, or the one that ``module:name`` makes when it is called.
+
+    Raises:
+        BadArgument: when there is none.
+    """
+    if name not in GRADERS and ":" not in name:
+        raise BadArgument(
+            f"no grader {name!r}.{did_you_mean(name, GRADERS)} Accepted: {', '.join(GRADERS)}, or "
+            "module:Name of a class without arguments."
+        )
+    grader: Grader = load(GRADERS.get(name, name))()
+    if not callable(grader):
+        raise BadArgument(f"{name} makes a {type(grader).__name__}, which is no grader: it cannot be called.")
+    return grader
