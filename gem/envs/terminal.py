@@ -50,7 +50,8 @@ class TerminalEnv(Env):
     End:
         When the agent submits; or when the turns, or the seconds that its commands may take in all, are used
         up: then too what is in the box counts. A command that takes longer than it may is stopped; one that
-        bursts the box (memory) fails the task. All that still runs is ended before the test looks.
+        bursts the box (memory, output without end) fails the task. All that still runs is ended before the
+        test looks.
     Source:
         The families are gem's own; the layouts of task folders are Harbor's and Terminal-Bench's.
 

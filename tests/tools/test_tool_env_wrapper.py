@@ -5,6 +5,7 @@ import threading
 import pytest
 
 import gem
+from gem.agents.scripted import ScriptedAgent
 from gem.content import Image
 from gem.core import Env, Start, Step
 from gem.errors import (
@@ -19,6 +20,7 @@ from gem.errors import (
 )
 from gem.history import messages
 from gem.record import SEAT, Turn
+from gem.rollout import Job, rollout
 from gem.testing import check_env
 from gem.testing.rules import RULES
 from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
@@ -329,6 +331,19 @@ def test_upstreams_tools_work_by_their_four_values():
     step = env.step("<shout>a</shout>")
     assert "No tool calls are left" in step.obs
     assert not env.step("\\boxed{3}").info["use_tool"]
+
+
+def test_in_a_rollout_the_outputs_are_observations_of_turns():
+    say = [call(a=1), "<tool_call>{</tool_call>", "\\boxed{1}", "\\boxed{2}", "\\boxed{3}", "\\boxed{4}"]
+    make = functools.partial(wrapped, ADD, tool_reward=0.01)
+    [episode] = rollout([Job(make, 0)], ScriptedAgent(say))
+    assert [turn.action for turn in episode.turns][:2] == say[:2]
+    assert episode.turns[1].observation == "<output>\n2\n</output>"
+    assert [turn.info["use_tool"] for turn in episode.turns][:3] == [True, True, False]
+    assert episode.turns[0].reward == 0.01
+    shown = messages(episode.exchanges()[:2])
+    assert [message.role for message in shown] == ["user", "assistant", "user"]
+    assert episode.scored
 
 
 def test_wrong_arguments_are_refused():
