@@ -123,6 +123,7 @@ def sample(name):
     [
         ("gsm8k_train_2000.jsonl", "question", "answer"),
         ("asdiv_300.jsonl", "question", "answer"),
+        ("olympiadbench_150.jsonl", "question", "final_answer"),
     ],
 )
 def test_reference_answers_of_real_data_are_right(name, question, answer):
