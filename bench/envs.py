@@ -1,8 +1,10 @@
 """Resets and steps per second of every game, beside gem-llm's same ids in an environment of its own.
 
-``python -m bench.envs [--trials N]``. Both sides run the same script, in turn, each trial on seeds of its
-own; figures are medians over trials, per CPU-second of one process. Legal actions are random and drawn
-outside the clock. The -random ids draw from other ranges on each side, so no mean counts them.
+``python -m bench.envs [--trials N] [--instances]``. Both sides run the same script, in turn, each trial on
+seeds of its own; figures are medians over trials, per CPU-second of one process. Legal actions are random and
+drawn outside the clock. The -random ids draw from other ranges on each side, so no mean counts them. First,
+or with ``--instances`` alone, it prints how many different instances the seeds of each id deal and how long
+their solutions are.
 """
 
 from __future__ import annotations
@@ -26,14 +28,26 @@ PEER_CANNOT = (
 from a network, or that take it seconds to minutes a reset."""
 
 SEEDS = 10_000
+SLOW = {"game:Sokoban-v0-hard": 1_000, "game:Sokoban-v0-random": 2_000, "game:Sudoku-v0-hard": 5_000}
+"""Seeds that are dealt of ids whose resets take milliseconds."""
+
+SOLVED = 200
+MOST_TURNS = 20_000
+"""Episodes that the solver plays for the lengths of solutions, and about how many turns in all."""
+
 KINDS = ("resets", "steps")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the games, beside gem-llm.")
     parser.add_argument("--trials", type=int, default=5)
-    trials = parser.parse_args().trials
+    parser.add_argument("--instances", action="store_true", help="instances and solutions alone")
+    asked = parser.parse_args()
     ids = gem.ids("game")
+    dealt = instances(ids)
+    if asked.instances:
+        return
+    trials = asked.trials
     pythons = {"ours": Path(sys.executable), "peer": peer_python(PEER)}
     plays = {"ours": ids, "peer": [env_id for env_id in ids if not env_id.startswith(PEER_CANNOT)]}
     runs = [
@@ -45,7 +59,7 @@ def main() -> None:
     ]
     games = {}
     for env_id in ids:
-        games[env_id] = figures = {"distinct": distinct(env_id)}
+        games[env_id] = figures = dict(dealt[env_id])
         for kind in KINDS:
             for side in pythons:
                 of_trials = [run[side][env_id][kind] for run in runs if env_id in run[side]]
@@ -61,9 +75,9 @@ def main() -> None:
 
     table(
         f"Games per CPU-second, beside {PEER} ({trials} trials)",
-        ["id", "resets/s", "peer", "ratio", "steps/s", "peer", "ratio", f"distinct of {SEEDS:,}"],
+        ["id", "resets/s", "peer", "ratio", "steps/s", "peer", "ratio"],
         [
-            [env_id, *(f[f"{k}_{column}"] for k in KINDS for column in (*pythons, "ratio")), f["distinct"]]
+            [env_id, *(f[f"{k}_{column}"] for k in KINDS for column in (*pythons, "ratio"))]
             for env_id, f in games.items()
         ],
     )
@@ -71,14 +85,53 @@ def main() -> None:
     write_json("envs", {"peer": PEER, "trials": trials, "games": games, "geometric_means": means})
 
 
-def distinct(env_id: str) -> int:
-    """Return how many different instances the first seeds deal: everything public that a deal sets."""
+def instances(ids: list[str]) -> dict[str, dict[str, int | list[int]]]:
+    """Print how many different instances the seeds of each id deal, and how many turns its solver needs.
+
+    A solution's length is the number of turns in which the solver wins: the shortest there is for the Tower
+    of Hanoi and WikiGame; what every solution has at least for Sudoku, Crosswords and WordSearch; for the
+    others the solver's own.
+    """
+    found = {}
+    for env_id in ids:
+        seeds = SLOW.get(env_id, SEEDS)
+        env = gem.make(env_id)
+        seen = set()
+        for seed in range(seeds):
+            env.reset(seed=seed)
+            seen.add(env.instance())
+        lengths = sorted(solutions(env_id))
+        found[env_id] = {"seeds": seeds, "distinct": len(seen), "solutions": lengths}
+    table(
+        "Distinct instances, and the turns of the solver's won games",
+        ["id", "seeds", "distinct", "won", "least", "10%", "median", "90%", "most"],
+        [
+            [env_id, f["seeds"], f["distinct"], len(f["solutions"]), *quantiles(f["solutions"])]
+            for env_id, f in found.items()
+        ],
+    )
+    return found
+
+
+def solutions(env_id: str) -> list[int]:
+    """Return the turns of the games that the solver wins."""
     env = gem.make(env_id)
-    seen = set()
-    for seed in range(SEEDS):
+    found = []
+    for seed in range(min(SOLVED, MOST_TURNS // env.max_turns)):
         env.reset(seed=seed)
-        seen.add(repr([(name, value) for name, value in vars(env).items() if not name.startswith("_")]))
-    return len(seen)
+        turns, step = 0, None
+        while step is None or not step.done:
+            step = env.step(env.solve())
+            turns += 1
+        if step.info["success"]:
+            found.append(turns)
+    return found
+
+
+def quantiles(lengths: list[int]) -> list[int | str]:
+    """Return least, 10%, median, 90% and most of sorted numbers."""
+    last = len(lengths) - 1
+    return [lengths[round(last * share)] for share in (0, 0.1, 0.5, 0.9, 1)] if lengths else ["-"] * 5
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""The pages of environments, and the cards on them."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import gem
+from gem.registry import ENV_REGISTRY, FAMILIES
+from gem.testing import audit_env
+from gem.testing.card import read_cards
+
+ROOT = Path(__file__).parents[2]
+CARDS = read_cards(ROOT / "docs/envs/cards.json")
+GAMES = gem.ids("game")
+
+
+@pytest.fixture(scope="module")
+def env_pages():
+    """Return the hook of mkdocs, which is no module of a package."""
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("env_pages", ROOT / "scripts/env_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["env_pages"] = module  # its dataclass looks itself up there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["env_pages"]
+
+
+def test_every_game_has_a_card_and_no_card_of_ours_an_open_finding():
+    assert set(GAMES) <= set(CARDS)
+    known = set(ENV_REGISTRY)
+    assert {name for name in CARDS if name.partition(":")[0] not in FAMILIES} <= known
+    open_findings = {name: card.findings for name, card in CARDS.items() if name in known and not card.ok}
+    assert open_findings == {}
+
+
+@pytest.mark.parametrize(
+    "env_id", ["game:GuessTheNumber-v0-hard", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy"]
+)
+def test_a_stored_card_is_what_an_audit_says_now(env_id):
+    assert audit_env(env_id) == CARDS[env_id], "run `gem-gym audit game --json docs/envs/cards.json` again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", sorted(CARDS))
+def test_every_stored_card_is_what_an_audit_says_now(env_id):
+    assert audit_env(env_id) == CARDS[env_id], "run `gem-gym audit game --json docs/envs/cards.json` again"
+
+
+def test_a_page_has_manual_ids_cards_an_episode_and_a_picture(env_pages):
+    specs = [gem.spec(env_id) for env_id in GAMES if "Mastermind" in env_id]
+    page = env_pages.class_page(env_pages.class_of(specs[0]), specs)
+    for heading in (*env_pages.HEADINGS, "Ids", "Cards", "An episode"):
+        assert f"\n## {heading}\n" in page.text
+    for spec in specs:
+        assert f"\n{CARDS[spec.id]}\n" in page.text
+    assert f"]({page.picture_path.removeprefix('envs/')})" in page.text
+    assert page.picture[1:4] == b"PNG"
+    assert page.picture_path == "envs/pictures/mastermind.png"
+
+
+def test_the_index_explains_cards_and_links_pages(env_pages):
+    specs = [gem.spec("game:TowerofHanoi-v0-easy")]
+    page = env_pages.class_page(env_pages.class_of(specs[0]), specs)
+    text = env_pages.index([page])
+    assert "## What a card says" in text
+    assert "(towerofhanoi.md)" in text
+
+
+def test_environments_of_several_seats_have_pages(env_pages):
+    specs = [spec for spec in map(gem.spec, gem.ids("multi")) if "Kuhn" in spec.id]
+    for spec in specs:
+        assert "## An episode" in env_pages.class_page(env_pages.class_of(spec), [spec]).text
