@@ -281,9 +281,9 @@ class ZygoteSandbox:
 
     def close(self) -> None:
         """End every process of this sandbox; calls in flight fail."""
+        self.pool.close()  # first, so that no session waits for a cell
         for session in list(self._sessions):
             session.close()
-        self.pool.close()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         _open.discard(self)

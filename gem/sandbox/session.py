@@ -214,9 +214,11 @@ class ZygoteSession:
         return twin
 
     def close(self) -> None:
-        """End it: no process, mount or file is left."""
+        """End it: no process, mount or file is left. A cell that runs in another thread is ended too."""
+        self._closed = True
+        if (busy := self._child) is not None and not busy.over:
+            busy.order("kill", why="closed")
         with self._lock:
-            self._closed = True
             if self._child is not None:
                 self._kill_and_wait(self._child)
             self._drop()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from gem.sandbox.base import Sandbox
 
 _lock = threading.Lock()
 _shared: dict[str | None, Sandbox] = {}
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_sandbox(rung: str | None = None) -> Sandbox:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +83,50 @@ def test_closing_ends_every_process_and_descriptor(sandbox):
         opened.run("pass")
     with pytest.raises(EnvClosed):
         session.execute("1")
+
+
+def test_killing_the_host_leaves_no_box_behind(sandbox):
+    code = (
+        "from gem.sandbox.client import UsernsSandbox\n"
+        "sandbox = UsernsSandbox(begin=('bare',))\n"
+        "session = sandbox.session(); session.shell('sleep 600 &')\n"
+        "print(*(zygote.process.pid for zygote in sandbox.pool.every()), flush=True)\n"
+        "session.execute('while True: pass')"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=root)
+    assert host.stdout is not None
+    box_process = int(host.stdout.readline().split()[0])
+    host.kill()
+    host.communicate()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{box_process}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return
+        except OSError:
+            return
+        time.sleep(0.01)
+    pytest.fail("the box outlived its host")
+
+
+def test_closing_ends_a_cell_that_runs_in_another_thread(own):
+    session = own.session()
+    begun = threading.Event()
+    results = []
+
+    def cell() -> None:
+        session.execute("x = 1")
+        begun.set()
+        results.append(session.execute("import time; time.sleep(600)", Budget(wall_s=600)))
+
+    thread = threading.Thread(target=cell)
+    thread.start()
+    assert begun.wait(30)
+    session.close()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_calls_leave_no_descriptors_behind(own):
