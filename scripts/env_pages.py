@@ -115,14 +115,12 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     table = ["## Ids", "", *head, *rows, ""]
     shown = next((spec for spec in specs if spec.data is None), None)
     episode: list[str] = []
+    drawn = b""
     with contextlib.suppress(NoVerdict):  # no sandbox here: the page goes without an episode
-        episode = transcript(shown) if shown else []
-    page = Page(
-        env_class.__name__, summary, [spec.id for spec in specs], "", picture(shown) if shown else b""
-    )
-    seen = (
-        [f"![The board as a picture]({page.picture_path.removeprefix('envs/')})", ""] if page.picture else []
-    )
+        if shown:
+            episode, drawn = transcript(shown), picture(shown)
+    page = Page(env_class.__name__, summary, [spec.id for spec in specs], "", drawn)
+    seen = [f"![The board]({page.picture_path.removeprefix('envs/')})", ""] if drawn else []
     told = [cards()[spec.id] for spec in specs if spec.id in cards()]
     lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *card_section(told), *episode]
     page.text = "\n".join(lines)
