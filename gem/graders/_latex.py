@@ -362,16 +362,22 @@ class _Reader:
         terms = []
         sign = self.sign()
         term = self.term()
-        terms.append(self.node("-", term) if sign < 0 else term)
+        terms.append(self.signed(sign, term))
         while self.peek() in ("+", "-"):
             sign = self.sign()
-            term = self.term()
-            terms.append(self.node("-", term) if sign < 0 else term)
+            terms.append(self.signed(sign, self.term()))
         if len(terms) == 1:
             return terms[0]
         if any(term[0] in ("seq", "union", "matrix") for term in terms):
             self.fail("a sum of sets or matrices")
         return self.node("+", tuple(terms))
+
+    def signed(self, sign: int, term: Node) -> Node:
+        if sign > 0:
+            return term
+        if term[0] == "unit":  # -3 cm
+            return self.node("unit", self.node("-", term[1]), term[2])
+        return self.node("-", term)
 
     def sign(self) -> int:
         sign = 1

@@ -1,0 +1,119 @@
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gem.errors import BadArgument
+from gem.graders import _words
+from gem.graders.text import TextGrader, exact_match, f1, normalise
+
+DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same", "officially"),
+    [
+        ("South  Carolina.", "south carolina", True, True),
+        ("The U.S.A.", "USA", True, True),
+        ("a bus", "the bus", True, True),
+        ("James I", "James II", False, False),
+        ("", "", False, False),
+        ("the", "a", False, False),
+        ("Beyoncé", "beyonce", True, False),
+        ("Müller’s", "Muller's", True, False),
+        ("ﬁne", "fine", True, False),
+        ("第一", "第一", True, True),
+        ("one season", "1 season", True, False),
+        ("twenty-one pilots", "21 Pilots", True, False),
+        ("World War Two", "world war 2", True, False),
+        ("42nd Street", "42 street", True, False),
+        ("1,000", "1000", True, True),
+        ("3.5", "35", False, True),  # the official script drops the point
+        ("December 14th, 1972", "14 December 1972", True, False),
+        ("1972-12-14", "14 December 1972 UTC", True, False),
+        ("December 15th, 1972", "14 December 1972", False, False),
+        ("Dec 1972", "December 1972", True, False),
+    ],
+)
+def test_exact_match(answer, gold, same, officially):
+    assert exact_match(answer, gold) is same
+    assert exact_match(answer, gold, official=True) is officially
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "value"),
+    [
+        ("the red house", "house", 2 / 3),  # precision 1/2, recall 1
+        ("red red house", "red house", 0.8),  # words count as often as both have them
+        ("yes", "no", 0.0),
+        ("yes", "yes it is", 0.0),  # HotpotQA: a closed answer is right or wrong
+        ("", "house", 0.0),
+        ("house", "house", 1.0),
+    ],
+)
+def test_f1(answer, gold, value):
+    assert f1(answer, gold) == pytest.approx(value)
+    assert f1(answer, gold, official=True) == pytest.approx(value)
+
+
+def test_any_gold_answer_will_do_and_f1_takes_the_best():
+    golds = ["14 December 1972 UTC", "December 1972"]
+    assert TextGrader()(r"It was \boxed{december 1972}.", golds).correct
+    assert TextGrader()("<answer>December 1972</answer>", golds).parsed == "December 1972"
+    part = TextGrader("f1")("early December 1972", golds)
+    assert (part.value, part.correct) == (pytest.approx(0.8), False)
+    assert TextGrader()("", golds).why == "no answer"
+    assert TextGrader()("2017", 2017).correct
+
+
+@pytest.mark.parametrize("gold", [None, [], {}, True])
+def test_a_reference_that_is_no_text_is_refused(gold):
+    with pytest.raises(BadArgument, match="accepted"):
+        TextGrader()("x", gold)
+
+
+def test_metrics_are_em_and_f1():
+    with pytest.raises(BadArgument, match="em, f1"):
+        TextGrader("bleu")
+
+
+@given(st.text(max_size=300), st.text(max_size=100))
+def test_any_texts_are_compared(answer, gold):
+    score = TextGrader("f1")(answer, gold)
+    assert 0 <= score.value <= 1
+    assert f1(gold, gold) == float(bool(normalise(gold))) or not exact_match(gold, gold)
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("zero", 0),
+        ("twenty-one", 21),
+        ("three hundred and five thousand", 305_000),
+        ("minus five", -5),
+        ("a hundred", 100),
+        ("ninety-ninth", 99),
+        ("fortieth", 40),
+        ("one two", None),
+        ("nineteen eighty four", None),
+        ("million", None),
+        ("and", None),
+        ("", None),
+    ],
+)
+def test_numbers_in_words(words, number):
+    assert _words.number(words) == number
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the sample data is not here")
+def test_every_gold_answer_of_nq_open_matches_itself_and_not_the_next_one():
+    lines = (DATA / "nq_open_dev_500.jsonl").read_text().splitlines()
+    rows = [json.loads(line)["answer"] for line in lines]
+    grader = TextGrader()
+    for golds, others in pairwise(rows):
+        assert all(grader(f"\\boxed{{{gold}}}", golds).correct for gold in golds if normalise(gold))
+        assert not grader(others[0], golds).correct or set(golds) & set(others), (others, golds)
