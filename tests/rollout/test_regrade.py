@@ -1,0 +1,81 @@
+import json
+
+import pytest
+
+from gem.agents.scripted import ScriptedAgent
+from gem.cli import main
+from gem.errors import BadArgument, NoVerdict
+from gem.graders.base import Score
+from gem.record import Verdict
+from gem.rollout import Job, rollout
+from gem.rollout.regrade import named_grader, regrade
+from gem.rollout.store import EpisodeStore
+
+ENV = "math:Arithmetic-v0-easy"
+
+
+def lenient(answer, reference):
+    return Score(1.0, True, answer, "anything goes")
+
+
+def none(answer, reference):
+    raise NoVerdict("broken")
+
+
+@pytest.fixture
+def episodes():
+    return list(rollout([Job(ENV, seed) for seed in range(3)], ScriptedAgent(lambda ask: r"\boxed{-12345}")))
+
+
+def test_stored_answers_are_compared_with_the_task_again(episodes):
+    seen = []
+
+    def right(answer, reference):
+        seen.append(reference)
+        return Score(0.0, False)
+
+    rows = list(regrade(episodes, right))
+    assert [(row.before, row.after, row.changed) for row in rows] == [(False, False, False)] * 3
+    assert len(set(seen)) > 1  # each episode's own task
+    assert [row.changed for row in regrade(episodes, lenient)] == [True] * 3
+
+
+def test_no_verdict_is_no_verdict_and_broken_episodes_are_left_out(episodes):
+    episodes[0].verdict = Verdict.NONE
+    rows = list(regrade(episodes, none))
+    assert [(row.after, row.changed) for row in rows] == [(None, False)] * 2
+    assert "broken" in rows[0].why
+
+
+def test_a_reference_in_the_info_counts_first(episodes):
+    episodes[0].final_info["reference"] = "-12345"
+    rows = list(regrade(episodes, named_grader("math")))
+    assert [row.after for row in rows] == [True, False, False]
+
+
+def test_an_environment_without_references_says_so():
+    played = rollout([Job("game:GuessTheNumber-v0-easy", 1)], ScriptedAgent(lambda ask: "no"))
+    with pytest.raises(BadArgument, match="no reference answer"):
+        list(regrade(played, lenient))
+
+
+@pytest.mark.parametrize(("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", "no grader")])
+def test_a_grader_is_named_or_refused(name, message):
+    with pytest.raises(BadArgument, match=message):
+        named_grader(name)
+    assert named_grader("text").name == "text/1"
+
+
+def test_the_command(episodes, tmp_path, capsys):
+    path, out = tmp_path / "episodes.jsonl", tmp_path / "verdicts.jsonl"
+    with EpisodeStore(path) as store:
+        for episode in episodes:
+            store.append(episode)
+    arguments = ["regrade", str(path), "--cache", str(tmp_path / "v.db"), "--out", str(out)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == [ENV, "3", "0", "0", "0", "0", "0"]
+    assert [json.loads(line)["after"] for line in out.read_text().splitlines()] == [False] * 3
+    assert main(["regrade", str(tmp_path / "absent.jsonl")]) == 2
+    assert "cannot open the episode store" in capsys.readouterr().err
+    assert main(["audit", "--grader", "text"]) == 0
+    assert "mutants refused" in capsys.readouterr().out
