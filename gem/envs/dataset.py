@@ -108,7 +108,9 @@ class DatasetEnv(Env):
 
     def guess(self) -> str:
         """Return a well-formed answer, most often wrong, drawn from `self.actor_rng`: another task's."""
-        other = self.written(self.tasks[self.actor_rng.randrange(len(self.tasks))].reference)
+        at = self.actor_rng.randrange(len(self.tasks))
+        reference = getattr(self.tasks, "reference", lambda index: self.tasks[index].reference)
+        other = self.written(reference(at))
         return other if boxed(other) is not None else self.written(self.actor_rng.randrange(100))
 
     # -- the contract

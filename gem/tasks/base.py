@@ -25,7 +25,10 @@ class Task:
 
 @runtime_checkable
 class TaskSet(Protocol):
-    """A sequence of tasks with random access, the same from any thread and after pickling."""
+    """A sequence of tasks with random access, the same from any thread and after pickling.
+
+    A set whose questions take time to make may also have ``reference(index)``, which makes the answer alone.
+    """
 
     @property
     def name(self) -> str:

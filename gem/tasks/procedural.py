@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import count
 from operator import index
 from random import Random
 from typing import Any, Literal, Protocol, TypeAlias
@@ -74,18 +73,24 @@ class ProceduralTasks:
 
     def __getitem__(self, at: int) -> Task:
         """Return one task."""
-        if not 0 <= at < self.size:
-            raise IndexError(f"task {at} of {self.size}")
-        for draw in count():
-            problem = self.generator(seeding.stream(self.seed, self.name, at, draw))
-            if self.split is None or split_of(problem) == self.split:
-                break
-            if draw > _DRAWS:
-                raise BadArgument(f"{self.name}: with these keywords there is no question of {self.split!r}.")
+        problem = self._problem(at)
         question: Obs = problem.question
         if problem.picture is not None:
             question = (problem.picture(), Text(problem.question))
         return Task(str(at), question, problem.answer)
+
+    def reference(self, at: int) -> str:
+        """Return the answer of one task, whose picture is not drawn."""
+        return self._problem(at).answer
+
+    def _problem(self, at: int) -> Problem:
+        if not 0 <= at < self.size:
+            raise IndexError(f"task {at} of {self.size}")
+        for draw in range(_DRAWS):
+            problem = self.generator(seeding.stream(self.seed, self.name, at, draw))
+            if self.split is None or split_of(problem) == self.split:
+                return problem
+        raise BadArgument(f"{self.name}: with these keywords there is no question of {self.split!r}.")
 
     def order(self, seed: int, epoch: int = 0) -> Order:
         """Return a permutation of the indices: a pure function of its arguments."""

@@ -113,6 +113,10 @@ class RowTasks:
         info = {key: value for key, value in row.items() if key not in keys}
         return Task(str(index), question, row[self.answer_key], info)
 
+    def reference(self, index: int) -> Any:
+        """Return the answer of one row, whose pictures are not read."""
+        return self.rows[index][self.answer_key]
+
     def order(self, seed: int, epoch: int = 0) -> Order:
         """Return a permutation of the indices: a pure function of its arguments."""
         return Order(len(self), seed, epoch)

@@ -39,6 +39,16 @@ def test_splits_have_no_question_in_common_whatever_the_seeds():
     assert len(train) > 5 * len(test) > 0
 
 
+def test_an_answer_is_had_without_its_picture():
+    def draw():
+        raise AssertionError
+
+    tasks = ProceduralTasks("drawn", lambda rng: Problem("?", str(rng.random()), picture=draw))
+    assert tasks.reference(3) != tasks.reference(4)
+    with pytest.raises(AssertionError):
+        tasks[3]
+
+
 class One:
     """A generator with a single question."""
 
