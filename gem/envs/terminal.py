@@ -131,7 +131,7 @@ class TerminalEnv(Env):
         self.turn = 0
         self.used_s = 0.0
         self._solved = False
-        self.task = self.given_task or FAMILIES[self.name or ""].make(self.rng, self.level == "hard")
+        self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
         how = _HOW.format(turns=self.max_turns, command_s=self.command_s, time_s=self.time_s)
         return Start(f"{self.task.instruction}\n\n{how}", {})
 
@@ -230,9 +230,10 @@ class TerminalEnv(Env):
         """End the episode by the hidden test."""
         if self._session is None and self.given_task is None:  # no family's task is done from the beginning
             return self._end(said, otherwise, "nothing was done")
-        budget = Budget(cpu_s=self._need_task().test_s, wall_s=self._need_task().test_s)
+        task = self._need_task()
+        budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
         try:
-            why = self._need_task().check(Box(self._open(), budget, self._setup_said))
+            why = task.check(Box(self._open(), budget, self._setup_said, task.folder))
         except ToolError as error:  # the agent left something that a test may trip over
             why = str(error)
         return self._end(said, StopReason.SOLVED if not why else otherwise, why)

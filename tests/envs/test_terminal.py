@@ -44,7 +44,7 @@ def make(shell):
 
 
 def draw(name, level, seed):
-    return FAMILIES[name].make(stream(seed), level == "hard")
+    return FAMILIES[name].draw(stream(seed), level == "hard")
 
 
 # -- the families
@@ -235,7 +235,7 @@ def test_replaced_git_objects_do_not_pass_for_a_merge(make):
     env = make("GitMerge")
     env.reset(seed=0)
     env.step(
-        "<bash>cd repo; (git show main:hosts.txt; git show feature:hosts.txt) | LC_ALL=C sort -u > "
+        "<bash>cd */repo; (git show main:hosts.txt; git show feature:hosts.txt) | LC_ALL=C sort -u > "
         "hosts.txt; "
         "git show feature:feature.md > feature.md; git add .; git commit -qm all; "
         "fake=$(git commit-tree -p main~1 -p feature -m x main^{tree}); git replace -f main $fake; "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from random import Random
 from typing import Any, TypeAlias
@@ -21,20 +22,22 @@ class Box:
     the test knows.
     """
 
-    def __init__(self, session: Session, budget: Budget, setup: str = "") -> None:
-        """Look at `session`; `setup` is what the task's set-up printed before the agent came."""
+    def __init__(self, session: Session, budget: Budget, setup: str = "", folder: str = "") -> None:
+        """Look at `folder` of `session`; `setup` is what the task's set-up printed before the agent came."""
         self._session = session
         self._budget = budget
         self.setup = setup
+        self._folder = folder
 
     def run(self, command: str) -> Result:
         """Run a bash command."""
-        return self._session.shell(f"{_UNTOUCHED}; {command}", self._budget, clean=True)
+        command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
+        return self._session.shell(command, self._budget, clean=True)
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None where there is no such regular file."""
         try:
-            return self._session.read_file(path)
+            return self._session.read_file(posixpath.join(self._folder, path))
         except ToolError:
             return None
 
@@ -54,7 +57,7 @@ class Box:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a file: what a test needs beside the agent's work."""
-        self._session.write_file(path, data)
+        self._session.write_file(posixpath.join(self._folder, path), data)
 
 
 Check: TypeAlias = Callable[[Box], str]
@@ -76,7 +79,7 @@ class TerminalTask:
     `files`, in which then the bash script `setup` runs. `check` is the hidden
     test. `solution` is a bash script that solves the task from what the instruction says; `loopback` asks for
     a network in which the box is alone. `looks` are commands that a random actor may try, `test_s` the
-    seconds that a command of the test may take.
+    seconds that a command of the test may take. A family's tasks live in a `folder` of the working folder.
     """
 
     instruction: str
@@ -88,6 +91,7 @@ class TerminalTask:
     loopback: bool = False
     looks: tuple[str, ...] = ()
     test_s: float = 60.0
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,20 @@ class Family:
 
     make: Callable[[Random, bool], TerminalTask]
     programs: tuple[str, ...] = ()
+
+    def draw(self, rng: Random, hard: bool) -> TerminalTask:
+        """Draw a task, in a folder of its own name, so that no answer fits another instance unchanged."""
+        folder = f"{rng.choice(WORDS)}-{rng.randint(100, 999)}"
+        task = self.make(rng, hard)
+        return replace(
+            task,
+            folder=folder,
+            instruction=f"Work in the folder {folder}: all paths are meant from there. {task.instruction}",
+            files={f"{folder}/{path}": data for path, data in task.files.items()},
+            setup=f"cd {folder}\n{task.setup}" if task.setup else "",
+            solution=f"cd ~/{folder} || exit\n{task.solution}",
+            looks=tuple(f"cd ~/{folder} && {look}" for look in task.looks),
+        )
 
 
 WORDS = """
