@@ -706,6 +706,7 @@ def _judge_case(
         os.closerange(value + 1, 64)
         open_streams()
         reseed(None)
+        lockdown.show()
         if request["program"] is not None:
             lockdown.install(request["program"])
         seconds = math.ceil(case["cpu_s"])

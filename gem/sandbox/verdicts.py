@@ -49,7 +49,7 @@ def verdict(
         cpu_s=ended["cpu_s"],
         memory_mb=ended["memory"] / (1 << 20),
         cut=cut,
-        info={**info, "why": why} if why else info,
+        info={**info, **({"why": why} if why else {})},
     )
 
 

@@ -104,6 +104,25 @@ def test_cases_leave_each_other_nothing(sandbox):
     assert [result.stdout for result in results] == ["['given'] [] 2\n"] * 3
 
 
+def test_a_submission_finds_neither_the_wire_nor_the_process_that_judges_it(sandbox):
+    code = (
+        "import os\n"
+        "print(sorted(map(int, os.listdir('/proc/self/fd')))[:3], os.getppid())\n"
+        "for path in ('/proc/1/mem', '/proc/1/environ', '/proc/1/fd/5'):\n"
+        "    try: open(path, 'rb').read(1); print('read', path)\n"
+        "    except OSError: pass\n"
+        "try: os.kill(1, 9)\n"
+        "except OSError: pass\n"
+        "for fd in range(3, 64):\n"
+        "    try: os.write(fd, b'lie')\n"
+        "    except OSError: pass\n"
+    )
+    first, second = sandbox.judge(code, [Case(stdin=b"")] * 2)
+    assert first.stdout == second.stdout == "[0, 1, 2] 1\n"
+    lie = code + "def f(): return 1\n"
+    assert [r.status for r in sandbox.judge(lie, [Case(call="f")] * 2)] == [Status.RE] * 2
+
+
 def test_a_case_that_is_not_one_thing_is_refused(sandbox):
     for case in (Case(), Case(stdin=b"", call="f"), Case(call="f", args=(object(),))):
         with pytest.raises(BadArgument):
