@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shutil
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -15,18 +16,19 @@ from gem.parsing import boxed
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, SandboxFailed, Session
-from gem.tools.calls import find
+from gem.tools.calls import Found, find
 from gem.tools.shell_tool import ShellTool, report
 
 LEVELS = ("easy", "hard")
 _SETUP = Budget(cpu_s=30.0, wall_s=30.0)
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
-You work at a bash shell in a Linux box without internet. Write the commands of a turn in <bash>...</bash> \
-or in a ```bash block; you read what they print. The working folder and exported variables are kept from \
-turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> (or \
-\\boxed{{done}}): what is in the box then counts. You have {turns} turns; a command may take \
+You work at a bash shell in a Linux box without internet. Write the commands of a turn in one \
+<bash>...</bash> or ```bash block; you read what they print. The working folder and exported variables are \
+kept from turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> \
+(or \\boxed{{done}}): what is in the box then counts. You have {turns} turns; a command may take \
 {command_s:g} s, and all of them together {time_s:g} s."""
+_FORM = "Write the commands of a turn in one <bash>...</bash>, or <submit/> when the task is done."
 
 
 class TerminalEnv(Env):
@@ -38,10 +40,10 @@ class TerminalEnv(Env):
         permissions, processes, a web service, a build, a package with defects. Or any task folder in the
         layout of Terminal-Bench and Harbor, by ``TerminalEnv(task_dir=...)``.
     Action:
-        Bash commands in ``<bash>...</bash>`` or in a fenced ``bash`` block; several run in order.
-        ``<submit/>`` or ``\boxed{done}`` ends the task, after the commands of the same turn. What stands
-        inside ``<think>`` does not count. An action with neither is answered with how to write one, and its
-        turn is gone.
+        Bash commands in one ``<bash>...</bash>`` or one fenced ``bash`` block. ``<submit/>`` or
+        ``\boxed{done}`` ends the task, after the commands of the same turn. What stands inside ``<think>``
+        does not count. An action with neither, or with several blocks, is answered with how to write one, and
+        its turn is gone.
     Observation:
         What the commands print, standard output before errors, the middle cut out of what is long, and the
         exit code where it is not 0.
@@ -143,11 +145,15 @@ class TerminalEnv(Env):
         """
         self.turn += 1
         found = find(action, [_BASH])
-        commands = [str(each.call.arguments.get("command", "")) for each in found if each.call]
         submitted = _submits(action, [(each.start, each.end) for each in found])
-        info: dict[str, Any] = {}
         said: list[str] = []
-        for command in commands:
+        info: dict[str, Any] = {}
+        command = _command(found)
+        if command is None and (found or not submitted):
+            said.append(_FORM if len(found) < 2 else f"That is {len(found)} blocks, none was run. {_FORM}")
+            info["legal"] = False
+            submitted = False
+        elif command is not None:
             text, lost = self._run(command)
             said.append(text)
             if lost:
@@ -155,9 +161,6 @@ class TerminalEnv(Env):
             if self.used_s >= self.time_s:
                 said.append("The time for commands is used up.")
                 return self._score(said, StopReason.TURN_BUDGET)
-        if not commands and not submitted:
-            said.append("Write commands in <bash>...</bash>, or <submit/> when the task is done.")
-            info["legal"] = False
         if submitted:
             return self._score(said, StopReason.FAILED)
         if self.turn >= self.max_turns:
@@ -275,6 +278,13 @@ def check_shell(sandbox_type: str | None = None) -> None:
 
 _BASH = ShellTool()
 """How commands are written; nothing runs in it."""
+
+
+def _command(found: Sequence[Found]) -> str | None:
+    """Return the command of a turn, where there is one and no more."""
+    call = found[0].call if len(found) == 1 else None
+    command = call.arguments.get("command") if call and call.name == _BASH.name else None
+    return command if isinstance(command, str) else None
 
 
 def _submits(action: str, calls: list[tuple[int, int]]) -> bool:

@@ -135,9 +135,36 @@ def test_commands_keep_folder_and_variables_and_their_output_is_shown(make):
     assert "20 turns" in obs
     assert info == {}
     assert env.step("<bash>mkdir -p x/y && cd x/y && export A=b && pwd</bash>").obs.endswith("/x/y")
-    step = env.step("I look.\n```bash\necho $A; basename $PWD; cat nothing\n```\nand\n<bash>echo more</bash>")
-    assert step.obs == "b\ny\ncat: nothing: No such file or directory\n[exit code 1]\nmore"
+    step = env.step("I look.\n```bash\necho $A; basename $PWD; cat nothing\n```\nand so on")
+    assert step.obs == "b\ny\ncat: nothing: No such file or directory\n[exit code 1]"
     assert (step.reward, step.done, step.info) == (0.0, False, {})
+
+
+def test_several_blocks_in_one_turn_are_refused_and_none_is_run(make):
+    env = make()
+    env.reset(seed=0)
+    step = env.step("<bash>touch ~/x</bash> That worked. <bash>touch ~/y</bash> <submit/>")
+    assert step.obs.startswith("That is 2 blocks, none was run.")
+    assert (step.done, step.info) == (False, {"legal": False})
+    assert env.step("<bash>ls ~/x</bash>").obs.startswith("ls: cannot access")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        '<tool_call>{"name": "python", "arguments": {"code": "1"}}</tool_call>',
+        '<tool_call>{"name": "bash", "arguments": {"command": 3}}</tool_call>',
+        "<tool_call>{</tool_call>",
+    ],
+)
+def test_a_call_of_another_kind_is_answered_with_the_form(make, action):
+    env = make()
+    env.reset(seed=0)
+    step = env.step(action)
+    assert step.obs.startswith("Write the commands")
+    assert step.info == {"legal": False}
+    json_call = '<tool_call>{"name": "bash", "arguments": {"command": "echo hi"}}</tool_call>'
+    assert env.step(json_call).obs == "hi"
 
 
 def test_an_action_with_neither_commands_nor_a_submission_costs_its_turn(make):
