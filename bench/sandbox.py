@@ -32,9 +32,9 @@ from gem.sandbox.ladder import open_sandbox
 PEER = "gem-llm==0.1.0"
 AT_ONCE = 16
 FRESH = {
-    "print": ("print(1)", 24, 96),
-    "numpy": ("import numpy\nprint(numpy.arange(10).sum())", 6, 24),
-    "sympy": ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**3 - 6*x**2 + 11*x - 6, x))", 4, 16),
+    "print": ("print(1)", 16, 64),
+    "numpy": ("import numpy\nprint(numpy.arange(10).sum())", 4, 16),
+    "sympy": ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**3 - 6*x**2 + 11*x - 6, x))", 2, 16),
 }
 """Name: the program, calls one by one, calls at once (of python -c; ours makes ten times as many)."""
 

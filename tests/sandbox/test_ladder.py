@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from gem.cli import main
 from gem.errors import BadArgument
 from gem.sandbox import ladder
 from gem.sandbox.base import SandboxFailed
@@ -199,3 +200,16 @@ def test_a_machine_that_forbids_user_namespaces():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "landlock 42"
+
+
+def test_the_command(found, capsys):
+    assert main(["sandbox"]) == 1
+    assert "not userns: not on this machine" in capsys.readouterr().out
+    found["userns"] = Report("userns", WHOLE)
+    assert main(["sandbox"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("userns: ")
+    assert told.count("yes") == len(PROPERTIES)
+    assert main(["sandbox", "--rung", "landlock"]) == 1
+    assert main(["sandbox", "--rung", "usrns"]) == 2
+    assert "Did you mean 'userns'" in capsys.readouterr().err

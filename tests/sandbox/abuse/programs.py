@@ -1360,6 +1360,56 @@ raise SystemExit(3)
 """,
     status=("RE",),
 )
+for how, head in {
+    "no object": "[]",
+    "no number": '{"n": "x", "status": "OK", "blobs": []}',
+    "nested": '{"n": ' + "[" * 20_000,
+    "nested to its end": "[" * 20_000 + "]" * 20_000,
+    "an unknown status": '{"n": %d, "status": "AWESOME", "exit_code": 0, "blobs": []}',
+    "odd types": '{"n": %d, "status": ["OK"], "exit_code": {}, "value": [1], "cpu_s": "x", "signal": [], "blobs": []}',
+    "no status": '{"n": %d, "blobs": []}',
+    "infinities": '{"n": %d, "status": "OK", "exit_code": 1e999, "cpu_s": NaN, "blobs": []}',
+    "a large number": '{"n": %d, "status": "OK", "exit_code": ' + "9" * 5000 + ', "blobs": []}',
+    "blobs without end": '{"n": %d, "status": "OK", "blobs": [4611686018427387904]}',
+    "many blobs": '{"n": %d, "status": "OK", "blobs": [' + "0," * 100_000 + "0]}",
+    "negative blobs": '{"n": %d, "status": "OK", "blobs": [-5]}',
+    "blobs that are text": '{"n": %d, "status": "OK", "blobs": ["x", null, 1.5]}',
+    "a surrogate": '{"n": %d, "status": "OK", "value": "\\ud800", "blobs": []}',
+    "no text": "\xff\xfe\x00",
+    "nothing": "",
+}.items():
+    add(
+        f"a forged answer: {how}",
+        f"""
+import socket, struct
+for number in range(1, 6):
+    head = {head!r}.replace("%d", str(number)).encode("latin-1")
+    for fd in range(3, 32):
+        end = attempt(lambda: socket.socket(fileno=os.dup(fd)))
+        if not failed(end): attempt(end.sendall, struct.pack("!I", len(head)) + head)
+""",
+        runs=False,
+    )
+add(
+    "a forged answer: half of one",
+    """
+import socket
+for fd in range(3, 32):
+    end = attempt(lambda: socket.socket(fileno=os.dup(fd)))
+    if not failed(end): attempt(end.sendall, b"\\x00\\x00\\xff")
+""",
+    runs=False,
+)
+add(
+    "a forged answer: the largest length",
+    """
+import socket
+for fd in range(3, 32):
+    end = attempt(lambda: socket.socket(fileno=os.dup(fd)))
+    if not failed(end): attempt(end.sendall, b"\\xff" * (1 << 20))
+""",
+    runs=False,
+)
 add(
     "read every descriptor",
     """
