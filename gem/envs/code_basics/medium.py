@@ -515,7 +515,13 @@ def counting_out(text: str) -> str:
 @program(
     "medium",
     examples=[("6\npush 3\npush 4\nadd\nprint\npop\nadd\n", "7\nerror"), ("2\npush -2\nprint\n", "-2")],
-    edges=["1\npop\n", "1\nprint\n", "4\npush 2\npush 5\nsub\nprint\n", "5\npush 2\nadd\nprint\ndup\nmul\n"],
+    edges=[
+        "1\npop\n",
+        "1\nprint\n",
+        "4\npush 2\npush 5\nsub\nprint\n",
+        "5\npush 2\nadd\nprint\ndup\nmul\n",
+        "4\npush 1\npop\npush 2\nprint\n",
+    ],
     draw=_stack_code,
 )
 def stack_machine(text: str) -> str:
