@@ -63,8 +63,9 @@ class ZygoteSandbox:
 
     Args:
         settings: how its fork servers are started; the ``userns`` rung by default.
-        max_running: how many children may run at once; further calls wait, and their time does not count.
-            Twice the cores, and at least 4, by default.
+        max_running: how many runs and judged cases may go on at once; further calls wait, and their time
+            does not count. Twice the cores, and at least 4, by default. Cells and commands of sessions, which
+            wait more than they compute, may be four times as many.
         begin: the kinds of fork server to start at once; others start when a program first needs them.
     """
 
@@ -89,6 +90,7 @@ class ZygoteSandbox:
     def _set_up(self) -> None:
         self.pool = Pool(self.settings, self._begin)
         self.running = threading.BoundedSemaphore(self.max_running)
+        self.answering = threading.BoundedSemaphore(4 * self.max_running)
         self._executor: ThreadPoolExecutor | None = None
         self._executor_lock = threading.Lock()
 

@@ -111,7 +111,7 @@ class ZygoteSession:
 
     def _result(self, request: Message, limits: Budget, hint: str = "") -> Result:
         shell = request["op"] == "shell"
-        with self._sandbox.running:
+        with self._sandbox.answering:
             child = self._open(hint)
             told, self._fresh = self._fresh, False
             child.out.begin(limits.output_kb << 10)
@@ -158,7 +158,7 @@ class ZygoteSession:
         self._file({"op": "kill"})
 
     def _file(self, request: Message) -> Sequence[bytes]:
-        with self._lock, self._sandbox.running:
+        with self._lock, self._sandbox.answering:
             self._open()
             answer = self._ask(request, self._budget, Timetable((FILE_S, "kill")))
             if answer.reply is None:
