@@ -199,12 +199,12 @@ def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
         sessions = [sandbox.session(preload=preload) for _ in range(8)]
         for session in sessions:
             session.execute("1" if not preload else "import numpy, sympy")
-        new = [pid for pid in below() if pid not in before]
+        new = innermost([pid for pid in below() if pid not in before])
         figures[f"idle session, {name}, MiB (wanted {limit})"] = sum(map(proportional, new)) / len(sessions)
         for session in sessions:
             session.close()
     for name, first, preload in (
-        ("empty session", "x = 1", ()),
+        ("session with nothing", "x = 1", ()),
         ("session with numpy and sympy", "import numpy, sympy", ("numpy", "sympy")),
         ("session with 100 MiB", "x = bytearray(b'x') * (100 << 20)", ()),
     ):
@@ -225,6 +225,17 @@ def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
         session.close()
     table("What it costs", ["", "figure"], list(figures.items()))
     return figures
+
+
+def innermost(processes: list[int]) -> list[int]:
+    """Return those in the deepest process namespace: a fork server may have started meanwhile."""
+    depths = {
+        pid: len(line.split())
+        for pid in processes
+        for line in _lines(f"/proc/{pid}/status")
+        if line.startswith("NSpid:")
+    }
+    return [pid for pid, depth in depths.items() if depth == max(depths.values())]
 
 
 def proportional(pid: int) -> float:

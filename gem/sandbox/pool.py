@@ -144,6 +144,8 @@ class Zygote:
         config = {
             "namespaces": settings.namespaces,
             "user": box.STEP_DOWN_TO if box.is_root() and settings.boxed else None,
+            # bwrap run by root makes no user namespace, and a user's processes count in all boxes together.
+            "own_users": settings.boxed and not box.is_root(),
             "sites": list(python.sites),
             "executable": python.executable,
             "prefix": python.prefix,

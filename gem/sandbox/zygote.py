@@ -231,7 +231,7 @@ class Zygote:
             self.config["read"],
             [*write, "/dev/null", "/dev/zero", "/dev/full", "/dev/tty"],
             self.config["programs"][message["fork"], message["loopback"]],
-            count_processes=namespaces,
+            count_processes=namespaces or self.config["own_users"],
             tcp=message["loopback"],
         )
 
