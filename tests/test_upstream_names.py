@@ -37,6 +37,7 @@ gem.tools.python_code_tool: PythonCodeTool
 gem.tools.tool_env_wrapper: ToolEnvWrapper
 gem.utils.constants: LanguageGameReward TERMINAL_STATE
 gem.utils.debug: run_and_print_episode run_and_print_episode_async run_and_print_episode_with_selective_step
+gem.utils.math_grader: boxed_reward_fn
 gem.utils.parsing: extract_code_from_model extract_last_boxed_answer extract_last_tagged_answer
 gem.utils.qa_em: em_check
 gem.utils.sandbox: run_python

@@ -67,9 +67,9 @@ class CodeGrader:
     Score. `value` is 1 when every test that ran is passed, else 0, or with `partial` the fraction that is
     passed; `correct` means all. `info`: `verdict` (a key of VERDICTS, of the first test that failed),
     `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, of asserts `isolated`
-    (they shared no process with the submission), and `spent`, which differs from run to run: the most CPU and wall-clock
-    seconds that a test took, the budget, the sandbox's rung. `public` is the first failure, where that test
-    may be shown.
+    (they shared no process with the submission), and `spent`, which differs from run to run: the most CPU and
+    wall-clock seconds that a test took, the budget, the sandbox's rung. `public` is the first failure, where
+    that test may be shown.
     """
 
     def __init__(
