@@ -437,6 +437,10 @@ LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Sym
 """Families of tasks at a shell, each in two levels."""
 
 
+DATABASES = ("Shop",)
+"""The worlds of gem.envs.database_domains, each with questions and operations."""
+
+
 def register_all() -> None:
     """Register the whole catalogue; doing it twice is harmless."""
     for name, entry_point, kwargs, max_turns, solver in GAMES:
@@ -490,6 +494,17 @@ def register_all() -> None:
                     deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
                     forkable=False,
                     solver="oracle" if name == "PatchRepo" else "exact",
+                )
+            )
+    for name in DATABASES:
+        for kind in ("questions", "operations"):
+            register(
+                EnvSpec(
+                    f"db:{name}-v0-{kind}",
+                    "gem.envs.database:DatabaseEnv",
+                    {"domain": name, "kind": kind},
+                    max_turns=12,
+                    solver="oracle",
                 )
             )
     register_family(REASONING_GYM)

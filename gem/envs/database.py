@@ -1,0 +1,305 @@
+r"""DatabaseEnv: questions and orders over a relational database that the agent explores with SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Literal, Self
+
+from gem import parsing, seeding
+from gem.core import Env, Start, Step
+from gem.envs.database_box import SqliteBox
+from gem.envs.database_domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
+from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
+from gem.graders.sql import Row, same_rows, same_state
+from gem.record import StopReason
+
+Kind = Literal["questions", "operations"]
+
+SHOWN_ROWS, SHOWN_CHARS = 20, 500
+"""How much of a result the agent reads: rows, and characters of a value."""
+
+GRADED_ROWS = 5000
+_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
+_HOW_TO_LOOK = """\
+The database is SQLite; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
+several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are shown. \
+`SELECT sql FROM sqlite_master` shows the schema."""
+_HOW_TO_ANSWER = """\
+Give your answer as one query in <answer>...</answer>: its result is the answer, its columns in the order of \
+the question. It is also run on a second database of the same schema with other rows, so it must compute the \
+answer and not spell it out. You have {turns} turns; the one with the answer is the last."""
+_HOW_TO_SUBMIT = """\
+Change the rows so that the order is carried out and nothing else is changed; the schema is fixed. When you \
+are done, write <submit/>: what is committed then counts. You have {turns} turns."""
+
+
+class _Live:
+    """Holds the box of a running episode. It is no state: a twin opens its own and repeats what was run."""
+
+    box: SqliteBox | None = None
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return type(self)()
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+    def __del__(self) -> None:
+        if self.box is not None:
+            self.box.close()
+
+
+class DatabaseEnv(Env):
+    """A question about a database, or an order to change it.
+
+    Task:
+        Explore a database of a small world, made from the seed, and answer a question by a query, or carry
+        out an order by changing its rows. Each id is a world and one of both kinds.
+    Action:
+        SQL in ``<sql>...</sql>`` or a fenced ``sql`` block is run. ``<answer>query</answer>`` answers a
+        question, ``<submit/>`` ends an order; SQL in the same turn is run before. An action with none of
+        these is answered with how to write one, and its turn is gone.
+    Observation:
+        The question or order, then the results of each turn's statements as tables, or their errors.
+    Reward:
+        1 for the right result, on the agent's database and on a second one with other rows: columns by
+        place, order where it was asked, numbers within 1e-6, duplicates counted. 1 for an order when every
+        table holds what the reference's statements leave in it, and nothing else. Else 0; nothing before the
+        end.
+    End:
+        With the answer or the submission, or after the turns that the task states: then an order counts as it
+        stands, a question as not answered. Statements that burst the box fail the task.
+    Source:
+        Worlds, texts and references are gem's own, in `gem.envs.database_domains`.
+    """
+
+    def __init__(
+        self,
+        domain: str | Domain = "Shop",
+        kind: Kind = "questions",
+        max_turns: int = 12,
+        turn_s: float = 2.0,
+        sandbox_type: str | None = None,
+    ) -> None:
+        """Choose the world, what is asked of it, and the limits.
+
+        Args:
+            domain: a name of DOMAINS, or a Domain of one's own.
+            kind: ``questions`` or ``operations``.
+            max_turns: the budget that the task states.
+            turn_s: seconds that the SQL of one turn may take.
+            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+        """
+        if isinstance(domain, str):
+            if domain not in DOMAINS:
+                hint = did_you_mean(domain, DOMAINS)
+                raise BadArgument(f"domain is {domain!r}.{hint} Accepted: {', '.join(DOMAINS)}.")
+            domain = DOMAINS[domain]
+        if kind not in ("questions", "operations"):
+            raise BadArgument(f"kind is {kind!r}; accepted: 'questions', 'operations'.")
+        if max_turns < 1 or not turn_s > 0:
+            raise BadArgument(f"max_turns is {max_turns}, turn_s {turn_s}; accepted: 1 or more, above 0.")
+        self.domain = domain
+        self.kind: Kind = kind
+        self.max_turns = max_turns
+        self.turn_s = turn_s
+        self.sandbox_type = sandbox_type
+        self.turn = 0
+        self.task: Question | Operation | None = None
+        self._script = ""
+        self._ran: list[str] = []
+        self._live = _Live()
+
+    shared: ClassVar[tuple[str, ...]] = ("domain",)
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a world and what is asked of it; see Env.reset."""
+        super().reset(seed)
+        self.turn = 0
+        self._ran = []
+        self._live = _Live()
+        tables = self._world("world")
+        self._script = self.domain.script(tables)
+        self.task = self._draw(tables)
+        how = _HOW_TO_ANSWER if self.kind == "questions" else _HOW_TO_SUBMIT
+        asked = "Question" if self.kind == "questions" else "Order"
+        return Start(
+            f"You work with the database of {self.domain.about}.\n\n{asked}: {self.task.text}\n\n"
+            + _HOW_TO_LOOK.format(today=TODAY, turn_s=self.turn_s, rows=SHOWN_ROWS)
+            + " "
+            + how.format(turns=self.max_turns),
+            {},
+        )
+
+    def step(self, action: str) -> Step:
+        """Run the SQL of a turn, or take the answer; see Env.step."""
+        self.turn += 1
+        sql = _statements(action)
+        answer = parsing.tagged(action, "answer") if self.kind == "questions" else None
+        submitted = self.kind == "operations" and bool(_SUBMIT.search(action))
+        try:
+            said = self._show(sql) if sql else ""
+            if answer is not None:
+                return self._grade(said, self._judge_answer(answer))
+            if submitted:
+                return self._grade(said, self._judge_state())
+            info: dict[str, Any] = {}
+            if not sql:
+                info["legal"] = False
+                said = f"There is no SQL in your answer. {self._form()}"
+            if self.turn < self.max_turns:
+                return Step(said, 0.0, False, False, info)
+            if self.kind == "operations":
+                return self._grade(said, self._judge_state(), StopReason.TURN_BUDGET)
+            return self._grade(said, "the turns were used up without an answer", StopReason.TURN_BUDGET)
+        except ToolError as burst:  # the agent's own doing: a scored failure
+            return self._grade("", str(burst))
+
+    def sample_random_action(self) -> str:
+        """Look into a table, or give up; see Env.sample_random_action."""
+        tables = re.findall(r"CREATE TABLE (\w+)", self.domain.schema)
+        if self.actor_rng.random() < 0.25:
+            table = self.actor_rng.choice(tables)
+            return f"<answer>SELECT * FROM {table}</answer>" if self.kind == "questions" else "<submit/>"
+        return f"<sql>SELECT * FROM {self.actor_rng.choice(tables)} LIMIT 3</sql>"
+
+    def solve(self) -> str:
+        """Return the reference: an oracle."""
+        if self.task is None:
+            raise NoSolver(f"{self} has nothing to solve before reset().")
+        if self.kind == "questions":
+            return f"<answer>{self.task.sql}</answer>"
+        return f"<sql>{self.task.sql}</sql>\n<submit/>"
+
+    def close(self) -> None:
+        """End the box."""
+        self._live = _Live()
+        super().close()
+
+    # -- the world and its references, in this process: this SQL is ours
+
+    def _world(self, *path: str | int) -> Tables:
+        return self.domain.fill(seeding.stream(self._need_seed(), *path))
+
+    def _draw(self, tables: Tables) -> Question | Operation:
+        rng = seeding.stream(self._need_seed(), "task")
+        if self.kind == "questions":
+            return rng.choice(self.domain.questions)(rng, tables)
+        return rng.choice(self.domain.operations)(rng, tables)
+
+    def _wanted_rows(self, script: str) -> list[Row]:
+        with _reference(script) as database:
+            assert isinstance(self.task, Question)
+            return database.execute(self.task.sql).fetchall()
+
+    def _wanted_state(self) -> dict[str, list[Row]]:
+        assert self.task is not None
+        with _reference(self._script) as database:
+            database.executescript(self.task.sql)
+            names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            return {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in names}
+
+    # -- the agent's database
+
+    def _box(self) -> SqliteBox:
+        """Return the box, opened and brought to where the episode is."""
+        box = self._live.box
+        if box is None:
+            box = self._live.box = SqliteBox(self.turn_s, self.sandbox_type)
+            box.open("main", self._script, writable=self.kind == "operations", rows=SHOWN_ROWS)
+            for sql in self._ran:
+                box.run("main", sql)
+        return box
+
+    def _show(self, sql: str) -> str:
+        results = self._box().run("main", sql)
+        self._ran.append(sql)
+        return "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
+
+    def _judge_answer(self, sql: str) -> str:
+        """Return why an answer is wrong, or ''."""
+        assert isinstance(self.task, Question)
+        box = self._box()
+        scripts = {"graded": self._script, "second": self.domain.script(self._world("second world"))}
+        for name, script in scripts.items():
+            box.open(name, script, rows=GRADED_ROWS)
+            results = box.run(name, sql)
+            if len(results) != 1:
+                return f"it has {len(results)} statements; one query is wanted"
+            if "rows" not in results[0]:
+                return str(results[0].get("error", "it is no query"))
+            wrong = same_rows(results[0]["rows"], self._wanted_rows(script), self.task.ordered)
+            if wrong:
+                return wrong if name == "graded" else f"on a second database with other rows, {wrong}"
+        return ""
+
+    def _judge_state(self) -> str:
+        """Return what is not as it should be, or ''."""
+        return same_state(self._box().dump("main"), self._wanted_state())
+
+    def _grade(self, said: str, wrong: str, stop: StopReason = StopReason.FAILED) -> Step:
+        success = not wrong
+        info = {
+            "success": success,
+            "correct": success,
+            "stop": (StopReason.SOLVED if success else stop).value,
+            "why": wrong,
+        }
+        verdict = "That is right." if success else f"That is not right: {wrong}."
+        return Step("\n\n".join(filter(None, (said, verdict))), float(success), True, False, info)
+
+    def _form(self) -> str:
+        end = "<answer>one query</answer> to answer" if self.kind == "questions" else "<submit/> to end"
+        return f"Write <sql>...</sql> to run statements, {end}."
+
+
+@contextlib.contextmanager
+def _reference(script: str) -> Iterator[sqlite3.Connection]:
+    """Open a database of our own in this process."""
+    database = sqlite3.connect(":memory:")
+    try:
+        for name in ("date", "strftime"):
+            database.create_function(name, -1, _dated(name))
+        database.executescript(script)
+        yield database
+    finally:
+        database.close()
+
+
+def _dated(name: str) -> Callable[..., Any]:
+    """Return SQLite's date function of that name, whose 'now' is TODAY as in the box."""
+
+    def function(*args: Any) -> Any:
+        given = [TODAY if arg == "now" else arg for arg in args] or [TODAY]
+        clock = sqlite3.connect(":memory:")
+        try:
+            return clock.execute(f"SELECT {name}({','.join('?' * len(given))})", given).fetchone()[0]
+        finally:
+            clock.close()
+
+    return function
+
+
+def _statements(action: str) -> str:
+    """Return the SQL of an action: of its tag, or else of its fenced block."""
+    return parsing.tagged(action, "sql") or parsing.code(action, "sql") or ""
+
+
+def _table(result: dict[str, Any]) -> str:
+    """Return a statement's result as text."""
+    if "error" in result:
+        return f"Error: {result['error']}"
+    if "changed" in result:
+        return f"{result['changed']} rows changed."
+    lines = [" | ".join(result["columns"])]
+    lines += [" | ".join(map(_cell, row)) for row in result["rows"]]
+    count = f"more than {len(result['rows'])}" if result["more"] else str(len(result["rows"]))
+    return "\n".join([*lines, f"({count} row{'' if count == '1' else 's'})"])
+
+
+def _cell(value: Any) -> str:
+    text = "NULL" if value is None else str(value).replace("\n", "\\n")
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

@@ -1,0 +1,138 @@
+"""A web shop: customers, products, orders and their lines."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people
+
+CITIES = ("Lisbon", "Oslo", "Vienna", "Nairobi", "Osaka", "Lima")
+CATEGORIES = ("kitchen", "garden", "books", "toys", "sports")
+GOODS = {
+    "kitchen": ("kettle", "saucepan", "chopping board", "whisk", "teapot"),
+    "garden": ("rake", "watering can", "flower pot", "hose", "hedge shears"),
+    "books": ("atlas", "cookbook", "crime novel", "dictionary", "field guide"),
+    "toys": ("kite", "puzzle", "train set", "rag doll", "spinning top"),
+    "sports": ("football", "skipping rope", "tennis racket", "yoga mat", "swim cap"),
+}
+STATUSES = ("placed", "paid", "shipped", "cancelled")
+
+SCHEMA = """
+CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, city TEXT NOT NULL,
+  joined DATE NOT NULL);
+CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL,
+  price REAL NOT NULL, stock INTEGER NOT NULL);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customers(id),
+  ordered DATE NOT NULL, status TEXT NOT NULL);
+CREATE TABLE order_lines (order_id INTEGER NOT NULL REFERENCES orders(id),
+  product_id INTEGER NOT NULL REFERENCES products(id), quantity INTEGER NOT NULL, unit_price REAL NOT NULL,
+  PRIMARY KEY (order_id, product_id));
+"""
+
+
+def fill(rng: Random) -> Tables:
+    """Return the rows of a shop."""
+    customers = [(i, name, rng.choice(CITIES), day(rng)) for i, name in enumerate(people(rng, 24), 1)]
+    names = [(good, category) for category in CATEGORIES for good in GOODS[category]]
+    products = [
+        (i, good, category, round(rng.uniform(2, 90), 2), rng.randrange(0, 60))
+        for i, (good, category) in enumerate(names, 1)
+    ]
+    orders = [
+        (i, rng.randrange(1, len(customers) + 1), day(rng), rng.choices(STATUSES, (2, 3, 5, 1))[0])
+        for i in range(1, 61)
+    ]
+    lines = [
+        (order[0], product, rng.randrange(1, 6), round(products[product - 1][3] * rng.choice((1, 1, 0.9)), 2))
+        for order in orders
+        for product in sorted(rng.sample(range(1, len(products) + 1), rng.randrange(1, 5)))
+    ]
+    return {"customers": customers, "products": products, "orders": orders, "order_lines": lines}
+
+
+def revenue_by_category(rng: Random, tables: Tables) -> Question:
+    """Ask what was sold, by category."""
+    year = rng.choice(("2024", "2025"))
+    return Question(
+        f"For each product category that was sold in {year}, give the category and its revenue (quantity "
+        "times unit price of the order lines), cancelled orders left out. Highest revenue first.",
+        "SELECT p.category, SUM(l.quantity * l.unit_price) AS revenue FROM order_lines l "
+        "JOIN orders o ON o.id = l.order_id JOIN products p ON p.id = l.product_id "
+        f"WHERE o.status <> 'cancelled' AND strftime('%Y', o.ordered) = '{year}' "
+        "GROUP BY p.category ORDER BY revenue DESC",
+        ordered=True,
+    )
+
+
+def never_ordered(rng: Random, tables: Tables) -> Question:
+    """Ask for customers of a city without orders of a kind."""
+    city, status = rng.choice(CITIES), rng.choice(STATUSES)
+    return Question(
+        f"Which customers in {city} have no order with status '{status}'? Give their names.",
+        f"SELECT name FROM customers c WHERE city = {literal(city)} AND NOT EXISTS "
+        f"(SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.status = {literal(status)})",
+    )
+
+
+def best_customers(rng: Random, tables: Tables) -> Question:
+    """Ask for those who spent more than an amount."""
+    amount = rng.choice((300, 400, 500, 600))
+    return Question(
+        f"Give name and total of every customer whose orders that are not cancelled come to more than "
+        f"{amount} in all (quantity times unit price).",
+        "SELECT c.name, SUM(l.quantity * l.unit_price) FROM customers c JOIN orders o ON o.customer_id = c.id "
+        "JOIN order_lines l ON l.order_id = o.id WHERE o.status <> 'cancelled' "
+        f"GROUP BY c.id HAVING SUM(l.quantity * l.unit_price) > {amount}",
+    )
+
+
+def cancel(rng: Random, tables: Tables) -> Operation:
+    """Cancel an order and put its goods back."""
+    order = rng.choice([row for row in tables["orders"] if row[3] in ("placed", "paid")])[0]
+    return Operation(
+        f"Cancel order {order}: set its status to 'cancelled' and put the quantities of its lines back into "
+        "the stock of their products.",
+        "UPDATE products SET stock = stock + (SELECT quantity FROM order_lines "
+        f"WHERE order_id = {order} AND product_id = products.id) "
+        f"WHERE id IN (SELECT product_id FROM order_lines WHERE order_id = {order}); "
+        f"UPDATE orders SET status = 'cancelled' WHERE id = {order};",
+    )
+
+
+def reprice(rng: Random, tables: Tables) -> Operation:
+    """Change the prices of a category."""
+    category, percent = rng.choice(CATEGORIES), rng.choice((5, 10, 15, 20))
+    stock = rng.choice((30, 40))
+    return Operation(
+        f"Reduce the price of every product of the category {category} that has more than {stock} in stock "
+        f"by {percent} percent, rounded to two decimals.",
+        f"UPDATE products SET price = ROUND(price * {1 - percent / 100!r}, 2) "
+        f"WHERE category = {literal(category)} AND stock > {stock};",
+    )
+
+
+def place(rng: Random, tables: Tables) -> Operation:
+    """Place an order."""
+    customer, product = (
+        rng.choice(tables["customers"]),
+        rng.choice([p for p in tables["products"] if p[4] > 5]),
+    )
+    number, quantity = len(tables["orders"]) + 1, rng.randrange(1, 5)
+    return Operation(
+        f"{customer[1]} orders {quantity} of the product '{product[1]}' today, at its present price. Enter the "
+        f"order as number {number} with status 'placed' and today's date, its line, and take the goods out of "
+        "stock.",
+        f"INSERT INTO orders VALUES ({number}, {customer[0]}, date('now'), 'placed'); "
+        f"INSERT INTO order_lines SELECT {number}, id, {quantity}, price FROM products WHERE id = {product[0]}; "
+        f"UPDATE products SET stock = stock - {quantity} WHERE id = {product[0]};",
+    )
+
+
+SHOP = Domain(
+    "Shop",
+    "a web shop",
+    SCHEMA,
+    fill,
+    (revenue_by_category, never_ordered, best_customers),
+    (cancel, reprice, place),
+)

@@ -1,0 +1,191 @@
+"""Runs inside the sandbox: opens databases and runs other people's SQL on them, confined.
+
+Read as text and executed in a session's first cell, so it uses the standard library alone and imports nothing
+of gem. Each call prints one line of JSON.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
+)
+READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+WRITES = frozenset(
+    {
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_SAVEPOINT,
+    }
+)
+REFUSED = frozenset({"load_extension", "random", "randomblob", "fts3_tokenizer"})
+"""Functions that reach outside, or give another result each time."""
+
+LONGEST = 20_000
+"""Characters of SQL in one turn."""
+
+STATEMENTS = 50
+
+databases: dict[str, "Database"] = {}
+
+
+class Database:
+    """A database in memory, and what a statement may use of it."""
+
+    def __init__(self, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
+        self.now, self.seconds, self.rows, self.writable = now, seconds, rows, writable
+        self.why = ""
+        self.deadline = 0.0
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.executescript(script)
+        self.connection.execute("PRAGMA foreign_keys=ON")
+        self.connection.execute("PRAGMA temp_store=MEMORY")
+        self.connection.execute("PRAGMA hard_heap_limit=134217728")
+        for limit, value in (
+            (sqlite3.SQLITE_LIMIT_LENGTH, 50_000),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+            (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+            (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+        ):
+            self.connection.setlimit(limit, value)
+        self.clock = sqlite3.connect(":memory:")
+        for name in ("date", "time", "datetime", "julianday", "unixepoch", "strftime"):
+            self.connection.create_function(name, -1, self.dated(name))
+        self.connection.set_progress_handler(lambda: time.monotonic() > self.deadline, 1000)
+
+    def dated(self, name: str) -> Callable[..., Any]:
+        """Return a date function whose 'now' is the story's own day, so that a transcript can be repeated."""
+
+        def function(*args: Any) -> Any:
+            given = [self.now if isinstance(a, str) and a.strip().lower() == "now" else a for a in args]
+            if not given or (name == "strftime" and len(given) == 1):
+                given.append(self.now)
+            marks = ",".join("?" * len(given))
+            return self.clock.execute(f"SELECT {name}({marks})", given).fetchone()[0]
+
+        return function
+
+    def authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        """Say whether a statement may do something; `why` keeps the reason for the agent."""
+        if action in READS or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() not in REFUSED):
+            if str(second).lower().startswith("current_"):
+                self.why = "use date('now') for today"
+                return sqlite3.SQLITE_DENY
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_PRAGMA and str(first).lower() in PRAGMAS:
+            return sqlite3.SQLITE_OK
+        if action in WRITES:
+            if self.writable and not str(first).startswith("sqlite_"):
+                return sqlite3.SQLITE_OK
+            self.why = "this database can only be read"
+        elif action == sqlite3.SQLITE_FUNCTION:
+            self.why = f"{second}() is not available here"
+        elif action == sqlite3.SQLITE_PRAGMA:
+            self.why = f"PRAGMA {first} is not available here; there are {', '.join(sorted(PRAGMAS))}"
+        else:
+            self.why = "only queries, INSERT, UPDATE and DELETE are available here"
+        return sqlite3.SQLITE_DENY
+
+    def run(self, sql: str) -> list[dict[str, Any]]:
+        """Run every statement of `sql`; stop at the first error."""
+        if len(sql) > LONGEST:
+            return [{"error": f"it is {len(sql)} characters long; accepted are {LONGEST}"}]
+        results: list[dict[str, Any]] = []
+        self.connection.set_authorizer(self.authorize)
+        self.deadline = time.monotonic() + self.seconds
+        try:
+            for statement in split(sql):
+                if len(results) == STATEMENTS:
+                    results.append(
+                        {"error": f"a turn may have {STATEMENTS} statements; the others were not run"}
+                    )
+                    break
+                self.why = ""
+                results.append(self.result(self.connection.execute(statement)))
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError, ValueError) as error:
+            results.append({"error": self.complaint(error)})
+        finally:
+            self.connection.set_authorizer(None)
+        return results
+
+    def result(self, cursor: sqlite3.Cursor) -> dict[str, Any]:
+        """Return what a statement gave, up to `rows` rows."""
+        if cursor.description is None:
+            return {"changed": max(cursor.rowcount, 0)}
+        columns = [str(column[0]) for column in cursor.description]
+        rows = cursor.fetchmany(self.rows + 1)
+        return {
+            "columns": columns,
+            "rows": [[plain(value) for value in row] for row in rows[: self.rows]],
+            "more": len(rows) > self.rows,
+        }
+
+    def complaint(self, error: BaseException) -> str:
+        """Return an error as the agent reads it."""
+        if self.why:
+            return self.why
+        if isinstance(error, MemoryError):
+            return "it needs more memory than a statement may use"
+        if "interrupted" in str(error):
+            return f"it takes longer than the {self.seconds:g} s that a turn may take"
+        return str(error)
+
+    def dump(self) -> dict[str, list[list[Any]]]:
+        """Return every table's rows; what was not committed is lost."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self.deadline = time.monotonic() + 10 * self.seconds
+        names = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        return {
+            name: [
+                [plain(value) for value in row] for row in self.connection.execute(f'SELECT * FROM "{name}"')
+            ]
+            for (name,) in names.fetchall()
+            if not name.startswith("sqlite_")
+        }
+
+
+def split(sql: str) -> Iterator[str]:
+    """Yield the statements of `sql`, whatever stands in its strings."""
+    start = 0
+    for end, char in enumerate(sql):
+        if char == ";" and sqlite3.complete_statement(sql[start : end + 1]):
+            if sql[start:end].strip():
+                yield sql[start : end + 1]
+            start = end + 1
+    if sql[start:].strip():
+        yield sql[start:]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, float) and value - value != 0:  # infinities are no JSON
+        return str(value)
+    return value
+
+
+def open_database(name: str, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
+    """Make a database from a script of ours."""
+    databases[name] = Database(script, writable, now, seconds, rows)
+    print(json.dumps("open"))
+
+
+def run(name: str, sql: str) -> None:
+    """Run an agent's statements."""
+    print(json.dumps(databases[name].run(sql)))
+
+
+def dump(name: str) -> None:
+    """Print the rows of every table."""
+    print(json.dumps(databases[name].dump()))
