@@ -17,7 +17,16 @@ from gem.registry import ENV_REGISTRY
 from gem.sandbox import SandboxFailed
 
 ROOT = Path(__file__).parents[2]
-SHOWN = ("quickstart.md", "code.md", "data.md", "graders.md", "tools.md", "terminal.md", "multiagent.md")
+SHOWN = (
+    "quickstart.md",
+    "code.md",
+    "data.md",
+    "graders.md",
+    "tools.md",
+    "terminal.md",
+    "sandbox.md",
+    "multiagent.md",
+)
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in SHOWN)]
 PAGES += sorted((ROOT / "docs/tutorials").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)

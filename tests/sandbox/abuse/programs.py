@@ -645,7 +645,7 @@ while True:
     try: x.append(bytearray(b"x") * (1 << 20))
     except MemoryError: pass
 """,
-    status=("TLE", "MLE", "RE"),
+    status=("TLE", "MLE", "RE", "OLE"),
     heavy=True,
 )
 add("memory of a string", "x = 'x'\nwhile True: x += x", status=("RE", "MLE", "TLE"))
@@ -860,7 +860,7 @@ try:
 except OSError: pass
 if made > 2000: harm("3000 files")
 """,
-    gap={"landlock": "no count of files"},
+    gap={"landlock": "no count of files", "bwrap-slots": "no count of files"},
 )
 add(
     "folders in folders",
@@ -871,7 +871,7 @@ try:
 except OSError: pass
 if depth > 2000: harm("3000 folders")
 """,
-    gap={"landlock": "no count of files"},
+    gap={"landlock": "no count of files", "bwrap-slots": "no count of files"},
 )
 add("a sparse file", "open('sparse', 'wb').truncate(1 << 45); harm('32 TiB')", fetch=("sparse",))
 add(
