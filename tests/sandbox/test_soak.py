@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:programs run on the rung")
 
 
 @pytest.fixture(params=["userns", "landlock"])
-def sandbox(request):
+def sandbox(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what other tests leave in /tmp is not counted
     if not self_test(request.param).passed:
         pytest.skip(f"not checked on {request.param}: {self_test(request.param).why_not}")
     opened = open_sandbox(request.param, begin=("bare",))
