@@ -417,17 +417,17 @@ MULTIAGENT: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("ServiceDesk-v0", "service_desk:ServiceDesk", ("agent", "customer"), 30),
 )
 
-ONE_SEAT: tuple[tuple[str, str, str, str, int, Solver | float], ...] = (
-    # what stands behind the game's id, the game, the seat, who plays the others, turns of the seat at most,
-    # solver: the rate at which it succeeds over seeds 0 to 499
-    ("vs-random", "KuhnPoker-v0", "player_0", "random", 2, 0.518),
-    ("vs-solver", "KuhnPoker-v0", "player_0", "solver", 2, 0.52),
-    ("vs-random", "ConnectFour-v0", "player_0", "random", 19, 1.0),
-    ("vs-solver", "ConnectFour-v0", "player_0", "solver", 19, 0.492),
-    ("vs-solver", "MatrixGame-v0", "player_0", "solver", 5, 1.0),
-    ("vs-solver", "Negotiation-v0", "player_0", "solver", 4, 0.994),
-    ("scripted", "ServiceDesk-v0", "agent", "solver", 29, "oracle"),
+ONE_SEAT: tuple[tuple[str, str, str, str, dict[str, Any], int, Solver | float], ...] = (
+    # what stands behind the game's id, the game, the seat, who plays the others, the game's keywords, turns
+    # of the seat at most, solver: the rate at which it succeeds over seeds 0 to 499
+    ("vs-random", "KuhnPoker-v0", "player_0", "random", {"expert": "exploiter"}, 2, 0.744),
+    ("vs-solver", "KuhnPoker-v0", "player_0", "solver", {}, 2, 0.52),
+    ("vs-random", "ConnectFour-v0", "player_0", "random", {"depth": 3}, 19, 1.0),
+    ("vs-solver", "ConnectFour-v0", "player_0", "solver", {"depth": 3}, 19, 0.492),
+    ("vs-solver", "Negotiation-v0", "player_0", "solver", {}, 4, 0.994),
+    ("scripted", "ServiceDesk-v0", "agent", "solver", {}, 29, "oracle"),
 )
+"""None for MatrixGame: against tit for tat, one constant answer is as good as any play."""
 
 
 TERMINAL = """
@@ -472,13 +472,12 @@ def register_all() -> None:
     for name, entry_point, seats, max_turns in MULTIAGENT:
         entry_point = f"gem.envs.multiagent.{entry_point}"
         register(EnvSpec(f"multi:{name}", entry_point, max_turns=max_turns, seats=seats))
-    for suffix, game, seat, others, max_turns, solver in ONE_SEAT:
+    for suffix, game, seat, others, keywords, max_turns, solver in ONE_SEAT:
         register(
             EnvSpec(
                 f"multi:{game}-{suffix}",
                 "gem.envs.multiagent.seat_env:one_seat",
-                {"game": f"multi:{game}", "seat": seat, "others": others}
-                | ({"depth": 3} if game == "ConnectFour-v0" else {}),
+                {"game": f"multi:{game}", "seat": seat, "others": others, **keywords},
                 max_turns=max_turns,
                 **_solver(solver),
             )

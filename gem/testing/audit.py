@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
-from gem import errors
+from gem import errors, registry
 from gem.content import Obs, text_of
 from gem.core import Env
 from gem.envs.multiagent import MultiAgentEnv
@@ -78,9 +78,7 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
     seeds = range(min(episodes, max(FEWEST_EPISODES, TURNS // longest)))
     with maker() as env:
         if isinstance(env, MultiAgentEnv):
-            raise errors.BadArgument(
-                f"{name} has several seats; audit one of them, with `gem.envs.multiagent` playing the others."
-            )
+            raise errors.BadArgument(_several_seats(name))
         played: dict[str, Played] = {}
         failed: list[str] = []
         for policy, players in policies(env, seeds).items():
@@ -108,6 +106,16 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
         later=spread(later) if later else None,
         policies=played,
         checks=checks,
+    )
+
+
+def _several_seats(name: str) -> str:
+    """Return why a game of several seats has no card, and what has one."""
+    one_seat = [env_id for env_id in registry.ids(name.partition(":")[0]) if env_id.startswith(f"{name}-")]
+    instead = f": {', '.join(one_seat)}" if one_seat else ", as gem.multiagent.SeatEnv makes one"
+    return (
+        f"{name} has several seats, and what one of them earns depends on who plays the others; audit an "
+        f"environment of one seat{instead}."
     )
 
 

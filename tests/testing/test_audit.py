@@ -254,3 +254,15 @@ def test_a_card_reads_as_text():
 def test_json_form_is_plain():
     card = audit_env(Riddle, **QUICK)
     assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
+
+
+def test_several_seats_are_refused_and_what_has_a_card_is_named():
+    with pytest.raises(BadArgument, match=r"depends on who plays the others.*multi:KuhnPoker-v0-vs-solver"):
+        audit_env("multi:KuhnPoker-v0", **QUICK)
+    with pytest.raises(BadArgument, match=r"as gem\.multiagent\.SeatEnv makes one"):
+        audit_env("multi:MatrixGame-v0", **QUICK)
+
+
+@pytest.mark.parametrize("env_id", ["multi:KuhnPoker-v0-vs-random", "multi:KuhnPoker-v0-vs-solver"])
+def test_poker_has_no_open_finding(env_id):
+    assert audit_env(env_id).findings == ()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Literal
 
 from gem.envs.multiagent.seated_game import SeatedGame
+from gem.errors import BadArgument
 from gem.parsing import boxed
 from gem.record import StopReason
+
+Expert = Literal["equilibrium", "exploiter"]
 
 CARDS = ("jack", "queen", "king")
 ACTIONS: dict[str, tuple[str, str]] = {
@@ -49,14 +53,18 @@ class KuhnPoker(SeatedGame):
         loser's ``failed``.
     Source:
         H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Games I (1950). The expert
-        plays an equilibrium of it: the first player's with alpha = 1/3.
+        plays an equilibrium of it: the first player's with alpha = 1/3. With ``expert="exploiter"`` it plays
+        the best answer to random play, which earns more there and can be beaten elsewhere.
     """
 
     possible_agents = ("player_0", "player_1")
 
-    def __init__(self) -> None:
-        """Make a table."""
+    def __init__(self, expert: Expert = "equilibrium") -> None:
+        """Make a table; `expert` says what `expert_action` plays."""
+        if expert not in ("equilibrium", "exploiter"):
+            raise BadArgument(f"expert is {expert!r}; accepted: equilibrium, exploiter.")
         super().__init__(max_turns=3)
+        self.expert = expert
         self.cards: dict[str, int] = {}
         self.history: tuple[str, ...] = ()
 
@@ -123,8 +131,9 @@ class KuhnPoker(SeatedGame):
         return f"\\boxed{{{self.actor_rng_of(agent).choice(self.allowed)}}}"
 
     def expert_action(self, agent: str) -> str:
-        """Return an action drawn from the equilibrium."""
-        chance = equilibrium(self.cards[agent], self.history)
+        """Return an action drawn from the equilibrium, or the best answer to random play."""
+        play = equilibrium if self.expert == "equilibrium" else exploit_random_play
+        chance = play(self.cards[agent], self.history)
         bold = self.actor_rng_of(agent).random() < chance
         return f"\\boxed{{{self.allowed[bold]}}}"
 
@@ -145,3 +154,11 @@ def equilibrium(card: int, history: tuple[str, ...], alpha: Fraction = Fraction(
         ("bet",): (none, third, one),
         ("check", "bet"): (none, alpha + third, one),
     }[history][card]
+
+
+def exploit_random_play(card: int, history: tuple[str, ...]) -> Fraction:
+    """Return the chance of the bold action in the best answer to random play: 1, but for a jack facing a bet.
+
+    A bet wins the pot half the time whatever the card; a call with a queen wins as often as it loses.
+    """
+    return Fraction(not (card == 0 and history and history[-1] == "bet"))

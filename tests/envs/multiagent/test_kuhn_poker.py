@@ -3,7 +3,8 @@ from itertools import permutations, product
 
 import pytest
 
-from gem.envs.multiagent.kuhn_poker import CARDS, GAME_VALUE, KuhnPoker, equilibrium
+from gem.envs.multiagent.kuhn_poker import CARDS, GAME_VALUE, KuhnPoker, equilibrium, exploit_random_play
+from gem.errors import BadArgument
 from gem.record import StopReason
 
 
@@ -43,10 +44,8 @@ def test_the_equilibrium_is_worth_minus_one_eighteenth():
     )
 
 
-@pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1, 5), Fraction(1, 3)])
-@pytest.mark.parametrize("seat", ["player_0", "player_1"])
-def test_nobody_gains_by_leaving_the_equilibrium(seat, alpha):
-    """Every pure strategy of one seat, against the equilibrium in the other."""
+def best_answer(seat, other):
+    """Return what the best pure strategy of `seat` against `other` is worth to player_0."""
     sign = 1 if seat == "player_0" else -1
     points = [(), ("check", "bet")] if seat == "player_0" else [("check",), ("bet",)]
     spots = list(product(range(3), points))
@@ -56,10 +55,32 @@ def test_nobody_gains_by_leaving_the_equilibrium(seat, alpha):
         pure = dict(zip(spots, choice, strict=True))
 
         def bold(player, card, history, pure=pure):
-            return Fraction(pure[card, history]) if player == seat else equilibrium(card, history, alpha)
+            return Fraction(pure[card, history]) if player == seat else other(card, history)
 
         best = max(best, sign * sum(value(env, bold) for env in envs.values()) / 6)
-    assert best == sign * GAME_VALUE
+    return sign * best
+
+
+@pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1, 5), Fraction(1, 3)])
+@pytest.mark.parametrize("seat", ["player_0", "player_1"])
+def test_nobody_gains_by_leaving_the_equilibrium(seat, alpha):
+    assert best_answer(seat, lambda card, history: equilibrium(card, history, alpha)) == GAME_VALUE
+
+
+@pytest.mark.parametrize("seat", ["player_0", "player_1"])
+def test_the_exploiter_is_the_best_answer_to_random_play(seat):
+    def random_play(card, history):
+        return Fraction(1, 2)
+
+    def played(player, card, history):
+        return (exploit_random_play if player == seat else random_play)(card, history)
+
+    assert game_value(played) == best_answer(seat, random_play)
+
+
+def test_an_expert_that_there_is_not_is_refused():
+    with pytest.raises(BadArgument, match="exploiter"):
+        KuhnPoker(expert="bluffer")
 
 
 def test_the_expert_plays_the_equilibrium():

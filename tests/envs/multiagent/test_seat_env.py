@@ -95,4 +95,4 @@ def test_wrong_seats_players_and_calls_are_refused():
     with pytest.raises(BadAction):
         env.step(None)
     with pytest.raises(BadArgument, match="one agent already"):
-        gem.make("multi:KuhnPoker-v0-vs-random", game="game:GuessTheNumber-v0-easy")
+        gem.make("multi:KuhnPoker-v0-vs-solver", game="game:GuessTheNumber-v0-easy")
