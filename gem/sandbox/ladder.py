@@ -1,7 +1,8 @@
 """The choice of a rung: from the strongest down, the first that passes a test of itself.
 
 What a rung holds back is tried, never deduced from versions: a program in it looks for a canary, calls a
-listener, forks, fills memory. Each rung is tested once per process.
+listener, forks, fills memory. Each rung is tested once per process. A busy machine must not choose a weaker
+rung: what failed for want of time is tried again with more of it, and never remembered as an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,17 +75,32 @@ ORDER = ("userns", "bwrap-slots", "landlock", "seatbelt")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the self-test of a rung found: each property True, False, or None where it could not be tried."""
+    """What the self-test of a rung found: each property True, False, or None where it could not be tried.
+
+    `slow` names the properties, or "start", of which a machine too busy may be the reason.
+    """
 
     rung: str
     properties: Mapping[str, bool | None] = field(default_factory=dict)
     failure: str = ""
+    slow: frozenset[str] = frozenset()
 
     @property
     def passed(self) -> bool:
         """Whether it started, and holds all that a rung of its name has to."""
-        may_lack = RUNGS[self.rung].may_lack
-        return not self.failure and all(held or name in may_lack for name, held in self.properties.items())
+        return not self.failure and not self.lacking
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The properties that it does not hold, and has to."""
+        return (
+            frozenset(name for name, held in self.properties.items() if not held) - RUNGS[self.rung].may_lack
+        )
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether nothing speaks against the rung but that something took too long."""
+        return not self.passed and ({"start"} if self.failure else self.lacking) <= self.slow
 
     @property
     def why_not(self) -> str:
@@ -234,58 +250,84 @@ _READABLE = (
 
 _tested: dict[str, Report] = {}
 _lock = threading.RLock()
+PATIENCE = (1.0, 3.0, 6.0)
+"""What each attempt's times are multiplied by: one whose failure proves nothing is followed by the next."""
+_AT_ONCE_S = 5.0
 
 
 def self_test(name: str, options: Mapping[str, Any] | None = None) -> Report:
-    """Try what a rung holds back, once per process."""
+    """Try what a rung holds back, once per process, unless time ran out."""
     with _lock:
         key = f"{name} {sorted((options or {}).items())}" if options else name
-        if key not in _tested:
-            _tested[key] = _try(name, dict(options or {}))
-        return _tested[key]
+        if key in _tested:
+            return _tested[key]
+        for patience in PATIENCE:
+            report = _try(name, dict(options or {}), patience)
+            if not report.doubtful:
+                _tested[key] = report
+                break
+        return report
 
 
-def _try(name: str, options: dict[str, Any]) -> Report:
+def _try(name: str, options: dict[str, Any], patience: float = 1.0) -> Report:
     light = {} if name in (*_NAMED_ONLY, "seatbelt", "none") else {"max_running": 2, "begin": ("bare",)}
     sandbox = None
+    begun = time.monotonic()
     try:
         sandbox = make(name, **light, **options)
-        if (first := sandbox.run("print(6 * 7)", budget=_BUDGET)).stdout != "42\n":
-            return Report(name, failure=f"6 * 7 is {first.stdout!r} in it: {first.stderr[-300:].strip()}")
-        return Report(name, _probe(sandbox))
+        if (first := sandbox.run("print(6 * 7)", budget=_budget(patience))).stdout != "42\n":
+            failure = f"6 * 7 is {first.stdout!r} in it: {first.stderr[-300:].strip()}"
+            return Report(name, failure=failure, slow=_START if first.status is Status.TLE else frozenset())
+        return _probe(name, sandbox, patience)
     except SandboxFailed as error:
-        return Report(name, failure=str(error))
+        waited = time.monotonic() - begun > _AT_ONCE_S  # what is missing is told at once
+        return Report(name, failure=str(error), slow=_START if waited else frozenset())
     finally:
         if sandbox is not None:
             sandbox.close()
 
 
-_BUDGET = Budget(
-    cpu_s=5.0, wall_s=10.0, memory_mb=256, processes=8, file_mb=8, disk_mb=8, inodes=512, open_files=64
-)
-_SHORT = Budget(cpu_s=5.0, wall_s=0.3, memory_mb=256, processes=8, file_mb=8, disk_mb=8)
+_START = frozenset({"start"})
 
 
-def _probe(sandbox: Any) -> dict[str, bool | None]:
+def _budget(patience: float) -> Budget:
+    return Budget(
+        cpu_s=5.0 * patience,
+        wall_s=10.0 * patience,
+        memory_mb=256,
+        processes=8,
+        file_mb=8,
+        disk_mb=8,
+        inodes=512,
+        open_files=64,
+    )
+
+
+def _probe(name: str, sandbox: Any, patience: float) -> Report:
     tag = f"gp{secrets.token_hex(5)}"
+    budget = _budget(patience)
     with ThreadPoolExecutor(4, "gem-self-test") as beside:
-        look = beside.submit(_look, sandbox, tag)
-        memory = beside.submit(sandbox.run, _MEMORY, budget=_BUDGET)
-        disk = beside.submit(sandbox.run, _DISK, budget=_BUDGET)
-        sandbox.run(f"NAME = {tag!r}\n{_LINGER}", budget=_BUDGET)
-        begun = time.monotonic()
-        slow = sandbox.run("while True: pass", budget=_SHORT)
-        in_time = time.monotonic() - begun < _SHORT.wall_s + 5.0
-        return look.result() | {
-            "memory": "too much" not in memory.result().stdout,
+        look = beside.submit(_look, sandbox, tag, budget)
+        memory = beside.submit(sandbox.run, _MEMORY, budget=budget)
+        disk = beside.submit(sandbox.run, _DISK, budget=budget)
+        sandbox.run(f"NAME = {tag!r}\n{_LINGER}", budget=budget)
+        endless = sandbox.run("while True: pass", budget=replace(budget, wall_s=0.3))
+        properties, slow = look.result()
+        filled = memory.result()
+        properties |= {
+            "memory": "too much" not in filled.stdout and filled.status is not Status.TLE,
             "disk": "too much" not in disk.result().stdout,
-            "survivors": _none_left(tag),
-            "deadline": slow.status is Status.TLE and in_time,
+            "survivors": _none_left(tag, 3.0 * patience),
+            "deadline": endless.status is Status.TLE and endless.wall_s < 0.3 + 4.0 * patience,
         }
+    slow |= {"survivors", "deadline"}
+    if "too much" not in filled.stdout:
+        slow |= {"memory"}
+    return Report(name, properties, slow=frozenset(slow))
 
 
-def _look(sandbox: Any, tag: str) -> dict[str, bool | None]:
-    """Try what can be seen and reached."""
+def _look(sandbox: Any, tag: str, budget: Budget) -> tuple[dict[str, bool | None], set[str]]:
+    """Try what can be seen and reached; what the program had no time to say is named beside."""
     with (
         tempfile.TemporaryDirectory(prefix="gem-probe-", ignore_cleanup_errors=True) as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -297,7 +339,7 @@ def _look(sandbox: Any, tag: str) -> dict[str, bool | None]:
         canary.chmod(0o644)
         server.setblocking(False)
         facts = repr((str(canary), os.getpid(), server.getsockname()[1]))
-        seen = sandbox.run(f"FACTS = {facts}\n{_LOOK}", budget=_BUDGET)
+        seen = sandbox.run(f"FACTS = {facts}\n{_LOOK}", budget=budget)
         said = {key: value for key, _, value in (line.partition("=") for line in seen.stdout.splitlines())}
         held: dict[str, bool | None] = {
             key: said[key] == "held" if key in said else None for key in PROPERTIES
@@ -308,7 +350,7 @@ def _look(sandbox: Any, tag: str) -> dict[str, bool | None]:
         with contextlib.suppress(BlockingIOError):
             server.accept()[0].close()
             held["network"] = False
-        return held
+        return held, set(held) - set(said) if seen.status is Status.TLE else set()
 
 
 @contextlib.contextmanager
@@ -326,11 +368,11 @@ def _bystander(secret: str) -> Iterator[None]:
         process.wait()
 
 
-def _none_left(tag: str) -> bool | None:
+def _none_left(tag: str, patience_s: float) -> bool | None:
     """Whether no process bears the tag; None where there is no /proc to look in."""
     if not os.path.isdir("/proc/self"):
         return None
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + patience_s
     while True:
         found = False
         for name in os.listdir("/proc"):
@@ -395,7 +437,6 @@ def fill(mebibytes):
     for _ in range(mebibytes // 16):
         held.append(bytearray(b"x") * (16 << 20))
     return held
-ready, tell = os.pipe()
 for _ in range(4):
     try:
         pid = os.fork()
@@ -403,14 +444,12 @@ for _ in range(4):
         break
     if pid == 0:
         held = fill(192)
-        os.write(tell, b"x")
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
 else:
-    for _ in range(4):
-        os.read(ready, 1)
-    time.sleep(4)  # killed well before, unless nobody watches or the machine is very busy
-    print("too much", flush=True)
+    while os.waitpid(-1, os.WNOHANG)[0] == 0:  # killed well before the deadline, unless nobody watches
+        time.sleep(0.02)
+    os._exit(0)
 held = fill(1024)
 print("too much", flush=True)
 """

@@ -120,10 +120,40 @@ def test_the_best_rung_of_this_machine():
 
 def test_a_rung_is_tested_once(monkeypatch):
     tried = []
-    monkeypatch.setattr(ladder, "_try", lambda name, options: tried.append(name) or Report(name, WHOLE))
+    monkeypatch.setattr(ladder, "_try", lambda name, *_: tried.append(name) or Report(name, WHOLE))
     monkeypatch.setattr(ladder, "_tested", {})
     assert self_test("userns") is self_test("userns")
     assert tried == ["userns"]
+
+
+LATE = Report("userns", WHOLE | {"memory": False}, slow=frozenset({"memory", "deadline"}))
+
+
+def test_what_failed_for_want_of_time_is_tried_with_more(monkeypatch):
+    patience, reports = [], [LATE, Report("userns", failure="late", slow=frozenset({"start"}))]
+    monkeypatch.setattr(ladder, "_tested", {})
+    monkeypatch.setattr(
+        ladder, "_try", lambda name, _, p: patience.append(p) or (reports.pop(0) if reports else whole)
+    )
+    whole = Report("userns", WHOLE)
+    assert self_test("userns") is whole
+    assert patience == sorted(patience) == list(ladder.PATIENCE)
+
+
+def test_a_refusal_for_want_of_time_is_not_remembered(monkeypatch):
+    monkeypatch.setattr(ladder, "_tested", {})
+    monkeypatch.setattr(ladder, "_try", lambda *_: LATE)
+    assert self_test("userns") is LATE
+    assert ladder._tested == {}
+
+
+def test_a_property_refused_is_an_answer_at_once(monkeypatch):
+    refused = Report("userns", WHOLE | {"memory": False, "network": False}, slow=frozenset({"memory"}))
+    tried = []
+    monkeypatch.setattr(ladder, "_tested", {})
+    monkeypatch.setattr(ladder, "_try", lambda *_: tried.append(1) or refused)
+    assert self_test("userns") is refused
+    assert (tried, ladder._tested) == ([1], {"userns": refused})
 
 
 @pytest.mark.slow
