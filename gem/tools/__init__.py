@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
+    from gem.tools.mcp_tool import MCPTool
     from gem.tools.python_code_tool import PythonCodeTool
     from gem.tools.shell_tool import ShellTool
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -17,13 +18,22 @@ if TYPE_CHECKING:
 _HOMES = {
     "BaseTool": "base_tool",
     "FunctionTool": "base_tool",
+    "MCPTool": "mcp_tool",
     "PythonCodeTool": "python_code_tool",
     "ShellTool": "shell_tool",
     "ToolEnvWrapper": "tool_env_wrapper",
     "ToolResult": "base_tool",
 }
 
-__all__ = ["BaseTool", "FunctionTool", "PythonCodeTool", "ShellTool", "ToolEnvWrapper", "ToolResult"]
+__all__ = [
+    "BaseTool",
+    "FunctionTool",
+    "MCPTool",
+    "PythonCodeTool",
+    "ShellTool",
+    "ToolEnvWrapper",
+    "ToolResult",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -100,6 +100,10 @@ class BaseTool:
             return self
         raise CannotFork(f"the tool {self.name!r} holds live state that cannot be copied.")
 
+    def offered(self) -> Sequence[BaseTool]:
+        """Return the tools that calls may name: itself, or of a toolbox such as MCPTool what is in it."""
+        return [self]
+
     # -- what follows from the above
 
     @property

@@ -96,6 +96,9 @@ class ToolEnvWrapper(EnvWrapper):
         self._running = self._begun = True
         for number, tool in enumerate(self.tools):
             tool.reset(seeding.derive(self.env.seed or 0, "tool", number))
+        offered = [each.name for tool in self.tools for each in tool.offered()]
+        if len(set(offered)) < len(offered):
+            raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
         self._keep_around(start.info)
         return Start(join([start.obs, self.instruction()], "\n\n"), {**start.info, **self._counts(False)})
 
@@ -110,7 +113,7 @@ class ToolEnvWrapper(EnvWrapper):
         if self._refused_turns >= MAX_REFUSED_TURNS:
             raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
         if self._running and isinstance(action, str):
-            found = find(action, self.tools)
+            found = find(action, list(self._offered().values()))
             if found:
                 return self._tool_turn(action, found)
             for tool in filter(_speaks_upstream, self.tools):
@@ -214,7 +217,7 @@ class ToolEnvWrapper(EnvWrapper):
         return Step(join(pieces), reward, over, False, info)
 
     def _run(self, found: Sequence[Found]) -> list[ToolResult]:
-        tools = {tool.name: tool for tool in self.tools}
+        tools = self._offered()
 
         def one(each: Found) -> ToolResult:
             if each.call is None:
@@ -240,9 +243,12 @@ class ToolEnvWrapper(EnvWrapper):
         return self.tool_reward + self.tool_success_reward
 
     def _shown(self, found: Found, result: ToolResult) -> Obs:
-        tool = next((tool for tool in self.tools if found.call and tool.name == found.call.name), None)
+        tool = self._offered().get(found.call.name) if found.call else None
         text = tool.shown(result.text) if tool else f"<output>\n{result.text}\n</output>"
         return (Text(text), *result.images) if result.images else text
+
+    def _offered(self) -> dict[str, BaseTool]:
+        return {each.name: each for tool in self.tools for each in tool.offered()}
 
     def _counts(self, use_tool: bool) -> dict[str, Any]:
         return {

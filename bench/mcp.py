@@ -1,0 +1,105 @@
+"""What MCPTool costs beside the bare SDK, over HTTP on this machine, and many sessions at once.
+
+``python -m bench.mcp [--sessions N]``. Both sides talk to the same server of ours, in a process of its own;
+figures are medians over interleaved rounds, wall clock, and depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from bench.common import table, write_json
+from gem.tools.mcp_tool import MCPTool
+
+ROUNDS, CALLS = 5, 40
+COUNT = '<tool_call>{"name": "count", "arguments": {}}</tool_call>'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What MCPTool costs.")
+    parser.add_argument("--sessions", type=int, default=256)
+    sessions = parser.parse_args().sessions
+    command = [sys.executable, "-m", "gem.tools.mcp_server.notes_mcp", "--http", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout
+    try:
+        url = server.stdout.readline().strip()
+        figures = [(asyncio.run(sdk(url)), tool(url)) for _ in range(ROUNDS)]
+        results: dict[str, Any] = {
+            side: {
+                what: statistics.median(pair[number][which] for pair in figures) * 1e3
+                for which, what in enumerate(("session_ms", "call_ms"))
+            }
+            for number, side in enumerate(("sdk", "tool"))
+        }
+        results["many"] = many(url, sessions)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    table(
+        "One session: median, in ms",
+        ("", "open and close", "call"),
+        [(side, results[side]["session_ms"], results[side]["call_ms"]) for side in ("sdk", "tool")],
+    )
+    table(f"{sessions} sessions open at once", ("", "figure"), list(results["many"].items()))
+    write_json("mcp", results)
+
+
+async def sdk(url: str) -> tuple[float, float]:
+    """Return seconds for a session and for a call of the SDK, in an event loop as its users write it."""
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+
+    begun = time.perf_counter()
+    async with streamable_http_client(url) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        opened = time.perf_counter()
+        for _ in range(CALLS):
+            await client.call_tool("count", {})
+        called = time.perf_counter()
+    return time.perf_counter() - called + opened - begun, (called - opened) / CALLS
+
+
+def tool(url: str) -> tuple[float, float]:
+    """Return the same for MCPTool, whose list of tools is known, as in every episode but the first."""
+    made = MCPTool(url)
+    made.reset(0)
+    made.close()
+    begun = time.perf_counter()
+    made._session(made._servers["server"])
+    opened = time.perf_counter()
+    for _ in range(CALLS):
+        made.execute_action(COUNT)
+    called = time.perf_counter()
+    made.close()
+    return time.perf_counter() - called + opened - begun, (called - opened) / CALLS
+
+
+def many(url: str, sessions: int) -> dict[str, float]:
+    """Return what `sessions` at once take, each used from a thread of its own."""
+    tools = [MCPTool(url, timeout=300, connect_timeout=300) for _ in range(sessions)]
+    with ThreadPoolExecutor(sessions) as pool:
+        begun = time.perf_counter()
+        list(pool.map(MCPTool.offered, tools))
+        opened = time.perf_counter()
+        answers = [list(pool.map(lambda tool: tool.execute_action(COUNT), tools)) for _ in range(3)]
+        called = time.perf_counter()
+        list(pool.map(MCPTool.close, tools))
+    right = all(f"\n{n}\n" in text for n, turn in enumerate(answers, 1) for _, _, text, _ in turn)
+    return {
+        "all opened and listed, s": opened - begun,
+        "calls per s": 3 * sessions / (called - opened),
+        "each counted for itself": float(right),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""Sessions with MCP servers: one thread with one event loop carries all of a process's.
+
+The protocol's clients are asynchronous and each must be entered and left by one task. So a session is a task
+on the loop that opens it, waits and closes it; threads hand their requests over and wait with a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gem.errors import missing_extra
+
+if TYPE_CHECKING:
+    from mcp import ClientSession, types
+
+T = TypeVar("T")
+
+CLOSE_S = 5.0
+"""Seconds that close() waits for a server to take its leave."""
+
+MAX_EVENT_BYTES = 16 * 2**20
+"""What one event of a server over HTTP may hold."""
+
+_GRACE_S = 2.0  # what handing a request to a busy loop may take beyond the request's own limit
+_MAX_PAGES = 50  # of a server's list of tools, which may not end
+_STDERR_CHARS = 500
+
+
+@dataclass(frozen=True)
+class Server:
+    """How a server is reached: by `url` over streamable HTTP, or by starting `command` and its stdio."""
+
+    name: str
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+
+    def __str__(self) -> str:
+        return f"the MCP server {self.name!r} ({self.url or self.command})"
+
+
+class _Loop:
+    """The event loop of this process, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.sessions: set[Session] = set()
+        self.ssl: Any = None  # loading certificates takes longer than a session
+        self.thread = threading.Thread(target=self._run, name="gem-mcp", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def stop(self) -> None:
+        """End every session, waiting for CLOSE_S in all, and then the thread."""
+        ended = asyncio.run_coroutine_threadsafe(self._end_all(), self.loop)
+        with contextlib.suppress(TimeoutError):
+            ended.result(CLOSE_S + _GRACE_S)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(_GRACE_S)
+
+    async def _end_all(self) -> None:
+        tasks = [session.task for session in self.sessions]
+        for session in self.sessions:
+            session.closing.set()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
+
+
+_lock = threading.Lock()
+_current: _Loop | None = None
+_inherited: list[_Loop] = []  # of the parent, in a forked child: kept, so that nothing of it is finalized
+
+
+def _loop() -> _Loop:
+    global _current
+    with _lock:
+        if _current is None:
+            _current = _Loop()
+        return _current
+
+
+def _after_fork() -> None:
+    """Forget the parent's loop: its thread is not here."""
+    global _current, _lock
+    _lock = threading.Lock()
+    if _current is not None:
+        _inherited.append(_current)
+        _current = None
+
+
+@atexit.register
+def _at_exit() -> None:
+    global _current
+    if _current is not None:
+        _current.stop()
+        _current = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Session:
+    """One session with one server. Any thread may use it; a forked child may not."""
+
+    def __init__(self, server: Server, connect_s: float) -> None:
+        """Open the session and wait for the handshake.
+
+        Raises:
+            MissingExtra: without the mcp package.
+            TimeoutError: no handshake within `connect_s`.
+            ConnectionError: the server cannot be started or reached.
+        """
+        try:
+            import mcp  # noqa: F401  (loaded here: in the loop's thread it would hold up every session)
+        except ImportError as error:
+            raise missing_extra("MCPTool", "mcp", "mcp") from error
+        self.server = server
+        self.pid = os.getpid()
+        self.task: asyncio.Task[None]
+        self.closing: asyncio.Event
+        self._client: ClientSession
+        self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (closed by _keep)
+        self._last_words = ""
+        self._home = _loop()
+        try:
+            self._wait(self._open(connect_s), connect_s + CLOSE_S)
+        except TimeoutError as error:
+            raise TimeoutError(f"no handshake within {connect_s:g} s.{self.last_words}") from error
+        except Exception as error:
+            said = f"{type(error).__name__}: {error!s:.300}.{self.last_words}"
+            raise ConnectionError(said) from error
+
+    # -- from any thread
+
+    def tools(self, limit_s: float) -> list[types.Tool]:
+        """Return what the server offers."""
+        return self._ask(_tools, limit_s)
+
+    def call(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> types.CallToolResult:
+        """Send one call, once, and return its result; of errors see `MCPTool.call_tool`."""
+        return self._ask(lambda client: _call(client, name, arguments), limit_s)
+
+    def answers(self, limit_s: float) -> bool:
+        """Tell whether the server answers a ping in this session."""
+        try:
+            self._ask(lambda client: client.send_ping(), limit_s)
+        except Exception:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Begin to close, without waiting."""
+        if self.pid == os.getpid() and not self._home.loop.is_closed():
+            self._home.loop.call_soon_threadsafe(self.closing.set)
+
+    def close(self) -> None:
+        """Close, and wait for CLOSE_S at most; twice is harmless."""
+        if self.pid == os.getpid() and self._home.thread.is_alive():
+            self.end()
+            with contextlib.suppress(TimeoutError):
+                self._wait(self._ended(), CLOSE_S + _GRACE_S)
+
+    @property
+    def last_words(self) -> str:
+        """The end of what a server over stdio wrote to its standard error, for a message to the user."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, self._stderr.tell() - _STDERR_CHARS))
+            self._last_words = self._stderr.read().strip()
+        return f" It wrote: {self._last_words}" if self._last_words else ""
+
+    # -- on the loop
+
+    def _ask(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
+        answer: T = self._wait(self._within(request, limit_s), limit_s + _GRACE_S)
+        return answer
+
+    def _wait(self, doing: Any, limit_s: float) -> Any:
+        if self.pid != os.getpid():
+            doing.close()
+            raise ConnectionError("the session belongs to the process that this one was forked from")
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(doing, self._home.loop)
+        try:
+            return future.result(limit_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _within(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
+        answer = asyncio.ensure_future(request(self._client))
+        try:
+            await asyncio.wait({answer, self.task}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            if self.task.done():
+                raise ConnectionError("the session has ended")
+            raise TimeoutError(f"no answer within {limit_s:g} s")
+        finally:
+            answer.cancel()
+
+    async def _open(self, connect_s: float) -> None:
+        opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self.closing = asyncio.Event()
+        self.task = asyncio.create_task(self._keep(opened, connect_s))
+        self._home.sessions.add(self)
+        self.task.add_done_callback(lambda _: self._home.sessions.discard(self))
+        self._client = await opened
+
+    async def _ended(self) -> None:
+        await asyncio.wait({self.task}, timeout=CLOSE_S)
+
+    async def _keep(self, opened: asyncio.Future[ClientSession], connect_s: float) -> None:
+        """Hold the session open from handshake to close; what breaks it stays here, the askers are told."""
+        import anyio
+        from mcp import ClientSession
+
+        try:
+            async with self._streams() as (read, write), ClientSession(read, write) as client:
+                # The handshake, not the newer discovery: only what begins with it is a session with a state.
+                with anyio.fail_after(connect_s):
+                    await client.initialize()
+                if not opened.cancelled():
+                    opened.set_result(client)
+                    await self.closing.wait()
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(_first(error))
+        finally:
+            _ = self.last_words
+            self._stderr.close()
+            if not opened.done():
+                opened.cancel()
+
+    @contextlib.asynccontextmanager
+    async def _streams(self) -> AsyncIterator[Any]:
+        server = self.server
+        if server.command:
+            from mcp import StdioServerParameters
+            from mcp.client.stdio import stdio_client
+
+            parameters = StdioServerParameters(
+                command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
+            )
+            async with stdio_client(parameters, errlog=self._stderr) as streams:
+                yield streams
+            return
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        if self._home.ssl is None:
+            self._home.ssl = httpx2.create_ssl_context()
+        # A client of its own: cookies, too, are state.
+        http = httpx2.AsyncClient(
+            headers=dict(server.headers), timeout=httpx2.Timeout(30.0, read=None), verify=self._home.ssl
+        )
+        async with (
+            http,
+            streamable_http_client(
+                server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES
+            ) as streams,
+        ):
+            yield streams
+
+
+async def _tools(client: ClientSession) -> list[types.Tool]:
+    from mcp import types
+
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        found += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found
+
+
+async def _call(client: ClientSession, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    from mcp import types
+
+    # Not client.call_tool: that may list the tools again after the call, and fail a call that has happened.
+    parameters = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+    return await client.send_request(types.CallToolRequest(params=parameters), types.CallToolResult)
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the error inside task groups' wrapping."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,48 @@
+"""Small MCP servers of gem's own: to try MCPTool with, and to test it against.
+
+Each is a module that runs: ``python -m gem.tools.mcp_server.NAME`` speaks over stdio, with ``--http PORT``
+over streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gem.errors import missing_extra
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+
+def server(name: str, instructions: str) -> MCPServer:
+    """Return an empty server.
+
+    Raises:
+        MissingExtra: without the mcp package.
+    """
+    try:
+        from mcp.server.mcpserver import MCPServer
+    except ImportError as error:
+        raise missing_extra(f"the MCP server {name!r}", "mcp", "mcp") from error
+    return MCPServer(name, instructions=instructions, log_level="WARNING")
+
+
+def serve(app: MCPServer, argv: Sequence[str] | None = None) -> None:
+    """Run a server until it is ended: over stdio, or over HTTP with its address as a line of output."""
+    parser = argparse.ArgumentParser(description=app.instructions)
+    parser.add_argument("--http", type=int, metavar="PORT", help="listen on 127.0.0.1; 0 takes a free port")
+    port = parser.parse_args(argv).http
+    if port is None:
+        app.run("stdio")
+        return
+    import uvicorn
+
+    with socket.create_server(("127.0.0.1", port), backlog=1024) as listening:
+        sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")
+        sys.stdout.flush()
+        config = uvicorn.Config(app.streamable_http_app(), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listening])

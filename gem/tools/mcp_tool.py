@@ -1,0 +1,442 @@
+"""MCPTool: the tools of any Model Context Protocol server, by stdio or streamable HTTP."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from gem.content import Image
+from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, did_you_mean
+from gem.tools import calls
+from gem.tools._mcp_sessions import Server, Session
+from gem.tools.base_tool import BaseTool, ToolResult
+from gem.tools.shell_tool import cut_middle
+
+MAX_CHARS = 20_000
+"""What the agent reads of one result at most, unless told otherwise."""
+
+MAX_IMAGE_BYTES = 5 * 2**20
+MAX_DESCRIPTION, MAX_SCHEMA = 4_000, 20_000
+"""Characters of a tool's description, and of its arguments' schema, that are taken from a server."""
+
+_PING_S = 5.0
+_NAME = re.compile(r"[\w.:/-]{1,128}")
+_INVALID_PARAMS = -32602
+_RESERVED = range(-32768, -31999)  # JSON-RPC's own codes: the protocol or the server failed
+_SERVER_KEYS = ("url", "headers", "command", "args", "env", "cwd", "type", "transport")
+
+
+class RemoteTool(BaseTool):
+    """One tool of a server, called through the session of the MCPTool that offers it."""
+
+    live = True
+
+    def __init__(
+        self, owner: MCPTool, server: str, remote_name: str, name: str, description: str, parameters: Any
+    ) -> None:
+        """Name the tool `name` to the agent and `remote_name` to the server."""
+        super().__init__()
+        self.owner, self.server, self.remote_name = owner, server, remote_name
+        self.name, self.description, self.parameters = name, description, parameters
+
+    def call(self, **arguments: Any) -> ToolResult:
+        """Call the tool on its server; see `MCPTool.call_tool`."""
+        return self.owner.call_tool(self.server, self.remote_name, arguments)
+
+
+class MCPTool(BaseTool):
+    """The tools of one MCP server or of several, as one thing to give to a ToolEnvWrapper.
+
+    The agent sees each of the servers' tools with its name, description and arguments; with several servers
+    the names are ``<server>_<tool>``. An episode has a session of its own with each server, opened by its
+    first call and closed by the next `reset`; sessions of all episodes share one background thread.
+
+    What a server says is data: it is cut to size, and schemas that cannot be read are left out.
+
+    How a call may end:
+
+    - A result, an error that the server reports, or arguments that it refuses: text for the agent.
+    - No answer within `timeout`: if the server still answers otherwise, it was the call: the agent is told
+      that what the call did is unknown. If that server's session no longer answers, only a new one does, the
+      agent's calls to it fail until the episode ends.
+    - A server that cannot be reached, has died or answers nobody: NoVerdict.
+
+    No call is ever sent twice.
+    """
+
+    name = "mcp"
+    live = True
+
+    def __init__(
+        self,
+        config: str | Mapping[str, Any],
+        timeout: float = 30.0,
+        connect_timeout: float = 30.0,
+        max_chars: int = MAX_CHARS,
+        num_workers: int = 1,
+    ) -> None:
+        """Take the servers; none is contacted yet.
+
+        Args:
+            config: the URL of a server; or a mapping for one, ``{"url": ..., "headers": {...}}`` or
+                ``{"command": ..., "args": [...], "env": {...}, "cwd": ...}``; or, as in the configuration
+                files of MCP clients, ``{"mcpServers": {name: <such a mapping>, ...}}``. A server that is
+                started gets `env` and the few variables that every program needs, not ours.
+            timeout: seconds that one call may take.
+            connect_timeout: seconds that starting or reaching a server may take.
+            max_chars: what the agent reads of one result at most.
+            num_workers: upstream's; means nothing here.
+
+        Raises:
+            BadArgument: for a configuration that names no server or cannot be read.
+        """
+        super().__init__(num_workers)
+        if not timeout > 0 or not connect_timeout > 0 or max_chars < 1:
+            raise BadArgument(
+                f"timeout is {timeout}, connect_timeout {connect_timeout}, max_chars {max_chars}; "
+                "accepted: above 0."
+            )
+        self.timeout, self.connect_timeout, self.max_chars = timeout, connect_timeout, max_chars
+        self._listing = _Listing()
+        self._lock = threading.RLock()
+        self._sessions: dict[str, Session] = {}
+        self._lost: dict[str, str] = {}
+        self._servers = _servers(config)
+
+    # -- upstream's constructors
+
+    @classmethod
+    def from_url(cls, url: str, headers: Mapping[str, str] | None = None, **kwargs: Any) -> Self:
+        """Return the tools of a server over streamable HTTP; `kwargs` are those of the constructor."""
+        return cls({"url": url, "headers": dict(headers or {})}, **kwargs)
+
+    @classmethod
+    def from_local_command(
+        cls,
+        command: str,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Return the tools of a program that speaks over stdio; `kwargs` are those of the constructor."""
+        return cls({"command": command, "args": list(args), "env": dict(env or {}), "cwd": cwd}, **kwargs)
+
+    @classmethod
+    def from_config_file(cls, path: str | Path, **kwargs: Any) -> Self:
+        """Return the tools of the servers in a JSON file with ``mcpServers``.
+
+        Raises:
+            BadArgument: when the file cannot be read.
+        """
+        try:
+            config = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadArgument(
+                f"the MCP configuration {str(path)!r} cannot be read: {error}. Accepted: a JSON file with "
+                '{"mcpServers": {name: {"command": ...} or {"url": ...}}}.'
+            ) from error
+        return cls(config, **kwargs)
+
+    @classmethod
+    def from_multi_server(cls, servers: Mapping[str, Any], **kwargs: Any) -> Self:
+        """Return the tools of several servers, a mapping of names to URLs or to mappings as for one."""
+        return cls({"mcpServers": dict(servers)}, **kwargs)
+
+    # -- what is offered
+
+    def offered(self) -> Sequence[BaseTool]:
+        """Return the servers' tools; the first time the servers are asked for them.
+
+        Raises:
+            NoVerdict: when a server cannot be reached.
+        """
+        with self._lock:
+            if self._listing.found is None:
+                self._listing.found = [
+                    (server.name, *about)
+                    for server in self._servers.values()
+                    for about in self._ask_for_tools(server)
+                ]
+            several = len(self._servers) > 1
+            return [
+                RemoteTool(self, server, name, f"{server}_{name}" if several else name, about, parameters)
+                for server, name, about, parameters in self._listing.found
+            ]
+
+    def get_available_tools(self) -> list[dict[str, Any]]:
+        """Return the name, description and parameters (a JSON Schema) of each tool."""
+        return [tool.schema()["function"] for tool in self.offered()]
+
+    def instruction_string(self) -> str:
+        """Return what the agent is told about the servers' tools."""
+        return "\n\n".join(tool.instruction_string() for tool in self.offered())
+
+    # -- calls
+
+    def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool by the name that the agent sees."""
+        offered = {tool.name: tool for tool in self.offered()}
+        if name not in offered:
+            hint = did_you_mean(name[:60], offered)
+            raise ToolError(f"there is no tool {name!r:.60}.{hint} Tools: {', '.join(offered)}.")
+        return offered[name].run(arguments)
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """Run the first call in `action`, as upstream's tools do; see BaseTool.execute_action."""
+        for found in calls.find(action, self.offered()):
+            if found.call is None:
+                done = ToolResult(found.error, True)
+            else:
+                done = self.run({"name": found.call.name, "arguments": dict(found.call.arguments)})
+            return True, done.error, self.shown(done.text), action[: found.end]
+        return False, True, "", ""
+
+    def call_tool(self, server: str, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Send one call to a server, once.
+
+        Raises:
+            ToolError: the arguments are refused, or the call did not end in time on a healthy server.
+            NoVerdict: the server cannot be reached, has died or answers nobody.
+        """
+        if server in self._lost:
+            raise ToolError(self._lost[server])
+        session = self._session(self._servers[server])
+        try:
+            answer = session.call(name, arguments, self.timeout)
+        except TimeoutError as error:
+            unknown = f"{name} gave no answer within {self.timeout:g} s; whether it did anything is unknown."
+            if session.answers(_PING_S):
+                raise ToolError(unknown) from error
+            if not self._healthy(session.server):
+                raise NoVerdict(f"{session.server} answers nobody any more.{session.last_words}") from error
+            self._lost[server] = f"{unknown} Its server takes no more calls in this episode."
+            raise ToolError(self._lost[server]) from error
+        except Exception as error:
+            code = getattr(error, "code", None)
+            if isinstance(code, int) and (code == _INVALID_PARAMS or code not in _RESERVED):
+                raise ToolError(cut_middle(f"{name}: {error}", self.max_chars)) from error
+            raise NoVerdict(
+                f"{session.server} failed in a call of {name}: {type(error).__name__}: {error!s:.300}."
+                f"{session.last_words} The call may have happened, so it was not repeated."
+            ) from error
+        return self._result(answer)
+
+    def _result(self, answer: Any) -> ToolResult:
+        """Return a server's answer as the agent reads it."""
+        pieces: list[str] = []
+        images: list[Image] = []
+        for part in answer.content:
+            if part.type == "text":
+                pieces.append(part.text)
+            elif part.type == "image" and (image := _image(part.data, part.mime_type)):
+                images.append(image)
+            elif part.type == "resource" and isinstance(getattr(part.resource, "text", None), str):
+                pieces.append(part.resource.text)
+            else:
+                pieces.append(f"[{part.type}, which cannot be shown]")
+        if not answer.content and answer.structured_content is not None:
+            pieces.append(json.dumps(answer.structured_content, ensure_ascii=False))
+        text = "\n".join(pieces).encode(errors="replace").decode()  # lone surrogates break tokenizers
+        return ToolResult(
+            cut_middle(text, self.max_chars) or ("" if images else "[no output]"),
+            error=bool(answer.is_error),
+            images=images,
+        )
+
+    # -- sessions
+
+    def _session(self, server: Server) -> Session:
+        """Return this episode's session with a server; one that has broken is not opened again."""
+        with self._lock:
+            if server.name not in self._sessions:
+                self._sessions[server.name] = self._open(server)
+            return self._sessions[server.name]
+
+    def _open(self, server: Server) -> Session:
+        try:
+            return Session(server, self.connect_timeout)
+        except ImportError:
+            raise
+        except Exception as error:
+            raise NoVerdict(
+                f"{server} cannot be reached: {error} Check its {'URL' if server.url else 'command by hand'}."
+            ) from error
+
+    def _healthy(self, server: Server) -> bool:
+        """Tell whether a new session, the control, gets an answer where an old one does not."""
+        try:
+            control = Session(server, min(self.connect_timeout, 2 * _PING_S))
+        except Exception:
+            return False
+        control.end()
+        return True
+
+    def _ask_for_tools(self, server: Server) -> list[tuple[str, str, dict[str, Any]]]:
+        session = self._session(server)
+        try:
+            tools = session.tools(self.timeout)
+        except Exception as error:
+            raise NoVerdict(f"{server} does not say which tools it has: {error!s:.300}") from error
+        found: dict[str, tuple[str, str, dict[str, Any]]] = {}
+        for tool in tools:
+            if _NAME.fullmatch(tool.name):
+                about = cut_middle(tool.description or tool.title or tool.name, MAX_DESCRIPTION)
+                found.setdefault(tool.name, (tool.name, about, _readable(tool.input_schema)))
+        return list(found.values())
+
+    def reset(self, seed: int) -> None:
+        """Begin an episode: the next call opens a new session."""
+        with self._lock:
+            for session in self._sessions.values():
+                session.end()
+            self._sessions = {}
+            self._lost = {}
+            self.offered()
+
+    def close(self) -> None:
+        """Close the sessions; twice is harmless, and a later call opens new ones."""
+        with self._lock:
+            sessions, self._sessions, self._lost = self._sessions, {}, {}
+        for session in sessions.values():
+            session.close()
+
+    def reconfigure(self, config: str | Mapping[str, Any]) -> None:
+        """Take other servers in place of these, whose sessions are closed."""
+        servers = _servers(config)
+        self.close()
+        with self._lock:
+            self._servers, self._listing = servers, _Listing()
+            self._init = ((config,), {**self._init[1], **self._limits()})
+
+    def spawn(self) -> Self:
+        """Return another for the same servers, with sessions of its own; what they offer is asked once."""
+        other = super().spawn()
+        other._listing = self._listing
+        return other
+
+    def _limits(self) -> dict[str, Any]:
+        return {
+            "timeout": self.timeout, "connect_timeout": self.connect_timeout, "max_chars": self.max_chars
+        }  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process: a copy opens sessions of its own."""
+        gone = ("_lock", "_sessions", "_lost")
+        return {key: value for key, value in vars(self).items() if key not in gone}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock(), _sessions={}, _lost={})
+
+    def __del__(self) -> None:
+        for session in getattr(self, "_sessions", {}).values():
+            session.end()
+
+
+class _Listing:
+    """What the servers offer, shared by the tools of one making: server, name, description, parameters."""
+
+    found: list[tuple[str, str, str, dict[str, Any]]] | None = None
+
+
+def _servers(config: Any) -> dict[str, Server]:
+    """Return the servers of a configuration by name.
+
+    Raises:
+        BadArgument: for one that names no server or cannot be read.
+    """
+    if isinstance(config, Mapping) and "mcpServers" in config:
+        named = config["mcpServers"]
+        if not isinstance(named, Mapping) or not named:
+            raise BadArgument(
+                f"mcpServers is {named!r:.80}; accepted: a mapping of names to servers, not empty."
+            )
+    else:
+        named = {"server": config}
+    return {str(name): _server(str(name), each) for name, each in named.items()}
+
+
+def _server(name: str, config: Any) -> Server:
+    if isinstance(config, str):
+        config = {"url": config}
+    if not isinstance(config, Mapping) or bool(config.get("url")) == bool(config.get("command")):
+        raise BadArgument(
+            f"the MCP server {name!r} is {config!r:.120}; accepted: a URL, "
+            '{"url": ..., "headers": {...}} or {"command": ..., "args": [...], "env": {...}, "cwd": ...}.'
+        )
+    for key in config:
+        if key not in _SERVER_KEYS:
+            raise UnknownArgument(
+                f"the MCP server {name!r} has {key!r}.{did_you_mean(str(key), _SERVER_KEYS)} "
+                f"Accepted: {', '.join(_SERVER_KEYS)}."
+            )
+    kind = config.get("type") or config.get("transport") or ""
+    if kind not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
+        raise BadArgument(
+            f"the MCP server {name!r} is of type {kind!r}; accepted: 'stdio', 'streamable-http'. "
+            "The older SSE transport is not spoken."
+        )
+    url, command, args = config.get("url", ""), config.get("command", ""), config.get("args") or ()
+    if url and not re.match(r"https?://[^/\s]", str(url)):
+        raise BadArgument(f"the MCP server {name!r} has the URL {url!r:.120}; accepted: http:// or https://.")
+    if isinstance(args, str) or not all(isinstance(arg, str) for arg in args):
+        raise BadArgument(f"the MCP server {name!r} has args {args!r:.120}; accepted: a list of texts.")
+    return Server(
+        name,
+        str(url),
+        dict(config.get("headers") or {}),
+        str(command),
+        tuple(args),
+        dict(config.get("env") or {}),
+        None if config.get("cwd") is None else os.fspath(config["cwd"]),
+    )
+
+
+def _readable(schema: Any) -> dict[str, Any]:
+    """Return a server's schema of arguments in the shape that everything of ours reads.
+
+    A schema may be true, a type a list, and a server may send anything: what is not of the usual shape is
+    left out, and the server checks its arguments itself.
+    """
+    if not isinstance(schema, Mapping) or len(json.dumps(schema)) > MAX_SCHEMA:
+        schema = {}
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    return {
+        **schema,
+        "type": "object",
+        "properties": {str(name): _rule(rule) for name, rule in properties.items()},
+        "required": [name for name in required if isinstance(name, str) and name in properties],
+    }
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    kept = dict(rule) if isinstance(rule, Mapping) else {}
+    kinds = kept.get("type")
+    if not isinstance(kinds, str) and not (
+        isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
+    ):
+        kept.pop("type", None)
+    if not isinstance(kept.get("enum"), list):
+        kept.pop("enum", None)
+    if not isinstance(kept.get("description", ""), str):
+        del kept["description"]
+    return kept
+
+
+def _image(data: str, mime: str) -> Image | None:
+    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4 or not re.fullmatch(r"image/[\w.+-]{1,40}", mime):
+        return None
+    try:
+        return Image(base64.b64decode(data, validate=True), mime)
+    except (binascii.Error, ValueError):
+        return None

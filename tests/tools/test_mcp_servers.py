@@ -1,0 +1,64 @@
+"""What gem's own MCP servers answer, without a client."""
+
+import asyncio
+from datetime import UTC, date, datetime
+
+import pytest
+
+pytest.importorskip("mcp", reason="the mcp package is not installed")
+
+from gem.tools.mcp_server import time_mcp
+
+
+def test_formats_of_moment_js_are_read():
+    moment = datetime(2025, 3, 1, 15, 4, 5, tzinfo=UTC)
+    form = time_mcp._moment_to_strftime("dddd D[D], DD.MM.YY hh:mm:ss A 100% [at] HH MMM MMMM")
+    assert moment.strftime(form) == "Saturday 1D, 01.03.25 03:04:05 PM 100% at 15 Mar March"
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("2025-03-01T12:30:00", "2025-03-01T12:30:00+01:00"),
+        ("2025-03-01 12:30+05:30", "2025-03-01T12:30:00+05:30"),
+        ("2025-03-01T12:30:00Z", "2025-03-01T12:30:00+00:00"),
+        ("1740832200", "2025-03-01T12:30:00+00:00"),
+        (" 2025-07-01 ", "2025-07-01T00:00:00+02:00"),
+    ],
+)
+def test_moments_are_read(text, iso):
+    assert time_mcp._parse_dt(text, "Europe/Paris").isoformat() == iso
+
+
+def test_days_are_read():
+    assert time_mcp._parse_date("2024-02-29") == date(2024, 2, 29)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2025-02-30", "x" * 10_000])
+def test_what_is_no_moment_is_refused(text):
+    with pytest.raises(ValueError, match="accepted"):
+        time_mcp._parse_dt(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        (
+            "convert_time",
+            {
+                "time": "2025-03-01T12:00",
+                "source_timezone": "Asia/Tokyo",
+                "target_timezone": "Asia/Kolkata",
+            },
+            "2025-03-01T08:30:00+05:30",
+        ),
+        ("seconds_between", {"start": "2025-01-01", "end": "2025-01-02T00:00:01"}, "86401.0"),
+        ("get_timestamp", {"time": "2025-03-01T12:30:00"}, "1740832200000"),
+        ("days_in_month", {"date": "2024-02-10"}, "29"),
+        ("get_week_year", {"date": "2024-12-30"}, "2025-W01"),
+    ],
+)
+def test_what_the_time_server_answers(name, arguments, answer):
+    result = asyncio.run(time_mcp.app.call_tool(name, arguments))
+    content = result[0] if isinstance(result, tuple) else getattr(result, "content", result)
+    assert content[0].text == answer
