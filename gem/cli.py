@@ -84,6 +84,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command("gem.train.command:command", "train a language model on an environment"),
     "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
+    "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
 
@@ -124,7 +125,7 @@ def _run(args: list[str]) -> int:
 
 
 def _help() -> str:
-    rows = [f"  {name:<8}{command.summary}" for name, command in COMMANDS.items()]
+    rows = [f"  {name:<14}{command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: gem-gym COMMAND [...]",
@@ -350,6 +351,32 @@ def init(
         f"  gem-gym check {package.env_id}\n"
         f"  gem-gym audit {package.env_id}"
     )
+    return 0
+
+
+def serve_search(
+    source: Annotated[Positional[str], arg(metavar="SOURCE")],
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    topk: int = 3,
+    index: MaybePath = None,
+) -> int:
+    """Serve a search engine by Search-R1's /retrieve protocol, in JSON and msgpack, until Ctrl-C.
+
+    Args:
+        source: world (the built-in one), a folder of text files, a .jsonl corpus, or a .zim file.
+        host: where to listen; whoever can reach it can search, so by default only this machine.
+        port: 0 takes a free one.
+        topk: how many documents a request gets that does not say.
+        index: a folder in which the index is kept, to be ready at once next time.
+    """
+    from gem.serve.search import SearchServer
+    from gem.tools.search import open_engine
+
+    print(f"opening {source} ...", flush=True)
+    with SearchServer(open_engine(source, index_dir=index), host, port, topk=topk) as server:
+        print(f"SEARCH_URL={server.url}", flush=True)
+        server.serve_forever()
     return 0
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
     from gem.tools.mcp_tool import MCPTool
     from gem.tools.python_code_tool import PythonCodeTool
+    from gem.tools.search_tool import SearchTool
     from gem.tools.shell_tool import ShellTool
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
@@ -20,6 +21,7 @@ _HOMES = {
     "FunctionTool": "base_tool",
     "MCPTool": "mcp_tool",
     "PythonCodeTool": "python_code_tool",
+    "SearchTool": "search_tool",
     "ShellTool": "shell_tool",
     "ToolEnvWrapper": "tool_env_wrapper",
     "ToolResult": "base_tool",
@@ -30,6 +32,7 @@ __all__ = [
     "FunctionTool",
     "MCPTool",
     "PythonCodeTool",
+    "SearchTool",
     "ShellTool",
     "ToolEnvWrapper",
     "ToolResult",

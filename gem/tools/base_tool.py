@@ -15,12 +15,16 @@ from gem.tools.calls import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call gave: text for the agent, pictures, whether the call failed through the agent's doing."""
+    """What a call gave: text for the agent, pictures, and whether the call failed.
+
+    `error` is the agent's doing; `failed` is the tool's own, of a kind that the agent may be told about.
+    """
 
     text: str
     error: bool = False
     images: Sequence[Image] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
 
 
 class BaseTool:
@@ -165,7 +169,7 @@ class BaseTool:
         for found in calls.find(action, [self]):
             if found.call is None or found.call.name == self.name:
                 done = ToolResult(found.error, True) if found.call is None else self.run(found.call.arguments)
-                return True, done.error, self.shown(done.text), action[: found.end]
+                return True, done.error or done.failed, self.shown(done.text), action[: found.end]
         return False, True, "", ""
 
     def shown(self, text: str) -> str:

@@ -32,13 +32,15 @@ class ToolEnvWrapper(EnvWrapper):
     ``stop="turn_budget"``: the budget is the task's, and the instruction states it.
 
     Each call that is run earns `tool_reward`, and `tool_success_reward` or `tool_execute_error_reward` as it
-    went. Keep the sum over `max_tool_uses` below the reward of success.
+    went; where the tool itself failed and says so, neither. Keep the sum over `max_tool_uses` below
+    the reward of success.
 
     Info of every turn: `use_tool` (bool), `tool_use_counter`, `tool_success_counter`, both also with the
-    prefix `prev_ep_` for the episode before (None in the first), `parsed_action` (the action up to the end of
-    its last call). Of a turn with calls also: `tool_type` (the tools' names, separated by commas) and
-    `tool_results`, a list of ``{"tool", "error", "refused", ...}`` in order of the calls. The text of such a
-    turn's observation is all the tools' own: it is observation like every other, and no trainer learns on it.
+    prefix `prev_ep_` for the episode before (None in the first), `tool_failure_counter` (calls that the tool
+    itself failed), `parsed_action` (the action up to the end of its last call). Of a turn with calls also:
+    `tool_type` (the tools' names, separated by commas) and `tool_results`, a list of ``{"tool", "error",
+    "refused", ...}`` in order of the calls. The text of such a turn's observation is all the tools' own: it
+    is observation like every other, and no trainer learns on it.
 
     A live tool, such as a Python session, belongs to one environment: the wrapper spawns its own.
     """
@@ -78,6 +80,7 @@ class ToolEnvWrapper(EnvWrapper):
         self.max_tool_uses = max_tool_uses
         self.tool_use_counter = 0
         self.tool_success_counter = 0
+        self.tool_failure_counter = 0
         self.prev_ep_tool_use_counter: int | None = None
         self.prev_ep_tool_success_counter: int | None = None
         self._refused_turns = 0
@@ -92,7 +95,8 @@ class ToolEnvWrapper(EnvWrapper):
         if self._begun:
             self.prev_ep_tool_use_counter = self.tool_use_counter
             self.prev_ep_tool_success_counter = self.tool_success_counter
-        self.tool_use_counter = self.tool_success_counter = self._refused_turns = 0
+        self.tool_use_counter = self.tool_success_counter = self.tool_failure_counter = 0
+        self._refused_turns = 0
         self._running = self._begun = True
         for number, tool in enumerate(self.tools):
             tool.reset(seeding.derive(self.env.seed or 0, "tool", number))
@@ -181,7 +185,9 @@ class ToolEnvWrapper(EnvWrapper):
         info = {
             "tool_type": ",".join(dict.fromkeys(_name(each) for each in found)),
             "tool_results": [
-                {"tool": _name(each), "error": result.error, "refused": False, **result.info}
+                {"tool": _name(each), "error": result.error, "refused": False}
+                | ({"failed": True} if result.failed else {})
+                | dict(result.info)
                 for each, result in zip(run, results, strict=True)
             ]
             + [{"tool": _name(each), "error": False, "refused": True} for each in found[left:]],
@@ -237,6 +243,9 @@ class ToolEnvWrapper(EnvWrapper):
     def _pay(self, result: ToolResult) -> float:
         """Count a call that was run, and return what it earns."""
         self.tool_use_counter += 1
+        if result.failed:
+            self.tool_failure_counter += 1
+            return self.tool_reward
         if result.error:
             return self.tool_reward + self.tool_execute_error_reward
         self.tool_success_counter += 1
@@ -255,6 +264,7 @@ class ToolEnvWrapper(EnvWrapper):
             "use_tool": use_tool,
             "tool_use_counter": self.tool_use_counter,
             "tool_success_counter": self.tool_success_counter,
+            "tool_failure_counter": self.tool_failure_counter,
             "prev_ep_tool_use_counter": self.prev_ep_tool_use_counter,
             "prev_ep_tool_success_counter": self.prev_ep_tool_success_counter,
         }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
+
+if TYPE_CHECKING:
+    from gem.tools.base_tool import BaseTool
 
 WrapperFn = Callable[..., Env]
 
@@ -22,6 +26,22 @@ def _python_tool(env: Env, **kwargs: Any) -> Env:
 
     last_line = kwargs.pop("keep_error_last_line", False)
     return ToolEnvWrapper(env, [PythonCodeTool(keep_error_last_line=last_line)], **kwargs)
+
+
+def _search_tool(env: Env, **kwargs: Any) -> Env:
+    """Give `env` a search over what the environment variable SEARCH_URL names."""
+    from gem.tools.search_tool import URL
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    return ToolEnvWrapper(env, [_search_over(os.environ.get(URL))], **kwargs)
+
+
+@cache
+def _search_over(url: str | None) -> BaseTool:
+    """Return the tool that all environments of this process share: its index is built once."""
+    from gem.tools.search_tool import SearchTool
+
+    return SearchTool(search_url=url)
 
 
 INTERMEDIATE_REWARD = 0.05
@@ -39,6 +59,8 @@ WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
         "python_tool": partial(_python_tool, tool_success_reward=INTERMEDIATE_REWARD),
         "python_tool_no_int_reward": _python_tool,
         "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
+        "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
+        "search_tool_no_int_reward": _search_tool,
     }
 )
 """What each name makes: called with an environment, it returns a new wrapper around it."""

@@ -99,6 +99,7 @@ def test_tools_are_explained_and_calls_answered_without_a_turn_of_the_game():
                 "use_tool": True,
                 "tool_use_counter": n + 1,
                 "tool_success_counter": n + 1,
+                "tool_failure_counter": 0,
                 "prev_ep_tool_use_counter": None,
                 "prev_ep_tool_success_counter": None,
             },

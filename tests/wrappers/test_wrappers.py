@@ -321,7 +321,10 @@ def test_play_over_a_wrapped_environment_shows_the_same_prompts() -> None:
 
 
 @pytest.mark.parametrize("name", WRAPPER_FACTORY)
-def test_a_name_makes_a_fresh_wrapper_each_time(name: str) -> None:
+def test_a_name_makes_a_fresh_wrapper_each_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name.startswith("search_tool"):
+        pytest.importorskip("tantivy")
+        monkeypatch.setenv("SEARCH_URL", "world")
     (fn,) = get_wrapper_fns(name, tokenizer=Brackets())
     one, two = fn(EchoEnv()), fn(EchoEnv())
     assert isinstance(one, EnvWrapper)

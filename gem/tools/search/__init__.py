@@ -1,0 +1,45 @@
+"""Search engines: full-text and dense indexes, ZIM files, services; `open_engine` takes any by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gem.tools.search.base import Document, Hit, SearchEngine, SearchFailed
+from gem.tools.search.corpus import WORLD
+
+__all__ = ["PROVIDERS", "WORLD", "Document", "Hit", "SearchEngine", "SearchFailed", "open_engine"]
+
+PROVIDERS = ("serpapi", "google")
+"""Services that are meant by name."""
+
+
+def open_engine(
+    source: str | Path, *, index_dir: str | Path | None = None, timeout_s: float | None = None
+) -> SearchEngine:
+    """Return the engine that a text names.
+
+    Args:
+        source: ``http://...``, a server that speaks /retrieve; ``serpapi`` or ``google``; ``world``, the
+            built-in one; or a path: a .zim file, a .jsonl corpus, a folder of text files.
+        index_dir: where a full-text index of documents is kept; see FullTextIndex.
+        timeout_s: how long a service may take; see RemoteEngine.
+
+    Raises:
+        MissingData, BadArgument: for what is not there or cannot be read. MissingExtra: without the package.
+    """
+    text = str(source)
+    if text in PROVIDERS or text.startswith(("http://", "https://")):
+        from gem.tools.search import remote
+
+        limits: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
+        if text == "serpapi":
+            return remote.SerpApiEngine(**limits)
+        return remote.GoogleEngine(**limits) if text == "google" else remote.RetrieveEngine(text, **limits)
+    if text.endswith(".zim"):
+        from gem.tools.search.zim import ZimIndex
+
+        return ZimIndex(text)
+    from gem.tools.search.full_text import FullTextIndex
+
+    return FullTextIndex(source if text == WORLD else Path(source), index_dir=index_dir)

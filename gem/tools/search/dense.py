@@ -1,0 +1,128 @@
+"""DenseIndex: documents by the nearness of their vectors; HybridIndex: several engines' lists as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gem.errors import BadArgument, MissingData
+from gem.tools.search.base import MAX_TOPK, Hit, SearchEngine, check_topk, plain
+from gem.tools.search.corpus import Source, documents
+
+Encode: TypeAlias = Callable[[Sequence[str]], Any]
+"""Texts in, an array of shape (texts, dimensions) out: such as a sentence-transformers model's `encode`."""
+
+_BATCH = 256
+
+
+class DenseIndex(SearchEngine):
+    """Ranks documents by the cosine between their vectors and the query's, comparing all of them.
+
+    Vectors are kept in memory as float32. Equals, to four decimals, come in the order of the corpus.
+
+    Args:
+        source: what to index; see `gem.tools.search.corpus.documents`.
+        encode: the encoder of documents.
+        encode_query: the encoder of queries, where it is another one. To pickle the engine, both must be.
+
+    Raises:
+        MissingData, BadArgument: for a source that is not there or cannot be read, or an encoder whose
+            answer is not a row of numbers per text.
+    """
+
+    def __init__(self, source: Source, encode: Encode, *, encode_query: Encode | None = None) -> None:
+        self.source = source
+        self.encode = encode
+        self.encode_query = encode_query or encode
+        self._opening = threading.Lock()
+        self._index: Any = None
+        self._open()
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return the documents nearest to the query; see SearchEngine.search."""
+        import numpy as np
+
+        check_topk(topk)
+        if not plain(query):
+            return []
+        texts, vectors = self._open()
+        scores = np.round(vectors @ _unit(self.encode_query, [plain(query)])[0], 4)
+        last = np.partition(scores, -topk)[-topk] if topk < len(scores) else scores.min()
+        near = np.flatnonzero(scores >= last)
+        best = near[np.argsort(-scores[near], kind="stable")][:topk]
+        found = ((texts[row], float(scores[row])) for row in best)
+        return [Hit(each.id, each.title, each.text, score) for each, score in found]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return how the index was made, without the vectors."""
+        return {"source": self.source, "encode": self.encode, "encode_query": self.encode_query}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take that; the vectors are made when they are first needed."""
+        vars(self).update(state, _opening=threading.Lock(), _index=None)
+
+    def _open(self) -> Any:
+        import numpy as np
+
+        with self._opening:
+            if self._index is None:
+                found = list(documents(self.source))
+                if not found:
+                    raise MissingData(f"there is no document in {self.source!r:.100} to index.")
+                texts = [f"{each.title}\n{each.text}" if each.title else each.text for each in found]
+                batches = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
+                self._index = found, np.concatenate([_unit(self.encode, batch) for batch in batches])
+            return self._index
+
+
+class HybridIndex(SearchEngine):
+    """Joins the lists of several engines over one corpus by reciprocal rank fusion.
+
+    A document scores the sum of 1 / (`constant` + rank) over the engines that found it among their first 100
+    (Cormack, Clarke and Büttcher, SIGIR 2009). Equals come in the order of their ids.
+
+    Args:
+        engines: two or more, over the same documents: they are told apart by id.
+        constant: the larger, the more it counts that several engines agree.
+
+    Raises:
+        BadArgument: for fewer than two engines.
+    """
+
+    def __init__(self, engines: Sequence[SearchEngine], *, constant: float = 60.0) -> None:
+        if len(engines) < 2:
+            raise BadArgument(f"got {len(engines)} engines to join; accepted: two or more.")
+        self.engines = tuple(engines)
+        self.constant = constant
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return what the engines agree on first; see SearchEngine.search."""
+        check_topk(topk)
+        found: dict[str, Hit] = {}
+        scores: dict[str, float] = {}
+        for engine in self.engines:
+            for rank, hit in enumerate(engine.search(query, MAX_TOPK), 1):
+                found.setdefault(hit.id, hit)
+                scores[hit.id] = scores.get(hit.id, 0.0) + 1.0 / (self.constant + rank)
+        best = sorted(scores, key=lambda name: (-scores[name], name))[:topk]
+        return [found[name]._replace(score=scores[name]) for name in best]
+
+    def close(self) -> None:
+        """Close the engines."""
+        for engine in self.engines:
+            engine.close()
+
+
+def _unit(encode: Encode, texts: Sequence[str]) -> Any:
+    """Return the vectors of texts, each of length 1, or 0 where the encoder gave zeros."""
+    import numpy as np
+
+    vectors = np.asarray(encode(texts), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+        raise BadArgument(
+            f"the encoder gave an array of shape {vectors.shape} for {len(texts)} texts; accepted: finite "
+            "numbers of shape (texts, dimensions)."
+        )
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(norms > 0, norms, 1.0)

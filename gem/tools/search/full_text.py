@@ -1,0 +1,179 @@
+"""FullTextIndex: BM25 over words and their stems, by tantivy, in memory or in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from gem.errors import BadArgument, MissingData, missing_extra
+from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, words
+from gem.tools.search.corpus import Source, documents, fingerprint
+
+TITLE_BOOST = 2.0
+"""What a word counts in a title, beside one in the text."""
+
+_STAMP = "gem_source.json"
+_LAYOUT = 1  # raise it when the fields change: older folders are then built anew
+_HEAP = 64 << 20
+
+
+class FullTextIndex(SearchEngine):
+    """A full-text index of documents; see `gem.tools.search.corpus.documents` for what it takes.
+
+    Words are compared by their English stems. A document ranks by BM25 over title and text; of equals, the
+    one that comes first in the corpus is first, in whatever process the index was built.
+
+    Args:
+        source: what to index.
+        index_dir: a folder that keeps the index. It is built there once, by whoever comes first, and used
+            again while the source's files keep their names, sizes and times. Without it the index is in
+            memory, and every process that unpickles the engine builds its own.
+
+    Raises:
+        MissingData, BadArgument: for a source that is not there or cannot be read, or an `index_dir` that
+            holds something else. MissingExtra: without tantivy.
+    """
+
+    def __init__(self, source: Source, *, index_dir: str | Path | None = None) -> None:
+        self.source = source
+        self.index_dir = None if index_dir is None else Path(index_dir)
+        self._opening = threading.Lock()
+        self._index: Any = None
+        self._open()
+
+    def __len__(self) -> int:
+        """Return how many documents it holds."""
+        return int(self._open().searcher().num_docs)
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return the documents that hold the words of the query; see SearchEngine.search."""
+        check_topk(topk)
+        wanted = words(query)
+        if not wanted:
+            return []
+        index = self._open()
+        try:
+            parsed = index.parse_query(
+                " ".join(wanted), ["title", "text"], field_boosts={"title": TITLE_BOOST}
+            )
+            searcher = index.searcher()
+            found = ((score, searcher.doc(address)) for score, address in _best(searcher, parsed, topk))
+            return [
+                Hit(document.get_first("id"), document.get_first("title"), document.get_first("text"), score)
+                for score, document in found
+            ]
+        except (ValueError, OSError) as error:
+            raise SearchFailed(f"the index of {self.source!r:.100} cannot be read: {error}") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return how the index was made, without the index."""
+        return {"source": self.source, "index_dir": self.index_dir}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take that; the index is opened when it is first asked."""
+        vars(self).update(state, _opening=threading.Lock(), _index=None)
+
+    def _open(self) -> Any:
+        with self._opening:
+            if self._index is None:
+                try:
+                    import tantivy  # noqa: F401
+                except ImportError:
+                    raise missing_extra("full-text search", "tantivy", "search") from None
+                self._index = _built(self.source) if self.index_dir is None else self._kept(self.index_dir)
+            return self._index
+
+    def _kept(self, home: Path) -> Any:
+        """Return the index in `home`, built there unless it is there already."""
+        import tantivy
+
+        stamp = {"layout": _LAYOUT, "source": fingerprint(self.source)}
+        if _stamp_of(home) != stamp:
+            home.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as parent:
+                new = Path(parent) / "index"
+                new.mkdir()
+                _built(self.source, new)
+                (new / _STAMP).write_text(json.dumps(stamp), encoding="utf-8")
+                with contextlib.suppress(FileNotFoundError):
+                    home.rename(Path(parent) / "old")
+                # When another process was faster, its index is as good as ours.
+                with contextlib.suppress(OSError):
+                    new.rename(home)
+            if _stamp_of(home) != stamp:
+                raise BadArgument(f"the index could not be put into {home}; accepted: a folder of its own.")
+        index = tantivy.Index.open(str(home))
+        index.config_reader("manual")
+        return index
+
+
+def _stamp_of(home: Path) -> Any:
+    """Return what an index folder says of itself; None where there is none yet."""
+    try:
+        return json.loads((home / _STAMP).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not home.exists() or (home.is_dir() and not any(home.iterdir())):
+            return None
+    except (OSError, ValueError):
+        pass
+    raise BadArgument(
+        f"{home} is there and is no index of gem's; accepted for index_dir: a folder of its own."
+    )
+
+
+def _built(source: Source, home: Path | None = None) -> Any:
+    """Return a new index of a source, in a folder or in memory."""
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    schema.add_integer_field("place", fast=True)
+    schema.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+    for field in ("title", "text"):
+        schema.add_text_field(field, stored=True, tokenizer_name="en_stem", index_option="freq")
+    index = tantivy.Index(schema.build(), path=None if home is None else str(home), reuse=False)
+    writer = index.writer(heap_size=_HEAP, num_threads=1)
+    place = -1
+    for place, document in enumerate(documents(source)):
+        fields = dict(zip(("id", "title", "text"), map(_valid, document), strict=True))
+        writer.add_document(tantivy.Document(place=place, **fields))
+    if place < 0:
+        raise MissingData(f"there is no document in {source!r:.100} to index.")
+    writer.commit()
+    writer.wait_merging_threads()
+    index.config_reader("manual")
+    index.reload()
+    return index
+
+
+def _best(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
+    """Return score and address of the best, equals in the order of their places in the corpus.
+
+    In which order the index finds equals follows from how its parts were merged, which is a matter of
+    timing: so all that equal the last one wanted are fetched, and put in order here.
+    """
+    limit = topk + 16
+    while True:
+        found = searcher.search(query, limit, count=False).hits
+        if len(found) < limit or _rounded(found[-1][0]) < _rounded(found[topk - 1][0]):
+            break
+        limit *= 8
+    addresses = [address for _, address in found]
+    places = searcher.fast_field_values("place", addresses)
+    ranked = sorted(
+        zip((_rounded(score) for score, _ in found), places, addresses, strict=True),
+        key=lambda each: (-each[0], each[1]),
+    )
+    return [(score, address) for score, _, address in ranked[:topk]]
+
+
+def _rounded(score: float) -> float:
+    """Return a score without its last bits, which depend on the order of a sum."""
+    return float(f"{score:.4g}")
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,256 @@
+"""Search services: Search-R1's ``/retrieve`` protocol, SerpAPI and Google Custom Search, as one interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from gem.errors import BadArgument, missing_extra
+from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, plain
+from gem.tools.search.corpus import document_of
+
+RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
+_NOT_UNDERSTOOD = frozenset((400, 415, 422, 500))  # what servers answer to a body of the other kind
+
+MAX_ANSWER = 16 << 20
+"""How long an answer may be, in bytes."""
+
+LONGEST_WAIT_S = 10.0
+
+
+class RemoteEngine(SearchEngine):
+    """A service over HTTP: how it is asked, how long, how often. Subclasses say what, and read the answer.
+
+    Args:
+        timeout_s: seconds of one try, from the connection to the last byte.
+        retries: tries after the first, when the service does not answer, is busy or fails.
+        backoff_s: seconds before the second try; doubled each time, with jitter, at most ten.
+
+    Raises:
+        MissingExtra: without httpx.
+    """
+
+    key_names: tuple[str, ...] = ()
+    """The environment variables that hold the service's keys; they are read anew at every search."""
+
+    def __init__(self, *, timeout_s: float = 5.0, retries: int = 2, backoff_s: float = 0.5) -> None:
+        if not (timeout_s > 0 and retries >= 0 and backoff_s >= 0):
+            raise BadArgument(
+                f"got {timeout_s=}, {retries=}, {backoff_s=}; accepted: a positive time, at least 0 retries, "
+                "at least 0 seconds of back-off."
+            )
+        try:
+            import httpx  # noqa: F401
+        except ImportError:
+            raise missing_extra("a search service", "httpx", "openai") from None
+        for name in self.key_names:
+            if not os.environ.get(name):
+                raise BadArgument(
+                    f"{type(self).__name__} needs the environment variable {name}, and it is not set."
+                )
+        self.timeout_s, self.retries, self.backoff_s = timeout_s, retries, backoff_s
+        self._opening = threading.Lock()
+        self._client: tuple[int, Any] | None = None
+
+    def close(self) -> None:
+        """Close the connections; the next search opens new ones."""
+        with self._opening:
+            held, self._client = self._client, None
+        if held is not None and held[0] == os.getpid():
+            held[1].close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the connections; keys are never part of it."""
+        return {key: value for key, value in vars(self).items() if key not in ("_opening", "_client")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take that; connections are made when they are needed."""
+        vars(self).update(state, _opening=threading.Lock(), _client=None)
+
+    def _ask(self, method: str, url: str, *, retried: frozenset[int] = RETRIED, **request: Any) -> bytes:
+        """Return the body of a good answer.
+
+        Raises:
+            SearchFailed: when no try brought one; its `status` is that of the last answer, or 0.
+        """
+        # Many workers that lost one server must not all come back at once: the one draw here that no seed
+        # decides, and no result depends on it.
+        jitter = random.Random()
+        for tries in range(1, self.retries + 2):
+            status, body = self._try(method, url, request)
+            if status == 200:
+                return body
+            why = f"answered {status}: {body[:300]!r}" if status else f"did not answer: {body.decode()}"
+            if status and status not in retried:
+                break
+            if tries <= self.retries:
+                time.sleep(min(self.backoff_s * 2 ** (tries - 1) * (0.5 + jitter.random()), LONGEST_WAIT_S))
+        for name in self.key_names:
+            why = why.replace(os.environ.get(name) or "\0", f"${name}")
+        failed = SearchFailed(f"{url} {why} (tried {tries} time{'s' * (tries > 1)})")
+        failed.status = status
+        raise failed
+
+    def _try(self, method: str, url: str, request: dict[str, Any]) -> tuple[int, bytes]:
+        """Return status and body of one answer; 0 and the reason where there was none."""
+        import httpx
+
+        deadline = time.monotonic() + self.timeout_s
+        body = bytearray()
+        try:
+            with self._connections().stream(method, url, **request) as response:
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > MAX_ANSWER:
+                        return 0, f"the answer is longer than {MAX_ANSWER} bytes".encode()
+                    if time.monotonic() > deadline:  # httpx limits each wait, not their sum
+                        return 0, f"the answer took longer than {self.timeout_s:g} s".encode()
+                return response.status_code, bytes(body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return 0, f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+
+    def _connections(self) -> Any:
+        import httpx
+
+        with self._opening:
+            if self._client is None or self._client[0] != os.getpid():  # a forked child makes its own
+                self._client = os.getpid(), httpx.Client(timeout=self.timeout_s)
+            return self._client[1]
+
+
+class RetrieveEngine(RemoteEngine):
+    """A server that speaks Search-R1's ``/retrieve``, as ``gem-gym serve-search`` does.
+
+    Args:
+        url: where it is, as http://127.0.0.1:8000/retrieve; without a path, /retrieve is meant.
+        wire: ``json`` asks as Search-R1 does, ``msgpack`` as upstream's SearchTool; ``auto`` finds out once
+            which of the two the server understands.
+        timeout_s, retries, backoff_s: see RemoteEngine.
+
+    Raises:
+        BadArgument: for a url that is none. MissingExtra: without httpx.
+    """
+
+    def __init__(self, url: str, *, wire: Literal["auto", "json", "msgpack"] = "auto", **limits: Any) -> None:
+        super().__init__(**limits)
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadArgument(f"search_url is {url!r:.200}; accepted: as http://127.0.0.1:8000/retrieve.")
+        if wire not in ("auto", "json", "msgpack"):
+            raise BadArgument(f"wire is {wire!r:.60}; accepted: auto, json, msgpack.")
+        self.url = url if parts.path.strip("/") else urlunsplit(parts._replace(path="/retrieve"))
+        self.wire = wire
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return what the server found, in its order; see SearchEngine.search."""
+        check_topk(topk)
+        if not (query := plain(query)):
+            return []
+        if self.wire != "auto":
+            return self._search(self.wire, query, topk)
+        try:
+            found = self._search("json", query, topk, retried=RETRIED - {500})
+        except SearchFailed as refused:
+            if refused.status not in _NOT_UNDERSTOOD:
+                raise
+            found = self._search("msgpack", query, topk)
+            self.wire = "msgpack"
+        else:
+            self.wire = "json"
+        return found
+
+    def _search(self, wire: str, query: str, topk: int, retried: frozenset[int] = RETRIED) -> list[Hit]:
+        if wire == "json":
+            asked: dict[str, Any] = {"queries": [query], "topk": topk, "return_scores": True}
+            content = json.dumps(asked).encode()
+        else:
+            asked = {"query": query, "topk": topk, "return_scores": True}
+            content = msgspec.msgpack.encode(asked)
+        headers = {"Content-Type": f"application/{wire}"}
+        body = self._ask("POST", self.url, retried=retried, content=content, headers=headers)
+        try:
+            answer = json.loads(body) if wire == "json" else msgspec.msgpack.decode(body)
+            found = answer["result"]
+            if found and isinstance(found[0], list):
+                found = found[0]
+            return [_hit(row, number) for number, row in enumerate(found[:topk])]
+        except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError) as error:
+            raise SearchFailed(f"{self.url} gave no result to read, but {body[:200]!r}") from error
+
+
+class SerpApiEngine(RemoteEngine):
+    """Google's results by SerpAPI; the key is the environment variable SERPAPI_API_KEY.
+
+    Args:
+        url: another place of the service.
+        timeout_s, retries, backoff_s: see RemoteEngine.
+
+    Raises:
+        BadArgument: when the key is not set. MissingExtra: without httpx.
+    """
+
+    key_names: tuple[str, ...] = ("SERPAPI_API_KEY",)
+
+    def __init__(self, *, url: str = "https://serpapi.com/search.json", **limits: Any) -> None:
+        super().__init__(**limits)
+        self.url = url
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return the organic results, with their snippets as texts; see SearchEngine.search."""
+        check_topk(topk)
+        if not (query := plain(query)):
+            return []
+        key = os.environ.get(self.key_names[0], "")
+        params = {"engine": "google", "q": query, "num": topk, "api_key": key}
+        return self._results("organic_results", topk, params)
+
+    def _results(self, field: str, topk: int, params: dict[str, Any]) -> list[Hit]:
+        body = self._ask("GET", self.url, params=params)
+        try:
+            # Neither service has the field where nothing was found.
+            rows = json.loads(body).get(field) or []
+            return [
+                Hit(str(row["link"]), str(row.get("title", "")), str(row.get("snippet", "")), 1.0 / rank)
+                for rank, row in enumerate(rows[:topk], 1)
+            ]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise SearchFailed(f"{self.url} gave no result to read, but {body[:200]!r}") from error
+
+
+class GoogleEngine(SerpApiEngine):
+    """Google's Custom Search; the key is GOOGLE_API_KEY, the engine GOOGLE_CSE_ID in the environment.
+
+    Args:
+        url: another place of the service.
+        timeout_s, retries, backoff_s: see RemoteEngine.
+
+    Raises:
+        BadArgument: when a key is not set. MissingExtra: without httpx.
+    """
+
+    key_names = ("GOOGLE_API_KEY", "GOOGLE_CSE_ID")
+
+    def __init__(self, *, url: str = "https://www.googleapis.com/customsearch/v1", **limits: Any) -> None:
+        super().__init__(url=url, **limits)
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return the results, ten at most, with their snippets as texts; see SearchEngine.search."""
+        check_topk(topk)
+        if not (query := plain(query)):
+            return []
+        key, engine = (os.environ.get(name, "") for name in self.key_names)
+        return self._results("items", topk, {"key": key, "cx": engine, "q": query, "num": min(topk, 10)})
+
+
+def _hit(row: Any, number: int) -> Hit:
+    """Read one result: a document, or a document beside its score."""
+    document = row.get("document", row) if isinstance(row, dict) else row
+    score = row.get("score") if isinstance(row, dict) else None
+    return Hit(*document_of(document, number), float(1.0 / (number + 1) if score is None else score))

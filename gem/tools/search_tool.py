@@ -1,0 +1,108 @@
+"""SearchTool: an agent's search, by any engine of `gem.tools.search`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gem.errors import BadArgument, ToolError
+from gem.tools.base_tool import BaseTool, ToolResult
+from gem.tools.search import SearchEngine, SearchFailed, open_engine
+from gem.tools.search.base import Hit, check_topk, plain
+
+URL = "SEARCH_URL"
+"""The environment variable that says where to search when nothing else does."""
+
+FAILED = "The search failed, and not by your doing. Try again, or answer with what you know."
+
+
+class SearchTool(BaseTool):
+    """Search. The agent writes a query in ``<search>`` and reads the best documents in ``<information>``.
+
+    A search that the engine fails, after its retries, is told to the agent and counted in info
+    (`tool_failure_counter`, and ``"failed": True`` with the reason in `tool_results`); it earns neither the
+    reward of a success nor that of an error, for it is not the agent's doing. With `strict` it is NoVerdict
+    instead, and ends the episode without a score.
+
+    Several environments share one tool, and any thread may call it. It is pickled without its index.
+    """
+
+    name = "search"
+    tag = "search"
+    result_tag = "information"
+    parallel_safe = True
+
+    def __init__(
+        self,
+        num_workers: int = 1,
+        search_url: str | Path | SearchEngine | None = None,
+        topk: int = 3,
+        timeout: float = 5.0,
+        *,
+        max_chars: int = 6000,
+        strict: bool = False,
+    ) -> None:
+        """Say where to search.
+
+        Args:
+            num_workers: upstream's, without a meaning here.
+            search_url: a server that speaks /retrieve, ``serpapi``, ``google``, ``world`` (the built-in
+                one), a .zim file, a .jsonl corpus, a folder, or an engine; None for the environment variable
+                SEARCH_URL, which may say the same.
+            topk: how many documents the agent reads, at most.
+            timeout: seconds that a service may take for one try.
+            max_chars: how much of the documents is shown, in equal shares.
+            strict: let a failing engine end the episode without a score.
+
+        Raises:
+            BadArgument, MissingData: when nothing says where, or what it names is not there or unreadable.
+            MissingExtra: without the package that the engine needs.
+        """
+        super().__init__(num_workers)
+        search_url = search_url or os.environ.get(URL)
+        if not search_url:
+            raise BadArgument(
+                f"nothing says where to search: search_url=..., or the environment variable {URL}. Accepted: "
+                "http://host:port/retrieve, serpapi, google, world, a .zim file, a .jsonl corpus, a folder."
+            )
+        self.topk = check_topk(topk)
+        self.max_chars = max_chars
+        self.strict = strict
+        if isinstance(search_url, SearchEngine):
+            self.engine = search_url
+        else:
+            self.engine = open_engine(search_url, timeout_s=timeout)
+
+    def call(self, query: str) -> ToolResult:
+        """Search for documents by the words of a query; you read those that fit best.
+
+        Args:
+            query: what to look for, a few words.
+        """
+        query = plain(query)
+        if not query:
+            raise ToolError("The query is empty: write what to look for.")
+        try:
+            hits = self.engine.search(query, self.topk)
+        except SearchFailed as failed:
+            if self.strict:
+                raise
+            return ToolResult(FAILED, failed=True, info={"why": str(failed)})
+        return ToolResult(self._told(hits) or "Nothing was found. Try other words.", info={"hits": len(hits)})
+
+    def instruction_string(self) -> str:
+        """Return what the agent is told."""
+        best = f"the {self.topk} documents that fit" if self.topk > 1 else "the document that fits"
+        return f"You can search: write a query in <search>...</search>. You read {best} best."
+
+    def _told(self, hits: list[Hit]) -> str:
+        share = self.max_chars // max(len(hits), 1)
+        return "\n".join(
+            f"Doc {number}(Title: {' '.join((hit.title or hit.id).split())}) {cut(hit.text.strip(), share)}"
+            for number, hit in enumerate(hits, 1)
+        )
+
+
+def cut(text: str, most: int) -> str:
+    """Return `text`, or its beginning and a mark where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[:most].rstrip()} [...]"
