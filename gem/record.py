@@ -284,8 +284,8 @@ class Episode:
         end = (self.stop.value, self.terminated, self.truncated, self.verdict.value)
         digest.update(json.dumps((*end, _plain(self.final_observation))).encode())
         for seat, last in self.ends.items():
-            line = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
-            digest.update(json.dumps((*line, _number(last.unearned))).encode())
+            said = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
+            digest.update(json.dumps((*said, _number(last.unearned))).encode())
         return digest.hexdigest()
 
 
