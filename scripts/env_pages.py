@@ -3,7 +3,7 @@
 One page per class of our own, with its six headings, its ids, an episode that its solver plays, a picture of
 the board and the cards of `gem-gym audit`; one page per family of foreign environments, with its names.
 The cards stand in docs/envs/cards.json, where `gem-gym audit game --json docs/envs/cards.json` writes those
-of a family.
+of a family beside the others; AUDITED says which families are audited with fewer episodes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ third of it, a solver hardly better than random play, an answer that leaks, or f
 """
 
 
+AUDITED = {
+    "code": "--episodes 6 --instances 40",
+    "terminal": "--episodes 2 --instances 5",
+    "rg": "--episodes 6 --instances 20",
+}
+"""How families are audited whose episodes take long, or that are many."""
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the generated pages into the navigation, behind their index."""
     section = next(entry["Environments"] for entry in config.nav if "Environments" in entry)
@@ -74,7 +82,9 @@ class Page:
     @property
     def path(self) -> str:
         """Where it stands under docs/."""
-        return f"envs/{self.title.lower().replace(' ', '-')}.md"
+        return (
+            f"envs/{self.title.lower().replace(' ', '-').rstrip(':')}.md"  # `rg:` would be read as a scheme
+        )
 
     @property
     def picture_path(self) -> str:
@@ -87,8 +97,8 @@ def pages() -> list[Page]:
     """Write a page per class, in the order of the catalogue, then one per family whose extra is there."""
     by_class: dict[Any, list[EnvSpec]] = {}
     for spec in ENV_REGISTRY.values():
-        by_class.setdefault(spec.entry_point, []).append(spec)
-    written = [class_page(class_of(specs[0]), specs) for specs in by_class.values()]
+        by_class.setdefault(class_of(spec), []).append(spec)
+    written = [class_page(env_class, specs) for env_class, specs in by_class.items()]
     for family in FAMILIES.values():
         with contextlib.suppress(MissingExtra):
             written.append(family_page(family))
@@ -121,8 +131,7 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
             episode, drawn = transcript(shown), picture(shown)
     page = Page(env_class.__name__, summary, [spec.id for spec in specs], "", drawn)
     seen = [f"![The board]({page.picture_path.removeprefix('envs/')})", ""] if drawn else []
-    told = [cards()[spec.id] for spec in specs if spec.id in cards()]
-    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *card_section(told), *episode]
+    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *card_section(specs), *episode]
     page.text = "\n".join(lines)
     return page
 
@@ -134,7 +143,9 @@ def family_page(family: Family) -> Page:
     ids = [f"{family.prefix}:{name}" for name in family.names]
     names = ["## Ids", "", *(f"- `{env_id}`" for env_id in ids)]
     first = transcript(family.spec(family.names[0]))
-    lines = [f"# {family.prefix}:", "", summary, "", *needs, *manual, *first, *names]
+    about = ["[What this bridge mends, and what it does not give](../bridges.md).", ""]
+    told = card_section([family.spec(name) for name in family.names], foreign=True)
+    lines = [f"# {family.prefix}:", "", summary, "", *about, *needs, *manual, *first, *told, *names]
     return Page(family.prefix, summary, ids, "\n".join(lines))
 
 
@@ -144,10 +155,19 @@ def cards() -> dict[str, Card]:
     return read_cards(CARDS) if CARDS.exists() else {}
 
 
-def card_section(told: list[Card]) -> list[str]:
-    """Write the cards: a row each, and then what each says in full."""
+def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
+    """Write the cards: a row each, then each in full, of foreign ones what is open; and who has none."""
+    told = [cards()[spec.id] for spec in specs if spec.id in cards()]
+    without: dict[str, list[str]] = {}
+    for spec in specs:
+        if spec.id not in cards():
+            without.setdefault(why_no_card(spec), []).append(f"`{spec.id}`")
+    missing = [
+        f"No card: {', '.join(ids) if len(ids) <= 12 else f'{len(ids)} of the ids below'}. {why}\n"
+        for why, ids in without.items()
+    ]
     if not told:
-        return []
+        return ["## Cards", "", *missing]
     rows = []
     for card in told:
         tokens = f"{card.first.median}{f', then {card.later.median}' if card.later else ''}"
@@ -156,6 +176,13 @@ def card_section(told: list[Card]) -> list[str]:
             f"{max(card.ignorant.values()):.3f} | {card.distinct} of {card.dealt} | {tokens} | "
             f"{len(card.findings) or 'none'} |"
         )
+    family = told[0].env.partition(":")[0]
+    options = f" {AUDITED[family]}" if family in AUDITED else ""
+    if foreign:
+        found = [f"- `{card.env}`, {one.name}: {one.seen}" for card in told for one in card.findings]
+        full = ["Open, as the package has it:", "", *found, ""] if found else []
+    else:
+        full = ["In full:", "", *(line for card in told for line in ("```text", str(card), "```", ""))]
     return [
         "## Cards",
         "",
@@ -163,10 +190,24 @@ def card_section(told: list[Card]) -> list[str]:
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
-        "[What a card says](index.md#what-a-card-says). In full:",
+        f"[What a card says](index.md#what-a-card-says); from `gem-gym audit {family}{options}`.",
         "",
-        *(line for card in told for line in ("```text", str(card), "```", "")),
+        *missing,
+        *full,
     ]
+
+
+def why_no_card(spec: EnvSpec) -> str:
+    """Return why an id has no stored card, in a sentence."""
+    if spec.seats:
+        return "What one of several seats earns depends on who plays the others: ids of one seat are audited."
+    if spec.data:
+        return "The questions are those of a data set that is not part of gem: audit it where that is."
+    if spec.id.startswith("ta:"):
+        return "A game of TextArena has no expert and no random actor to hold its rewards against."
+    if spec.id.startswith("rg:"):
+        return "The package takes more than eight seconds for the few questions of an audit."
+    return "It has not been audited."
 
 
 def paid(card: Card, policy: str) -> str:
