@@ -437,7 +437,7 @@ LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Sym
 """Families of tasks at a shell, each in two levels."""
 
 
-DATABASES = ("Shop",)
+DATABASES = ("Airline", "Bank", "Clinic", "Hotel", "Library", "Music", "Shop", "University", "Warehouse")
 """The worlds of gem.envs.database_domains, each with questions and operations."""
 
 

@@ -22,11 +22,14 @@ SHOWN_ROWS, SHOWN_CHARS = 20, 500
 """How much of a result the agent reads: rows, and characters of a value."""
 
 GRADED_ROWS = 5000
+DRAWS = 100
+"""How many questions or orders are tried until one is worth asking."""
+
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW_TO_LOOK = """\
 The database is SQLite; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
-several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are shown. \
-`SELECT sql FROM sqlite_master` shows the schema."""
+several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are \
+shown. `SELECT sql FROM sqlite_master` shows the schema."""
 _HOW_TO_ANSWER = """\
 Give your answer as one query in <answer>...</answer>: its result is the answer, its columns in the order of \
 the question. It is also run on a second database of the same schema with other rows, so it must compute the \
@@ -185,22 +188,26 @@ class DatabaseEnv(Env):
         return self.domain.fill(seeding.stream(self._need_seed(), *path))
 
     def _draw(self, tables: Tables) -> Question | Operation:
+        """Return a question that a literal cannot answer, or an order that changes something."""
         rng = seeding.stream(self._need_seed(), "task")
-        if self.kind == "questions":
-            return rng.choice(self.domain.questions)(rng, tables)
-        return rng.choice(self.domain.operations)(rng, tables)
+        for _ in range(DRAWS):
+            if self.kind == "questions":
+                question = rng.choice(self.domain.questions)(rng, tables)
+                rows = _rows(self._script, question.sql)
+                others = _rows(self._second_script(), question.sql)
+                if rows and others and same_rows(rows, others, question.ordered):
+                    return question
+            else:
+                operation = rng.choice(self.domain.operations)(rng, tables)
+                if same_state(_state(self._script, operation.sql), _state(self._script, "")):
+                    return operation
+        raise BadArgument(
+            f"the domain {self.domain.name} made nothing worth asking in {DRAWS} tries. Wanted: queries that "
+            "have rows, and others in another world; orders that change some."
+        )
 
-    def _wanted_rows(self, script: str) -> list[Row]:
-        with _reference(script) as database:
-            assert isinstance(self.task, Question)
-            return database.execute(self.task.sql).fetchall()
-
-    def _wanted_state(self) -> dict[str, list[Row]]:
-        assert self.task is not None
-        with _reference(self._script) as database:
-            database.executescript(self.task.sql)
-            names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            return {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in names}
+    def _second_script(self) -> str:
+        return self.domain.script(self._world("second world"))
 
     # -- the agent's database
 
@@ -223,7 +230,7 @@ class DatabaseEnv(Env):
         """Return why an answer is wrong, or ''."""
         assert isinstance(self.task, Question)
         box = self._box()
-        scripts = {"graded": self._script, "second": self.domain.script(self._world("second world"))}
+        scripts = {"graded": self._script, "second": self._second_script()}
         for name, script in scripts.items():
             box.open(name, script, rows=GRADED_ROWS)
             results = box.run(name, sql)
@@ -231,14 +238,18 @@ class DatabaseEnv(Env):
                 return f"it has {len(results)} statements; one query is wanted"
             if "rows" not in results[0]:
                 return str(results[0].get("error", "it is no query"))
-            wrong = same_rows(results[0]["rows"], self._wanted_rows(script), self.task.ordered)
+            wrong = same_rows(results[0]["rows"], _rows(script, self.task.sql), self.task.ordered)
             if wrong:
                 return wrong if name == "graded" else f"on a second database with other rows, {wrong}"
         return ""
 
     def _judge_state(self) -> str:
         """Return what is not as it should be, or ''."""
-        return same_state(self._box().dump("main"), self._wanted_state())
+        assert self.task is not None
+        found = self._box().dump("main")
+        if found is None:
+            return "the tables hold far more than they should"
+        return same_state(found, _state(self._script, self.task.sql))
 
     def _grade(self, said: str, wrong: str, stop: StopReason = StopReason.FAILED) -> Step:
         success = not wrong
@@ -264,9 +275,24 @@ def _reference(script: str) -> Iterator[sqlite3.Connection]:
         for name in ("date", "strftime"):
             database.create_function(name, -1, _dated(name))
         database.executescript(script)
+        database.execute("PRAGMA foreign_keys=ON")
         yield database
     finally:
         database.close()
+
+
+def _rows(script: str, query: str) -> list[Row]:
+    """Return what a query of ours gives."""
+    with _reference(script) as database:
+        return database.execute(query).fetchall()
+
+
+def _state(script: str, statements: str) -> dict[str, list[Row]]:
+    """Return every table's rows after statements of ours."""
+    with _reference(script) as database:
+        database.executescript(statements)
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in names}
 
 
 def _dated(name: str) -> Callable[..., Any]:

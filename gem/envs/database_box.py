@@ -50,10 +50,10 @@ class SqliteBox:
         assert isinstance(results, list)
         return results
 
-    def dump(self, name: str) -> dict[str, list[list[Any]]]:
-        """Return the rows of every table; an open transaction is rolled back first."""
+    def dump(self, name: str) -> dict[str, list[list[Any]]] | None:
+        """Return the rows of every table, None where they are too many; an open transaction is lost."""
         tables = self._call(f"dump({name!r})")
-        assert isinstance(tables, dict)
+        assert tables is None or isinstance(tables, dict)
         return tables
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ of gem. Each call prints one line of JSON.
 """
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,17 @@ LONGEST = 20_000
 
 STATEMENTS = 50
 
+PAGES = 8192
+"""Of 4 KiB: how large a database may grow."""
+
+DUMPED = 4_000_000
+"""Characters of JSON that a dump may have; what an agent filled beyond is no state that was asked for."""
+
+TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|(?P<end>;)|'[^']*'?|"[^"]*"?|`[^`]*`?|\[[^\]]*\]?|\s+|.""",
+    re.DOTALL,
+)
+
 databases: dict[str, "Database"] = {}
 
 
@@ -42,15 +54,18 @@ class Database:
         self.why = ""
         self.deadline = 0.0
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.text_factory = lambda text: text.decode("utf-8", "replace")  # an agent can store any
         self.connection.executescript(script)
         self.connection.execute("PRAGMA foreign_keys=ON")
         self.connection.execute("PRAGMA temp_store=MEMORY")
+        self.connection.execute(f"PRAGMA max_page_count={PAGES}")
         self.connection.execute("PRAGMA hard_heap_limit=134217728")
         for limit, value in (
             (sqlite3.SQLITE_LIMIT_LENGTH, 50_000),
             (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
             (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
             (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+            (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
             (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
             (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
         ):
@@ -64,7 +79,8 @@ class Database:
         """Return a date function whose 'now' is the story's own day, so that a transcript can be repeated."""
 
         def function(*args: Any) -> Any:
-            given = [self.now if isinstance(a, str) and a.strip().lower() == "now" else a for a in args]
+            texts = [a.decode("utf-8", "replace") if isinstance(a, bytes) else a for a in args]
+            given = [self.now if isinstance(a, str) and a.strip().lower() == "now" else a for a in texts]
             if not given or (name == "strftime" and len(given) == 1):
                 given.append(self.now)
             marks = ",".join("?" * len(given))
@@ -76,19 +92,23 @@ class Database:
         self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
     ) -> int:
         """Say whether a statement may do something; `why` keeps the reason for the agent."""
-        if action in READS or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() not in REFUSED):
-            if str(second).lower().startswith("current_"):
-                self.why = "use date('now') for today"
-                return sqlite3.SQLITE_DENY
+        if action in READS:
             return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            called = str(second).lower()
+            if called.startswith("current_"):
+                self.why = "use date('now') for today"
+            elif called in REFUSED:
+                self.why = f"{called}() is not available here"
+            else:
+                return sqlite3.SQLITE_OK
+            return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_PRAGMA and str(first).lower() in PRAGMAS:
             return sqlite3.SQLITE_OK
         if action in WRITES:
             if self.writable and not str(first).startswith("sqlite_"):
                 return sqlite3.SQLITE_OK
             self.why = "this database can only be read"
-        elif action == sqlite3.SQLITE_FUNCTION:
-            self.why = f"{second}() is not available here"
         elif action == sqlite3.SQLITE_PRAGMA:
             self.why = f"PRAGMA {first} is not available here; there are {', '.join(sorted(PRAGMAS))}"
         else:
@@ -139,30 +159,40 @@ class Database:
             return f"it takes longer than the {self.seconds:g} s that a turn may take"
         return str(error)
 
-    def dump(self) -> dict[str, list[list[Any]]]:
-        """Return every table's rows; what was not committed is lost."""
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-        self.deadline = time.monotonic() + 10 * self.seconds
-        names = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        return {
-            name: [
-                [plain(value) for value in row] for row in self.connection.execute(f'SELECT * FROM "{name}"')
-            ]
-            for (name,) in names.fetchall()
-            if not name.startswith("sqlite_")
-        }
+    def dump(self) -> dict[str, list[list[Any]]] | None:
+        """Return every table's rows, None where they are too many; what was not committed is lost."""
+        self.deadline = time.monotonic() + self.seconds
+        tables: dict[str, list[list[Any]]] = {}
+        size = 0
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            names = self.connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            )
+            for (name,) in names.fetchall():
+                rows = tables[name] = []
+                for row in self.connection.execute(f'SELECT * FROM "{name}"'):
+                    rows.append([plain(value) for value in row])
+                    size += len(json.dumps(rows[-1]))
+                    if size > DUMPED:
+                        return None
+        except (sqlite3.Error, MemoryError):  # full to the brim
+            return None
+        return tables
 
 
 def split(sql: str) -> Iterator[str]:
-    """Yield the statements of `sql`, whatever stands in its strings."""
-    start = 0
-    for end, char in enumerate(sql):
-        if char == ";" and sqlite3.complete_statement(sql[start : end + 1]):
-            if sql[start:end].strip():
-                yield sql[start : end + 1]
-            start = end + 1
-    if sql[start:].strip():
+    """Yield the statements of `sql`, whatever stands in its strings; what is only a comment is none."""
+    start, empty = 0, True
+    for token in TOKEN.finditer(sql):
+        if token["end"]:
+            if not empty:
+                yield sql[start : token.end()]
+            start, empty = token.end(), True
+        elif not token["comment"] and not token[0].isspace():
+            empty = False
+    if not empty:
         yield sql[start:]
 
 

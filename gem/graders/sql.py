@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 Row: TypeAlias = Sequence[Any]
@@ -25,17 +26,20 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
     if len(widths) > 1:
         return f"its rows have {len(got[0])} columns, wanted are {len(wanted[0])}"
     if not ordered:
-        got, wanted = _arranged(got), _arranged(wanted)
+        width = max(widths, default=0)
+        columns = [_classes([row[place] for row in (*got, *wanted)]) for place in range(width)]
+        same = _counted(got, columns) == _counted(wanted, columns)
+        return "" if same else "its rows are others"
     for place, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
         if not all(map(same_value, mine, theirs)):
-            return f"row {place + 1} is another" if ordered else "its rows are others"
+            return f"row {place + 1} is another"
     return ""
 
 
 def same_value(got: Any, wanted: Any) -> bool:
     """Return whether two values are the same: numbers within TOLERANCE, everything else exactly."""
     if _is_number(got) and _is_number(wanted):
-        return bool(got == wanted) or math.isclose(got, wanted, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return _near(got, wanted)
     return type(got) is type(wanted) and bool(got == wanted)
 
 
@@ -49,15 +53,34 @@ def same_state(got: Mapping[str, Sequence[Row]], wanted: Mapping[str, Sequence[R
     return ""
 
 
-def _arranged(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in an order that only their values decide, near numbers beside one another."""
-    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[tuple("number" if _is_number(v) else (type(v).__name__, v) for v in row)].append(row)
-    found: list[Row] = []
-    for key in sorted(groups, key=repr):
-        found += sorted(groups[key], key=lambda row: [v for v in row if _is_number(v)])
-    return found
+def _classes(column: Sequence[Any]) -> dict[Any, int]:
+    """Return a class for each number: those with no gap beyond TOLERANCE between them have the same.
+
+    So rows can be counted, where sorting by numbers that rounding moved would pair the wrong ones.
+    """
+    numbers = sorted({value for value in column if _is_number(value) and value == value})
+    classes = dict.fromkeys(numbers[:1], 0)
+    for last, number in pairwise(numbers):
+        classes[number] = classes[last] + (not _near(last, number))
+    return classes
+
+
+def _counted(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(map(_form, row, columns)) for row in rows)
+
+
+def _form(value: Any, classes: Mapping[Any, int]) -> Any:
+    """Return a value as it is counted; a NaN is the same as nothing."""
+    if _is_number(value):
+        return ("number", classes[value]) if value == value else object()
+    return type(value).__name__, repr(value)
+
+
+def _near(one: float, other: float) -> bool:
+    try:
+        return one == other or math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def _is_number(value: Any) -> bool:

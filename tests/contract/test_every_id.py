@@ -7,7 +7,7 @@ import pytest
 import gem
 from gem.errors import MissingData, MissingExtra
 from gem.registry import FAMILIES
-from gem.sandbox import SandboxFailed
+from gem.sandbox import SandboxFailed, default_sandbox
 from gem.testing import check_env
 from gem.testing.transcripts import hash_seed_dependent, host_dependent
 
@@ -15,7 +15,12 @@ FOREIGN = {prefix for prefix, family in FAMILIES.items() if find_spec(family.pac
 """Families over another package: many ids, some of them slow to make."""
 
 TERMINAL_IDS = gem.ids("terminal")
-OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in FAMILIES and i not in TERMINAL_IDS]
+DATABASE_IDS = gem.ids("db")
+OWN_IDS = [
+    i
+    for i in gem.ids()
+    if i.partition(":")[0] not in FAMILIES and i not in TERMINAL_IDS and i not in DATABASE_IDS
+]
 EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None and gem.spec(i).deterministic]
 """Those that need no data set. The others are tried on small files by tests/envs/test_data_ids.py."""
 
@@ -60,6 +65,18 @@ def test_every_rule_holds_at_a_terminal(env_id):
     except (SandboxFailed, MissingExtra) as absent:
         pytest.skip(str(absent))
     check_env(env_id, seeds=[0]).raise_if_broken()
+
+
+@pytest.mark.parametrize(
+    "env_id", [pytest.param(i, marks=[pytest.mark.slow] * ("Library" not in i)) for i in DATABASE_IDS]
+)
+def test_every_rule_holds_at_a_database(env_id):
+    try:
+        default_sandbox()
+    except SandboxFailed as absent:
+        pytest.skip(str(absent))
+    everything = "Library" in env_id  # on every host and under two hash seeds: the code is the same for all
+    check_env(env_id, seeds=[0], turns=4, hosts=everything, hash_seed=everything).raise_if_broken()
 
 
 @pytest.mark.parametrize("env_id", FOREIGN_IDS)

@@ -6,19 +6,25 @@ import pytest
 
 import gem
 from gem.registry import FAMILIES
+from gem.sandbox import SandboxFailed
 from gem.testing import golden
 
 OWN_IDS = [
     i
     for i in gem.ids()
     if i.partition(":")[0] not in FAMILIES and gem.spec(i).data is None and gem.spec(i).deterministic
+    if not i.startswith("db:")
+    or "Library" in i  # one world for the prompts; the others differ in their tasks
 ]
 FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("env_id", OWN_IDS)
 def test_an_environment_says_what_it_said(env_id):
-    changed = golden.compare(env_id, FOLDER)
+    try:
+        changed = golden.compare(env_id, FOLDER)
+    except SandboxFailed as absent:
+        pytest.skip(str(absent))
     assert not changed, (
         f"{changed}\n\nIf that is wanted: `gem-gym check {env_id} --record`, and look at the diff."
     )

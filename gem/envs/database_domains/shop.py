@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import (
+    TODAY,
+    Domain,
+    Operation,
+    Question,
+    Tables,
+    day,
+    literal,
+    people,
+)
 
 CITIES = ("Lisbon", "Oslo", "Vienna", "Nairobi", "Osaka", "Lima")
 CATEGORIES = ("kitchen", "garden", "books", "toys", "sports")
@@ -21,11 +30,12 @@ SCHEMA = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, city TEXT NOT NULL,
   joined DATE NOT NULL);
 CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL,
-  price REAL NOT NULL, stock INTEGER NOT NULL);
+  price DOUBLE PRECISION NOT NULL, stock INTEGER NOT NULL);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customers(id),
   ordered DATE NOT NULL, status TEXT NOT NULL);
 CREATE TABLE order_lines (order_id INTEGER NOT NULL REFERENCES orders(id),
-  product_id INTEGER NOT NULL REFERENCES products(id), quantity INTEGER NOT NULL, unit_price REAL NOT NULL,
+  product_id INTEGER NOT NULL REFERENCES products(id), quantity INTEGER NOT NULL,
+  unit_price DOUBLE PRECISION NOT NULL,
   PRIMARY KEY (order_id, product_id));
 """
 
@@ -35,7 +45,7 @@ def fill(rng: Random) -> Tables:
     customers = [(i, name, rng.choice(CITIES), day(rng)) for i, name in enumerate(people(rng, 24), 1)]
     names = [(good, category) for category in CATEGORIES for good in GOODS[category]]
     products = [
-        (i, good, category, round(rng.uniform(2, 90), 2), rng.randrange(0, 60))
+        (i, good, category, round(rng.randrange(10, 450) * 0.2, 2), rng.randrange(0, 60))
         for i, (good, category) in enumerate(names, 1)
     ]
     orders = [
@@ -52,13 +62,14 @@ def fill(rng: Random) -> Tables:
 
 def revenue_by_category(rng: Random, tables: Tables) -> Question:
     """Ask what was sold, by category."""
-    year = rng.choice(("2024", "2025"))
+    year = rng.choice((2024, 2025))
     return Question(
-        f"For each product category that was sold in {year}, give the category and its revenue (quantity "
-        "times unit price of the order lines), cancelled orders left out. Highest revenue first.",
+        f"For each product category that was sold in {year} by date, give the category and its "
+        "revenue (quantity times unit price of the order lines), cancelled orders left out. Highest "
+        "revenue first.",
         "SELECT p.category, SUM(l.quantity * l.unit_price) AS revenue FROM order_lines l "
         "JOIN orders o ON o.id = l.order_id JOIN products p ON p.id = l.product_id "
-        f"WHERE o.status <> 'cancelled' AND strftime('%Y', o.ordered) = '{year}' "
+        f"WHERE o.status <> 'cancelled' AND o.ordered >= '{year}-01-01' AND o.ordered < '{year + 1}-01-01' "
         "GROUP BY p.category ORDER BY revenue DESC",
         ordered=True,
     )
@@ -78,11 +89,23 @@ def best_customers(rng: Random, tables: Tables) -> Question:
     """Ask for those who spent more than an amount."""
     amount = rng.choice((300, 400, 500, 600))
     return Question(
-        f"Give name and total of every customer whose orders that are not cancelled come to more than "
+        "Give name and total of every customer whose orders that are not cancelled come to more than "
         f"{amount} in all (quantity times unit price).",
-        "SELECT c.name, SUM(l.quantity * l.unit_price) FROM customers c JOIN orders o ON o.customer_id = c.id "
-        "JOIN order_lines l ON l.order_id = o.id WHERE o.status <> 'cancelled' "
-        f"GROUP BY c.id HAVING SUM(l.quantity * l.unit_price) > {amount}",
+        "SELECT c.name, SUM(l.quantity * l.unit_price) FROM customers c "
+        "JOIN orders o ON o.customer_id = c.id JOIN order_lines l ON l.order_id = o.id "
+        f"WHERE o.status <> 'cancelled' GROUP BY c.id HAVING SUM(l.quantity * l.unit_price) > {amount}",
+    )
+
+
+def latest_orders(rng: Random, tables: Tables) -> Question:
+    """Ask for the last order of each customer of a city."""
+    city = rng.choice(CITIES)
+    return Question(
+        f"For every customer in {city} who has ordered, give name and order number (id), date and status of "
+        "the latest order; of several on that day it is the one with the highest number.",
+        "SELECT name, id, ordered, status FROM (SELECT c.name, o.id, o.ordered, o.status, "
+        "ROW_NUMBER() OVER (PARTITION BY c.id ORDER BY o.ordered DESC, o.id DESC) AS place FROM customers c "
+        f"JOIN orders o ON o.customer_id = c.id WHERE c.city = {literal(city)}) AS placed WHERE place = 1",
     )
 
 
@@ -105,25 +128,24 @@ def reprice(rng: Random, tables: Tables) -> Operation:
     stock = rng.choice((30, 40))
     return Operation(
         f"Reduce the price of every product of the category {category} that has more than {stock} in stock "
-        f"by {percent} percent, rounded to two decimals.",
-        f"UPDATE products SET price = ROUND(price * {1 - percent / 100!r}, 2) "
+        f"by {percent} percent.",
+        f"UPDATE products SET price = price * {100 - percent} / 100 "
         f"WHERE category = {literal(category)} AND stock > {stock};",
     )
 
 
 def place(rng: Random, tables: Tables) -> Operation:
     """Place an order."""
-    customer, product = (
-        rng.choice(tables["customers"]),
-        rng.choice([p for p in tables["products"] if p[4] > 5]),
-    )
+    customer = rng.choice(tables["customers"])
+    product = rng.choice([row for row in tables["products"] if row[4] > 5])
     number, quantity = len(tables["orders"]) + 1, rng.randrange(1, 5)
     return Operation(
-        f"{customer[1]} orders {quantity} of the product '{product[1]}' today, at its present price. Enter the "
-        f"order as number {number} with status 'placed' and today's date, its line, and take the goods out of "
-        "stock.",
-        f"INSERT INTO orders VALUES ({number}, {customer[0]}, date('now'), 'placed'); "
-        f"INSERT INTO order_lines SELECT {number}, id, {quantity}, price FROM products WHERE id = {product[0]}; "
+        f"{customer[1]} orders {quantity} of the product '{product[1]}' today ({TODAY}), at its "
+        f"present price. Enter the order as number {number} with status 'placed', its line, and take "
+        "the goods out of stock.",
+        f"INSERT INTO orders VALUES ({number}, {customer[0]}, '{TODAY}', 'placed'); "
+        f"INSERT INTO order_lines SELECT {number}, id, {quantity}, price FROM products "
+        f"WHERE id = {product[0]}; "
         f"UPDATE products SET stock = stock - {quantity} WHERE id = {product[0]};",
     )
 
@@ -133,6 +155,6 @@ SHOP = Domain(
     "a web shop",
     SCHEMA,
     fill,
-    (revenue_by_category, never_ordered, best_customers),
+    (revenue_by_category, never_ordered, best_customers, latest_orders),
     (cancel, reprice, place),
 )
