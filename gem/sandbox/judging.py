@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -24,6 +26,10 @@ LONGEST_VALUE = 4 << 20
 Message = dict[str, Any]
 
 
+class Broke(Lost):
+    """A submission's child ended by itself or hangs: the second time, that is the submission's doing."""
+
+
 class Judging:
     """The cases of one submission, taken up again where the sandbox failed."""
 
@@ -39,6 +45,7 @@ class Judging:
         self.sandbox, self.kind, self.request = sandbox, kind, request
         self.cases, self.budget, self.go_on = cases, budget, go_on
         self.done: list[Result] = []
+        self.begun = False
         self.over = not cases
 
     def results(self) -> list[Result]:
@@ -48,10 +55,18 @@ class Judging:
             try:
                 self._with_one_child()
             except Lost as error:
-                if failed_at == len(self.done):
+                if failed_at != len(self.done):
+                    failed_at = len(self.done)
+                elif isinstance(error, Broke):
+                    self._blame(error)
+                else:
                     raise SandboxFailed(f"the sandbox failed twice: {error}") from error
-                failed_at = len(self.done)
         return self.done
+
+    def _blame(self, error: Broke) -> None:
+        status = Status.RE if self.begun else Status.CE
+        self._note(Result(status, stderr=f"{error}\n", exit_code=1, info={**self.sandbox.info}))
+        self.over |= not self.begun
 
     def _note(self, result: Result) -> None:
         """Keep a result and ask whether to go on; not while a place among the running is held."""
@@ -76,10 +91,11 @@ class Judging:
                     reply, _, ended = self._hear(child, wire, BEGIN_S)
                 if reply is None or reply.get("begun") is not True:
                     if reply is None and (ended is None or ended["why"] != "memory"):
-                        raise Lost("a submission's child ended before it began")
+                        raise self._ended(ended, "the submission's child ended while it compiled")
                     self.done.append(self._refused(child))
                     self.over = True
                     return
+                self.begun = True
                 while not self.over:
                     with sandbox.running:
                         result, alive = self._case(child, wire, self.cases[len(self.done)])
@@ -93,17 +109,24 @@ class Judging:
 
     def _case(self, child: Child, wire: Wire, case: Message) -> tuple[Result, bool]:
         begun = time.monotonic()
-        wire.ask(case)
+        wire.ask(case, blobs=2 * (case["output"] + 1) + case["value"] + 1)
         reply, blobs, ended = self._hear(child, wire, case["wall_s"] + BACKSTOP_S)
         if reply is None:
             if ended is None or ended["why"] != "memory":
-                raise Lost("a submission's child ended by itself")
+                raise self._ended(ended, "the submission's child ended by itself")
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
         try:
             return self._read(case, reply, blobs, child.zygote.shared), "spoiled" not in reply
         except (KeyError, TypeError, ValueError) as error:
             raise Lost("a submission's child broke the protocol") from error
+
+    def _ended(self, ended: Message | None, words: str) -> Lost:
+        """Return what the end of a child means: in namespaces of its own only the host can kill it."""
+        if ended is None or ended["why"]:
+            return Lost(words)
+        killed = os.waitstatus_to_exitcode(ended["status"]) == -signal.SIGKILL
+        return Lost(words) if killed and self.sandbox.settings.namespaces else Broke(words)
 
     def _read(self, case: Message, reply: Message, blobs: list[bytes], shared: int) -> Result:
         out, err, value = blobs
@@ -139,7 +162,8 @@ class Judging:
             left = deadline - time.monotonic()
             if left <= 0:
                 child.order("kill", why="late")
-                raise Lost("a submission's child hangs")
+                stopped = self.begun and self.sandbox.settings.namespaces  # nothing in there can stop it
+                raise (Lost if stopped else Broke)("the submission's child hangs")
             ready = {names[fd] for fd, _ in poll.poll(left * 1000)}
             for stream, name in ((child.out, "out"), (child.err, "err")):
                 if name in ready and not stream.read():
@@ -162,7 +186,7 @@ class Judging:
 
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text)
+        json.loads(text.decode())
     except (ValueError, RecursionError):
         return False
     return True

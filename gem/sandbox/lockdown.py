@@ -146,6 +146,7 @@ def confine(
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 256),  # counted per user, in all children together
         (resource.RLIMIT_STACK, _STACK),
         *([(resource.RLIMIT_NPROC, limits.processes)] if count_processes else []),
     ):

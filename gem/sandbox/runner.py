@@ -37,6 +37,7 @@ from gem.sandbox import lockdown
 DOES_NOT_COMPILE, NO_MEMORY = 254, 253  # exit codes; believed only with the words on stderr to match
 FIGURES, FIGURE_BYTES = 8, 4 << 20
 STATE_BYTES = 256 << 10
+LONGEST_LINE = 1000  # of a source that does not compile, which is shown with the error
 LONGEST_VALUE = 256 << 10
 
 Request = dict[str, Any]
@@ -64,7 +65,8 @@ def _main(code: str, name: str, after: CodeType | None = None) -> int:
 def _refuse(error: BaseException) -> int:
     if not isinstance(error, SyntaxError):  # NUL, lone surrogates, nesting
         error = SyntaxError(str(error) or type(error).__name__)
-    _say("".join(traceback.format_exception_only(error)))
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    _say("".join(f"{line[:LONGEST_LINE]}\n" for line in lines))
     return DOES_NOT_COMPILE
 
 
@@ -675,7 +677,7 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
     put_files(files)
     lockdown.adopt_orphans()
     wire.send({"begun": True})
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         try:
             case = wire.receive()
@@ -698,7 +700,7 @@ def _judge_case(
     begun = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
         for fd, to in ((stdin, 0), (out, 1), (err, 2)):
             os.dup2(fd, to)
         value = fcntl_dup(value, 20)

@@ -30,6 +30,8 @@ FLOOD = 64  # times the output budget, after which a cell that still writes is s
 FILE_S = 30.0
 LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
+LONGEST_VALUE, FIGURES_BYTES = 256 << 10, 32 << 20  # as runner.py has them, which is the box's half
+_BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
 Message = dict[str, Any]
 
@@ -291,7 +293,7 @@ class ZygoteSession:
         armed, listening = False, True
         self._asked += 1
         if request is not None:
-            wire.ask({**request, "n": self._asked})
+            wire.ask({**request, "n": self._asked}, blobs=_BLOBS.get(request["op"], 0))
         poll, names = watch(child, wire)
         flood = FLOOD * child.out.cap
         try:
@@ -395,7 +397,7 @@ def _read_reply(answer: _Answer, out: str, err: str, cut: bool, info: Mapping[st
     reply = answer.reply or {}
     if (error := reply.get("error")) is not None:  # our half in the child failed, for lack of memory or files
         return Result(
-            Status.RE, out, f"{err}{str(error)[:500]}\n", exit_code=1, wall_s=answer.wall_s, info=info
+            Status.RE, out, f"{err}{_text(str(error)[:500])}\n", exit_code=1, wall_s=answer.wall_s, info=info
         )
     status = Status(str(reply.get("status")))
     if answer.stopped:
@@ -403,9 +405,13 @@ def _read_reply(answer: _Answer, out: str, err: str, cut: bool, info: Mapping[st
     numbers = (reply.get("exit_code"), reply.get("signal"))
     value = reply.get("value")
     cpu_s = reply.get("cpu_s", 0.0)
-    if not all(n is None or type(n) is int for n in numbers) or not isinstance(cpu_s, (int, float)):
+    if not all(n is None or (type(n) is int and -1 << 31 <= n < 1 << 31) for n in numbers):
+        raise Garbled
+    if not isinstance(cpu_s, (int, float)) or not 0 <= cpu_s < 1e9:
         raise Garbled
     if not (value is None or isinstance(value, str)):
+        raise Garbled
+    if not all(blob.startswith(_PNG) for blob in answer.blobs):
         raise Garbled
     return Result(
         status=status,
@@ -416,10 +422,18 @@ def _read_reply(answer: _Answer, out: str, err: str, cut: bool, info: Mapping[st
         wall_s=answer.wall_s,
         cpu_s=float(cpu_s),
         cut=cut or reply.get("cut") is True,
-        value=value,
+        value=None if value is None else _text(value[:LONGEST_VALUE]),
         figures=tuple(answer.blobs),
         info=info,
     )
+
+
+_PNG = b"\x89PNG\r\n"
+
+
+def _text(text: str) -> str:
+    """Return text that can be written as UTF-8: what a program shows may hold halves of characters."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _digest(result: Result) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 from gem.sandbox.pool import Child
 
 LONGEST_HEAD = 4 << 20
-LONGEST_BLOBS = 320 << 20
 
 Message = dict[str, Any]
 
@@ -35,9 +34,12 @@ class Wire:
         self.end.setblocking(False)
         self._left = memoryview(b"")
         self._came = bytearray()
+        self._head: tuple[Message, list[int], int] | None = None
+        self._blobs = 0
 
-    def ask(self, request: Mapping[str, Any]) -> None:
-        """Queue a request; `push` sends it as the child takes it."""
+    def ask(self, request: Mapping[str, Any], *, blobs: int = 0) -> None:
+        """Queue a request, whose reply may bring `blobs` bytes; `push` sends it as the child takes it."""
+        self._blobs = blobs
         body = marshal.dumps(dict(request))
         self._left = memoryview(struct.pack("!I", len(body)) + body)
         self.push()
@@ -70,6 +72,22 @@ class Wire:
 
     def reply(self) -> tuple[Message, list[bytes]] | None:
         """Return the reply that is complete, and its blobs. Raises Garbled."""
+        self._head = self._head or self._read_head()
+        if self._head is None:
+            return None
+        head, lengths, at = self._head
+        if len(self._came) < at + sum(lengths):
+            return None
+        self._head = None
+        blobs = []
+        for n in lengths:
+            blobs.append(bytes(self._came[at : at + n]))
+            at += n
+        del self._came[:at]
+        return head, blobs
+
+    def _read_head(self) -> tuple[Message, list[int], int] | None:
+        """Return the complete head, the lengths of its blobs, and where they begin. Raises Garbled."""
         if len(self._came) < 4:
             return None
         (length,) = struct.unpack_from("!I", self._came)
@@ -80,22 +98,11 @@ class Wire:
         try:
             head = json.loads(bytes(self._came[4 : 4 + length]))
             lengths = head.pop("blobs")
-            if not all(type(n) is int and 0 <= n <= LONGEST_BLOBS for n in lengths):
+            if not all(type(n) is int and n >= 0 for n in lengths) or sum(lengths) > self._blobs:
                 raise Garbled
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Garbled from error
-        total = sum(lengths)
-        if total > LONGEST_BLOBS:
-            raise Garbled
-        at = 4 + length
-        if len(self._came) < at + total:
-            return None
-        blobs = []
-        for n in lengths:
-            blobs.append(bytes(self._came[at : at + n]))
-            at += n
-        del self._came[:at]
-        return head, blobs
+        return head, lengths, 4 + length
 
 
 class Timetable:

@@ -19,7 +19,7 @@ from gem.sandbox.ladder import open_sandbox
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rung")
-    parser.add_argument("--how", default="run", choices=("run", "session"))
+    parser.add_argument("--how", default="run", choices=("run", "session", "shell", "judge"))
     parser.add_argument("--only", default="", help="a part of the program's name or group")
     parser.add_argument("--light", action="store_true", help="leave out what takes seconds")
     parser.add_argument("--verbose", action="store_true")
@@ -30,7 +30,7 @@ def main() -> int:
         for program in PROGRAMS:
             if asked.only not in f"{program.group}: {program.name}" or (asked.light and program.heavy):
                 continue
-            if not (program.runs if asked.how == "run" else program.sessions):
+            if not (program.runs if asked.how != "session" else program.sessions):
                 continue
             begun, tried = time.monotonic(), tried + 1
             harm = arena.attack(sandbox, program, asked.how)

@@ -25,7 +25,7 @@ from programs import PRELUDE, Program
 
 from gem.errors import ToolError
 from gem.sandbox import seccomp
-from gem.sandbox.base import Budget, Result
+from gem.sandbox.base import Budget, Case, Result
 
 BUDGET = Budget(
     cpu_s=1.0, wall_s=2.0, memory_mb=512, processes=16, file_mb=8, disk_mb=16, inodes=256, open_files=64,
@@ -131,7 +131,10 @@ class Arena:
                 self.heard.append(name)
 
     def attack(self, sandbox: Any, program: Program, how: str = "run") -> list[str]:
-        """Run the program, as a ``run`` or as a cell of a ``session``, and return the harm it did."""
+        """Run the program and return the harm it did.
+
+        `how`: as a ``run``, a cell of a ``session``, a command of its ``shell``, or a submission to ``judge``.
+        """
         tag = f"gz{secrets.token_hex(5)}"
         names = self._names(tag)
         code = program.code if program.bare else _with_names(program.code, names)
@@ -157,6 +160,20 @@ class Arena:
         try:
             if how == "run":
                 results = [sandbox.run(code, budget=BUDGET)]
+            elif how == "judge":
+                cases = [Case(stdin=b"7\n"), Case(stdin=b"8\n")]
+                results = sandbox.judge(code, cases, budget=BUDGET)
+                right = sandbox.judge("print(input())", cases, budget=BUDGET)
+                if [result.stdout for result in right] != ["7\n", "8\n"]:
+                    harm.append(f"the next submission gave {right}")
+            elif how == "shell":
+                with contextlib.closing(sandbox.session(budget=BUDGET)) as session:
+                    session.write_file("main.py", code.encode("utf-8", "surrogatepass"))
+                    results = [session.shell("python3 main.py")]
+                    harm += self._fetch(session, program)
+                    results.append(session.shell("echo $((6 * 7))", clean=True))
+                    if results[1].stdout != "42\n":
+                        harm.append(f"the clean shell gave {results[1]}")
             else:
                 beside = sandbox.session(budget=BUDGET)
                 with contextlib.closing(sandbox.session(budget=BUDGET)) as session:
@@ -173,7 +190,7 @@ class Arena:
         except Exception as error:
             return [f"the client was told {type(error).__name__}: {str(error)[:200]}"]
         first: Result = results[0]
-        if program.status and first.status not in program.status:
+        if how in ("run", "session") and program.status and first.status not in program.status:
             harm.append(f"ended as {first.status} (exit {first.exit_code}, {first.stderr[-200:]!r})")
         if program.stdout is not None and how == "run" and first.stdout != program.stdout:
             harm.append(f"said {first.stdout[:200]!r} instead of {program.stdout!r}")
