@@ -66,8 +66,8 @@ def genres(rng: Random, tables: Tables) -> Question:
     """Ask for loans by genre."""
     state = rng.choice(STATES)
     return Question(
-        f"For each genre with loans of copies in the state '{state}', give the genre, the number of those loans, "
-        "and how many different members made them. Order by genre, from A to Z.",
+        f"For each genre with loans of copies in the state '{state}', give the genre, the number of those "
+        "loans, and how many different members made them. Order by genre, from A to Z.",
         "SELECT b.genre, COUNT(*), COUNT(DISTINCT l.member_id) FROM loans l JOIN copies c ON c.id = "
         "l.copy_id "
         f"JOIN books b ON b.id = c.book_id WHERE c.state = {literal(state)} GROUP BY b.genre ORDER BY "
