@@ -24,6 +24,7 @@ SHOWN = (
     "graders.md",
     "tools.md",
     "terminal.md",
+    "database.md",
     "sandbox.md",
     "multiagent.md",
 )
