@@ -13,8 +13,8 @@ from gem.errors import BadArgument, MissingData, missing_extra
 from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, words
 from gem.tools.search.corpus import Source, documents, fingerprint
 
-TITLE_BOOST = 2.0
-"""What a word counts in a title, beside one in the text."""
+TITLE_COUNTS = 2
+"""How often the words of a title are indexed, those of the text being indexed once."""
 
 _STAMP = "gem_source.json"
 _LAYOUT = 1  # raise it when the fields change: older folders are then built anew
@@ -57,14 +57,15 @@ class FullTextIndex(SearchEngine):
             return []
         index = self._open()
         try:
-            parsed = index.parse_query(
-                " ".join(wanted), ["title", "text"], field_boosts={"title": TITLE_BOOST}
-            )
+            parsed = index.parse_query(" ".join(wanted), ["body"])
             searcher = index.searcher()
             found = ((score, searcher.doc(address)) for score, address in _best(searcher, parsed, topk))
             return [
-                Hit(document.get_first("id"), document.get_first("title"), document.get_first("text"), score)
+                Hit(
+                    document.get_first("id"), title, document.get_first("body")[len(_heading(title)) :], score
+                )
                 for score, document in found
+                for title in [document.get_first("title")]
             ]
         except (ValueError, OSError) as error:
             raise SearchFailed(f"the index of {self.source!r:.100} cannot be read: {error}") from error
@@ -131,14 +132,16 @@ def _built(source: Source, home: Path | None = None) -> Any:
 
     schema = tantivy.SchemaBuilder()
     schema.add_integer_field("place", fast=True)
-    schema.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    for field in ("title", "text"):
-        schema.add_text_field(field, stored=True, tokenizer_name="en_stem", index_option="freq")
+    for field in ("id", "title"):
+        schema.add_text_field(field, stored=True, tokenizer_name="raw", index_option="basic")
+    # One field for both: only over a single one does tantivy skip what cannot be among the best.
+    schema.add_text_field("body", stored=True, tokenizer_name="en_stem", index_option="freq")
     index = tantivy.Index(schema.build(), path=None if home is None else str(home), reuse=False)
     writer = index.writer(heap_size=_HEAP, num_threads=1)
     place = -1
     for place, document in enumerate(documents(source)):
-        fields = dict(zip(("id", "title", "text"), map(_valid, document), strict=True))
+        name, title, text = map(_valid, document)
+        fields = {"id": name, "title": title, "body": _heading(title) + text}
         writer.add_document(tantivy.Document(place=place, **fields))
     if place < 0:
         raise MissingData(f"there is no document in {source!r:.100} to index.")
@@ -173,6 +176,10 @@ def _best(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
 def _rounded(score: float) -> float:
     """Return a score without its last bits, which depend on the order of a sum."""
     return float(f"{score:.4g}")
+
+
+def _heading(title: str) -> str:
+    return f"{title}\n" * TITLE_COUNTS
 
 
 def _valid(text: str) -> str:
