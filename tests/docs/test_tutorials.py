@@ -23,6 +23,7 @@ SHOWN = (
     "data.md",
     "graders.md",
     "tools.md",
+    "search.md",
     "terminal.md",
     "database.md",
     "sandbox.md",
