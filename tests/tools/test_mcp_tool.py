@@ -244,6 +244,7 @@ def test_what_a_program_wrote_before_it_broke_is_told():
         tool.offered()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_a_call_is_no_verdict_and_the_call_is_not_repeated(tmp_path):
     calls = tmp_path / "calls"
     tool = MCPTool({"command": ODD[0], "args": ODD[1:], "env": {"GEM_TEST_CALLS": str(calls)}})
@@ -257,7 +258,6 @@ def test_a_server_that_dies_in_a_call_is_no_verdict_and_the_call_is_not_repeated
     tool.close()
 
 
-@pytest.mark.slow
 def test_a_server_over_http_that_dies_is_no_verdict(tmp_path):
     process, url = listening(["env", f"GEM_TEST_CALLS={tmp_path / 'calls'}", *ODD])
     tool = MCPTool(url, timeout=20)
@@ -292,6 +292,7 @@ def test_a_call_that_froze_its_own_server_costs_the_agent_that_server(monkeypatc
     tool.close()
 
 
+@pytest.mark.slow
 def test_a_frozen_server_of_all_is_no_verdict(monkeypatch):
     monkeypatch.setattr(mcp_tool, "_PING_S", 0.3)
     process, url = listening(ODD)
