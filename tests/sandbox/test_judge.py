@@ -128,3 +128,45 @@ def test_a_case_that_is_not_one_thing_is_refused(sandbox):
         with pytest.raises(BadArgument):
             sandbox.judge("pass", [case])
     assert sandbox.judge("pass", []) == []
+
+
+JUNK = """
+import os
+def f():
+    for fd in range(3, 64):
+        try: os.write(fd, {junk!r})
+        except OSError: pass
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe", '"42"'.encode("utf-16"), b'"\xed\xa0\x80"', b"[" * 100_000])
+def test_a_result_that_is_no_text_is_a_failure(sandbox, junk):
+    (result,) = sandbox.judge(JUNK.format(junk=junk), [Case(call="f")])
+    assert (result.status, result.value) == (Status.RE, None)
+
+
+SIGNALS = """
+import os
+for number in range(1, 65):
+    for pid in (1, os.getppid()):
+        try: os.kill(pid, number)
+        except OSError: pass
+print(input())
+"""
+
+
+def test_signals_to_the_judge_do_nothing(sandbox):
+    results = sandbox.judge(SIGNALS, [Case(stdin=b"7"), Case(stdin=b"8")])
+    assert [(result.status, result.stdout) for result in results] == [("OK", "7\n"), ("OK", "8\n")]
+
+
+def test_an_interrupt_is_still_an_exception_in_a_case(sandbox):
+    code = "import signal\ntry: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: print(1)"
+    assert sandbox.judge(code, [Case(stdin=b"")])[0].stdout == "1\n"
+
+
+def test_a_long_line_that_does_not_compile(sandbox):
+    code = f"x = {'9' * 300_000} 1"
+    assert sandbox.run(code).status is Status.CE
+    assert sandbox.judge(code, [Case(stdin=b"")])[0].status is Status.CE

@@ -133,7 +133,8 @@ class Arena:
     def attack(self, sandbox: Any, program: Program, how: str = "run") -> list[str]:
         """Run the program and return the harm it did.
 
-        `how`: as a ``run``, a cell of a ``session``, a command of its ``shell``, or a submission to ``judge``.
+        `how`: as a ``run``, a cell of a ``session``, a command of its ``shell``, or a submission to
+        ``judge``.
         """
         tag = f"gz{secrets.token_hex(5)}"
         names = self._names(tag)
@@ -216,6 +217,10 @@ class Arena:
 
     def _said(self, result: Result) -> list[str]:
         text = f"{result.stdout}{result.stderr}{result.value or ''}"
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return ["text that cannot be written"]
         harm = [line[6:] for line in re.findall(r"^HARM: .*", text, re.MULTILINE)][:3]
         harm += [f"the secret in its {place}" for place, secret in self.secrets.items() if secret in text]
         if len(text) > 4 * (BUDGET.output_kb << 10) + (1 << 19):

@@ -956,6 +956,28 @@ add("kill everybody", "import signal; os.kill(-1, signal.SIGKILL)")
 add("kill the first process", "import signal\nfor s in (15, 9, 1, 2, 11): attempt(os.kill, 1, s)")
 add("kill the parent", "import signal\nos.kill(os.getppid(), signal.SIGKILL)")
 add(
+    "every signal to whoever waits for the end",
+    """
+for number in range(1, 65):
+    for pid in {1, os.getppid()} - {0, os.getpid()}:
+        attempt(os.kill, pid, number); sc("tkill", pid, number); sc("tgkill", pid, pid, number)
+        information = (ctypes.c_int * 32)(number, 0, -1)
+        sc("rt_sigqueueinfo", pid, number, information); sc("rt_tgsigqueueinfo", pid, pid, number, information)
+time.sleep(0.2)
+""",
+)
+add(
+    "a flood of queued signals",
+    """
+_libc.sigqueue.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+for n in range(300000):
+    if _libc.sigqueue(os.getpid(), 40, 0): break
+else: harm("300000 signals are kept for it")
+""",
+)
+add(
     "kill the client and a bystander",
     """
 import signal
@@ -1375,6 +1397,10 @@ for how, head in {
     "negative blobs": '{"n": %d, "status": "OK", "blobs": [-5]}',
     "blobs that are text": '{"n": %d, "status": "OK", "blobs": ["x", null, 1.5]}',
     "a surrogate": '{"n": %d, "status": "OK", "value": "\\ud800", "blobs": []}',
+    "a processor time too large": '{"n": %d, "status": "OK", "cpu_s": ' + "9" * 400 + ', "blobs": []}',
+    "no time": '{"n": %d, "status": "OK", "cpu_s": -1e308, "blobs": []}',
+    "more figures than a cell has": '{"n": %d, "status": "OK", "blobs": [100000000, 100000000]}',
+    "figures that are none": '{"n": %d, "status": "OK", "blobs": [4, 4]}XXXXXXXX',
     "no text": "\xff\xfe\x00",
     "nothing": "",
 }.items():
@@ -1416,6 +1442,29 @@ add(
 for fd in range(3, 1024):
     attempt(os.set_blocking, fd, False); attempt(os.read, fd, 65536)
 """,
+)
+add(
+    "repr that is half a character",
+    """
+class Half:
+    def __repr__(self): return "\\ud800"
+    __str__ = __repr__
+Half()
+""",
+)
+add(
+    "drip a reply",
+    """
+import socket
+head = json.dumps({"n": 1, "status": "OK", "x": "y" * (3 << 20), "blobs": [1 << 24]}).encode()
+ends = [socket.socket(fileno=os.dup(fd)) for fd in range(3, 32) if os.path.exists(f"/proc/self/fd/{fd}")
+        and os.readlink(f"/proc/self/fd/{fd}").startswith("socket")]
+for end in ends: end.sendall(struct.pack("!I", len(head)) + head)
+while ends:
+    for end in ends: end.sendall(b"x")
+""",
+    heavy=True,
+    runs=False,
 )
 add(
     "shut every socket",
