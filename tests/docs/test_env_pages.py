@@ -14,6 +14,8 @@ from gem.testing.card import read_cards
 ROOT = Path(__file__).parents[2]
 CARDS = read_cards(ROOT / "docs/envs/cards.json")
 GAMES = gem.ids("game")
+ONE_SEAT = [i for i in gem.ids("multi") if gem.spec(i).seats == ("agent",)]
+MADE = [i for i in CARDS if i.startswith(("math:", "qa:"))]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,9 @@ def env_pages():
     del sys.modules["env_pages"]
 
 
-def test_every_game_has_a_card_and_no_card_of_ours_an_open_finding():
-    assert set(GAMES) <= set(CARDS)
+def test_every_id_that_can_be_audited_here_has_a_card_and_no_card_of_ours_an_open_finding():
+    ours = [i for i, spec in ENV_REGISTRY.items() if spec.seats == ("agent",) and spec.data is None]
+    assert [i for i in ours if i not in CARDS and not i.startswith(("db:", "terminal:"))] == []
     known = set(ENV_REGISTRY)
     assert {name for name in CARDS if name.partition(":")[0] not in FAMILIES} <= known
     open_findings = {name: card.findings for name, card in CARDS.items() if name in known and not card.ok}
@@ -44,8 +47,10 @@ def test_a_stored_card_is_what_an_audit_says_now(env_id):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env_id", sorted(CARDS))
-def test_every_stored_card_is_what_an_audit_says_now(env_id):
+@pytest.mark.parametrize(
+    "env_id", sorted(i for i in [*GAMES, *ONE_SEAT, *MADE] if "hard" not in i and "vs-solver" not in i)
+)
+def test_the_stored_cards_of_games_are_what_an_audit_says_now(env_id):
     assert audit_env(env_id) == CARDS[env_id], "run `gem-gym audit game --json docs/envs/cards.json` again"
 
 
