@@ -115,6 +115,11 @@ class ZygoteSession:
         shell = request["op"] == "shell"
         with self._sandbox.answering:
             child = self._open(hint)
+            if request.get("clean"):  # what was left running has written since: none of it is this command's
+                self._ask({"op": "kill"}, limits, Timetable((FILE_S, "kill")))
+                child = self._open(hint)
+                child.out.drain()
+                child.err.drain()
             told, self._fresh = self._fresh, False
             child.out.begin(limits.output_kb << 10)
             child.err.begin(limits.output_kb << 10)

@@ -289,14 +289,15 @@ class Zygote:
     def _sweep(self) -> None:
         """Without namespaces: end every descendant that is no child of ours, or is below one that ends."""
         ending = [pid for pid, child in self.children.items() if child.why]
-        staying = {
-            process
-            for pid, child in self.children.items()
-            if not child.why
-            for process in (pid, *_descendants(pid))
-        }
         for _ in range(20):
-            found = [p for p in _descendants(os.getpid()) if p not in staying and p not in ending]
+            families = _families()  # one for both, or what a child forks in between would be ended
+            staying = {
+                process
+                for pid, child in self.children.items()
+                if not child.why
+                for process in (pid, *_descendants(pid, families))
+            }
+            found = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
             found = [p for p in found if (fields := _stat(p)) and fields[0] != "Z"]
             if not found:
                 return

@@ -200,3 +200,15 @@ def test_a_closed_session_is_refused(sandbox):
     session.close()
     with pytest.raises(EnvClosed):
         session.execute("1")
+
+
+def test_what_ran_on_is_not_heard_in_a_clean_command(sandbox):
+    with sandbox.session() as session:
+        session.shell(
+            "(trap '' HUP; sleep 0.1; echo forged; echo forged >&2; touch done; sleep 600) & disown"
+        )
+        while not session.shell("test -e done").ok:
+            pass
+        session.shell("(while :; do echo forged; done) & disown")
+        clean = session.shell("echo true", clean=True)
+        assert (clean.stdout, clean.stderr) == ("true\n", "")
