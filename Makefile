@@ -2,13 +2,13 @@
 PY := .venv/bin/python
 
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
-test test-all: export OMP_NUM_THREADS := 1
+test test-slow test-all: export OMP_NUM_THREADS := 1
 
 # mkdocs-material advertises in the terminal otherwise.
 check docs: export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo test test-all check format docs bench clean
+.PHONY: help setup wheels demo test test-slow test-all check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
@@ -22,8 +22,11 @@ wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 demo: setup ## train an agent on game:GuessTheNumber, start to finish
 	$(PY) -m gem train --out runs/demo --overwrite
 
-test: setup ## every test, the slow ones too
-	$(PY) -m pytest -q -m "" --numprocesses auto --maxprocesses 4 --dist worksteal
+test: setup ## every test but the slow ones
+	$(PY) -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+
+test-slow: setup ## the slow tests: every foreign world, every hostile program, training
+	$(PY) -m pytest -q -m slow --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-all: setup ## the fast tests on every Python from 3.11 to 3.13 that is found
 	$(PY) scripts/test_all.py

@@ -1,7 +1,6 @@
-import inspect
-
 """Each rule of the contract suite has an environment here that breaks it, and is caught."""
 
+import inspect
 import math
 import pickle
 import random
@@ -221,6 +220,7 @@ BREAKS = [
     # what is judged, the rules that it breaks
     (lambda: object(), {"is-env"}),
     (NoDocstring, {"docstring"}),
+    (claims(EchoEnv, seats=("north", "south")), {"seats"}),
     (EmptyHeading, {"docstring"}),
     (Mute, {"reset-returns"}),
     (SaysInfinite, {"step-returns", "fork-replay", "hostile-actions"}),
@@ -320,7 +320,7 @@ def test_a_measured_solver_is_held_to_its_rate():
 
 def test_the_report_says_what_was_seen_and_what_to_change():
     text = str(check_env(WantsNumbers))
-    assert text.startswith("WantsNumbers: 19 rules hold, 1 broken, 3 skipped")
+    assert text.startswith("WantsNumbers: 20 rules hold, 1 broken, 3 skipped")
     assert "hostile-actions: empty: ValueError was raised" in text
     assert "in step() (test_contract.py:" in text
     assert "skipped hash-seed: slow; asked for with hash_seed=True" in text
