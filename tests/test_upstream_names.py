@@ -8,7 +8,6 @@ import pytest
 import gem
 
 NAMES = """
-gem: Env make make_vec print_envs register
 gem.core: ActType Env EnvWrapper ObsType
 gem.envs.code_env: CodeEnv
 gem.envs.game_env.crosswords: CrosswordsEnv
@@ -26,14 +25,17 @@ gem.envs.game_env.word_search: WordSearchEnv
 gem.envs.game_env.wordle: WordleEnv
 gem.envs.math_env: MathEnv
 gem.envs.math_visual_env: MathVisualEnv
-gem.envs.multiagent: AgentSelector MultiAgentEnv
 gem.envs.multiagent.multi_agent_env: AgentSelector MultiAgentEnv
+gem.envs.multiagent: AgentSelector MultiAgentEnv
 gem.envs.qa_env: QaEnv
 gem.envs.reasoning_gym: ReasoningGymEnv
 gem.envs.registration: ENV_REGISTRY EnvSpec make make_vec print_envs register
 gem.multiagent: AgentSelector MultiAgentEnv
 gem.tools.base_tool: BaseTool
+gem.tools.mcp_server.time_mcp: app
+gem.tools.mcp_tool: MCPTool
 gem.tools.python_code_tool: PythonCodeTool
+gem.tools.search_tool: SearchTool
 gem.tools.tool_env_wrapper: ToolEnvWrapper
 gem.utils.constants: LanguageGameReward TERMINAL_STATE
 gem.utils.debug: run_and_print_episode run_and_print_episode_async run_and_print_episode_with_selective_step
@@ -42,13 +44,14 @@ gem.utils.parsing: extract_code_from_model extract_last_boxed_answer extract_las
 gem.utils.qa_em: em_check
 gem.utils.sandbox: run_python
 gem.utils.seeding: set_seed
-gem.vector: AsyncVectorEnv AutoresetMode SyncVectorEnv VectorEnv
 gem.vector.async_vector_env: AsyncVectorEnv
 gem.vector.sync_vector_env: SyncVectorEnv
 gem.vector.vector_env: AutoresetMode VectorEnv
+gem.vector: AsyncVectorEnv AutoresetMode SyncVectorEnv VectorEnv
 gem.wrappers.episode_tracking_wrapper: EpisodeTrackingWrapper
 gem.wrappers.observation_wrapper: ObservationWrapper
 gem.wrappers.wrapper_factory: TOKENIZER_REQUIRED WRAPPER_FACTORY get_wrapper_fns
+gem: Env make make_vec print_envs register
 """
 PLACES = [
     (module, name)
@@ -58,6 +61,7 @@ PLACES = [
 ]
 NEEDS = {  # what other packages a module is about
     "gem.envs.reasoning_gym": "reasoning_gym",
+    "gem.tools.mcp_server.time_mcp": "mcp",
     **{f"gem.envs.game_env.{game}": "wordfreq" for game in ("hangman", "word_search", "wordle")},
 }
 
