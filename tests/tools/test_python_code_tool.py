@@ -9,6 +9,7 @@ from gem.sandbox import SandboxFailed, default_sandbox
 from gem.tools.python_code_tool import PythonCodeTool, run_python, shorten
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from gem.utils.sandbox import run_python as upstreams_run_python
+from gem.wrappers import get_wrapper_fns
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,7 +148,7 @@ def test_a_tool_that_is_not_used_pickles_and_wrong_arguments_are_refused():
 
 def test_in_an_episode_with_the_factory():
     env = gem.make("game:GuessTheNumber-v0-easy")
-    [wrap] = gem.wrappers.get_wrapper_fns("python_tool")
+    [wrap] = get_wrapper_fns("python_tool")
     env = wrap(env)
     assert isinstance(env, ToolEnvWrapper)
     obs, _ = env.reset(seed=0)
