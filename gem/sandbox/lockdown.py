@@ -115,7 +115,11 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool) -> None:
         os.chmod(source, mode)
         if name == "tmp":
             for path in keep:
-                os.makedirs(HOLD + path)
+                if os.path.isdir(path):
+                    os.makedirs(HOLD + path, exist_ok=True)
+                else:  # a virtual environment's pyvenv.cfg: a file is mounted on a file
+                    os.makedirs(os.path.dirname(HOLD + path), exist_ok=True)
+                    os.close(os.open(HOLD + path, os.O_CREAT | os.O_WRONLY, 0o644))
                 mount(path, HOLD + path, None, _BIND | _REC)
         mount(source, target, None, _BIND | _REC)
     _check(_libc.umount2(HOLD.encode(), _MNT_DETACH), "umount")
