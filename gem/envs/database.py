@@ -112,7 +112,7 @@ class DatabaseEnv(Env):
         self.sandbox_type = sandbox_type
         self.turn = 0
         self.task: Question | Operation | None = None
-        self._script = ""
+        self._script = self._second_script = ""
         self._ran: list[str] = []
         self._live = _Live()
 
@@ -126,6 +126,8 @@ class DatabaseEnv(Env):
         self._live = _Live()
         tables = self._world("world")
         self._script = self.domain.script(tables)
+        if self.kind == "questions":
+            self._second_script = self.domain.script(self._world("second world"))
         self.task = self._draw(tables)
         how = _HOW_TO_ANSWER if self.kind == "questions" else _HOW_TO_SUBMIT
         asked = "Question" if self.kind == "questions" else "Order"
@@ -190,24 +192,22 @@ class DatabaseEnv(Env):
     def _draw(self, tables: Tables) -> Question | Operation:
         """Return a question that a literal cannot answer, or an order that changes something."""
         rng = seeding.stream(self._need_seed(), "task")
+        untouched = None if self.kind == "questions" else _state(self._script, "")
         for _ in range(DRAWS):
-            if self.kind == "questions":
+            if untouched is None:
                 question = rng.choice(self.domain.questions)(rng, tables)
                 rows = _rows(self._script, question.sql)
-                others = _rows(self._second_script(), question.sql)
+                others = _rows(self._second_script, question.sql)
                 if rows and others and same_rows(rows, others, question.ordered):
                     return question
             else:
                 operation = rng.choice(self.domain.operations)(rng, tables)
-                if same_state(_state(self._script, operation.sql), _state(self._script, "")):
+                if same_state(_state(self._script, operation.sql), untouched):
                     return operation
         raise BadArgument(
             f"the domain {self.domain.name} made nothing worth asking in {DRAWS} tries. Wanted: queries that "
             "have rows, and others in another world; orders that change some."
         )
-
-    def _second_script(self) -> str:
-        return self.domain.script(self._world("second world"))
 
     # -- the agent's database
 
@@ -230,7 +230,7 @@ class DatabaseEnv(Env):
         """Return why an answer is wrong, or ''."""
         assert isinstance(self.task, Question)
         box = self._box()
-        scripts = {"graded": self._script, "second": self._second_script()}
+        scripts = {"graded": self._script, "second": self._second_script}
         for name, script in scripts.items():
             box.open(name, script, rows=GRADED_ROWS)
             results = box.run(name, sql)

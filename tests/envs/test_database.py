@@ -105,7 +105,7 @@ def test_every_drawn_task_is_worth_asking(domain):
             assert env.task.text in start.obs
             texts.add(env.task.text)
             if kind == "questions":
-                rows, other = (_rows(s, env.task.sql) for s in (env._script, env._second_script()))
+                rows, other = (_rows(s, env.task.sql) for s in (env._script, env._second_script))
                 assert rows
                 assert other
                 assert same_rows(rows, other, env.task.ordered)

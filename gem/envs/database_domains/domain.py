@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import cache
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,10 +48,12 @@ class Domain:
 
     def script(self, tables: Tables) -> str:
         """Return the SQL that makes the database."""
-        lines = [self.schema.strip()]
+        parts = [self.schema.strip()]
         for table, rows in tables.items():
-            lines += [f"INSERT INTO {table} VALUES ({', '.join(map(literal, row))});" for row in rows]
-        return "\n".join(lines)
+            if rows:
+                values = ",\n".join([f"({', '.join(map(literal, row))})" for row in rows])
+                parts.append(f"INSERT INTO {table} VALUES\n{values};")
+        return "\n".join(parts)
 
 
 def literal(value: Any) -> str:
@@ -63,10 +67,13 @@ def literal(value: Any) -> str:
 
 def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
     """Return a day between two, both included."""
-    from datetime import date, timedelta
+    start = _ordinal(first)
+    return date.fromordinal(start + rng.randrange(_ordinal(last) - start + 1)).isoformat()
 
-    start, end = date.fromisoformat(first), date.fromisoformat(last)
-    return (start + timedelta(days=rng.randrange((end - start).days + 1))).isoformat()
+
+@cache
+def _ordinal(day: str) -> int:
+    return date.fromisoformat(day).toordinal()
 
 
 FIRST_NAMES = (
