@@ -232,5 +232,11 @@ def etc_files() -> dict[str, int]:
 
 
 def covered(python: Interpreter) -> list[str]:
-    """Return the bound paths below /tmp, which a child's own /tmp would hide."""
-    return [path for path in python.binds if path.startswith("/tmp/")]
+    """Return the entries of a child's own folders that hold the interpreter: its mounts would hide them."""
+    found = {
+        os.path.join(folder, path[len(folder) + 1 :].partition("/")[0])
+        for path in python.binds
+        for folder in (HOME, "/tmp", "/dev/shm")
+        if path.startswith(f"{folder}/")
+    }
+    return sorted(found)

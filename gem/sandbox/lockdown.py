@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from gem.sandbox import landlock
 
 HOME = "/sandbox"
+SHARED = "/dev/shm"
 USER = 1000
 HOLD = "/run"  # where a child's tmpfs is mounted while its folders are bound from it
 
@@ -102,25 +103,25 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool) -> None:
     """Give the first process of a new process namespace mounts, and a network if asked, of its own.
 
     One tmpfs, bounded in bytes and files, holds all that can be written: the home, /tmp and /dev/shm. `keep`
-    names what is bound below /tmp and has to stay in sight.
+    names entries of these folders that stay in sight, read-only as they are: an interpreter below /tmp.
     """
     unshare(NEW_NS | NEW_IPC | (NEW_NET if loopback else 0))
     if loopback:
         _raise_loopback()
     size = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     mount("tmpfs", HOLD, "tmpfs", _NOSUID | _NODEV, size)
-    for name, target, mode in (("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777)):
+    for name, target, mode in (("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", SHARED, 0o1777)):
         source = f"{HOLD}/{name}"
         os.mkdir(source)
         os.chmod(source, mode)
-        if name == "tmp":
-            for path in keep:
+        for path in keep:
+            if os.path.dirname(path) == target:
+                place = os.path.join(source, os.path.basename(path))
                 if os.path.isdir(path):
-                    os.makedirs(HOLD + path, exist_ok=True)
-                else:  # a virtual environment's pyvenv.cfg: a file is mounted on a file
-                    os.makedirs(os.path.dirname(HOLD + path), exist_ok=True)
-                    os.close(os.open(HOLD + path, os.O_CREAT | os.O_WRONLY, 0o644))
-                mount(path, HOLD + path, None, _BIND | _REC)
+                    os.mkdir(place)
+                else:  # a file is mounted on a file
+                    os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+                mount(path, place, None, _BIND | _REC)
         mount(source, target, None, _BIND | _REC)
     _check(_libc.umount2(HOLD.encode(), _MNT_DETACH), "umount")
     mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)

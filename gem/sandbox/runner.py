@@ -266,18 +266,29 @@ def pack(longest: int) -> bytes:
         return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
 
     buffer = io.BytesIO()
+    home = os.environ["HOME"]
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        tar.add(os.environ["HOME"], ".", filter=keep)
+        tar.add(home, ".", recursive=False)
+        for entry in sorted(own_entries(home), key=lambda entry: entry.name):
+            tar.add(entry.path, f"./{entry.name}", filter=keep)
     if buffer.tell() > longest:
         raise OSError(errno.EFBIG, f"longer than {longest} bytes")
     return buffer.getvalue()
 
 
+def own_entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return what a program has put into a folder: not what is mounted there, which is the interpreter."""
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    device = os.stat(folder).st_dev if found else 0
+    return [entry for entry in found if entry.stat(follow_symlinks=False).st_dev == device]
+
+
 def empty(folder: str) -> None:
-    """Remove all that lies in a folder, however deep it is nested; what cannot be removed stays."""
+    """Remove all that a program has put into a folder, however deep; what cannot be removed stays."""
     import shutil
 
-    for entry in list(os.scandir(folder)):
+    for entry in own_entries(folder):
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry.path)
             continue
@@ -828,7 +839,7 @@ def _clear_up() -> bool:
     """Empty every folder that a case can have written to; says whether there was anything."""
     found = False
     for folder in {os.environ["HOME"], os.environ["TMPDIR"], *(("/dev/shm",) if os.getpid() == 1 else ())}:
-        if os.listdir(folder):
+        if own_entries(folder):
             found = True
             empty(folder)
     return found

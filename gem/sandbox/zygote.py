@@ -5,8 +5,8 @@ runs a line of a program. Over the control socket the host sends marshalled mess
 
 - first the configuration: ``namespaces`` (True: a furnished box per child; False: the landlock and
   bwrap-slots rungs, where a child shares what the zygote has), ``user`` (to step down to, or None),
-  ``sites``, ``executable`` and ``prefix`` of the interpreter, ``preload``, ``keep`` (what lies below /tmp
-  and stays), ``read`` (what children may read), ``scratch`` (where working folders are made without
+  ``sites``, ``executable`` and ``prefix`` of the interpreter, ``preload``, ``keep`` (what of a child's own
+  folders stays), ``read`` (what children may read), ``scratch`` (where working folders are made without
   namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``);
 - then ``spawn`` with its descriptors (request, stdin, stdout, stderr, status, and for sessions and judging
   the child's wire), ``kill``, ``interrupt``, ``arm`` and ``disarm`` by number.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gem.errors import BadArgument
+from gem.sandbox import box
 from gem.sandbox.base import Budget, Case, Status
+from gem.sandbox.client import UsernsSandbox
 
 
 def statuses(results):
@@ -170,3 +173,27 @@ def test_a_long_line_that_does_not_compile(sandbox):
     code = f"x = {'9' * 300_000} 1"
     assert sandbox.run(code).status is Status.CE
     assert sandbox.judge(code, [Case(stdin=b"")])[0].status is Status.CE
+
+
+def test_an_interpreter_below_tmp_stays_in_sight_and_is_not_taken_for_what_a_case_left(
+    sandbox, tmp_path, monkeypatch
+):
+    tmp_path.chmod(0o755)
+    (tmp_path / "kept").write_text("there")
+    real = box.Interpreter.this()
+    binds = (*real.binds, str(tmp_path))
+    monkeypatch.setattr(box.Interpreter, "this", lambda: replace(real, binds=binds))
+    code = f"""
+import os
+def f(folder):
+    try:
+        open({str(tmp_path)!r} + "/mine", "w")
+    except OSError:
+        open(folder + "/mine", "w")
+        return os.getpid(), open({str(tmp_path)!r} + "/kept").read(), len(os.listdir(folder))
+"""
+    with UsernsSandbox(begin=("bare",)) as opened:
+        results = opened.judge(code, [Case(call="f", args=("/tmp",)) for _ in range(3)])
+        found = [json.loads(result.value) for result in results]
+        assert [(kept, left) for _, kept, left in found] == [("there", 2)] * 3
+        assert [pid - found[0][0] for pid, _, _ in found] == [0, 1, 2]  # clearing up started no process
