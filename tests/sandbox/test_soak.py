@@ -99,13 +99,14 @@ def boxes():
     return found
 
 
-def above(pid):
-    """The processes that a process runs under, up to the init of this machine: a box that lost its own parent too."""
+def its_box(pid):
+    """The fork server that a program runs under and the box around it, also where that lost its own parent."""
     found = []
     with contextlib.suppress(OSError):
-        while (pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
-            found.append(pid)
-    return found[: found.index(os.getpid())] if os.getpid() in found else found
+        while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
+            if b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def kill_all(pids):
@@ -117,8 +118,8 @@ def kill_all(pids):
 def test_boxes_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, tag):
     def killed():  # a lost call is tried a second time, so that is killed too
         if wearing(tag) or not in_flight:
-            # A box killed while it started may have left its inner half an orphan, and that goes on and serves.
-            kill_all({*boxes(), *(pid for program in wearing(tag) for pid in above(program))})
+            # The inner half of a box that was killed while it started is an orphan, and goes on and serves.
+            kill_all({*boxes(), *(pid for program in wearing(tag) for pid in its_box(program))})
         return bool(in_flight)
 
     until(killed)
