@@ -100,7 +100,7 @@ def boxes():
 
 
 def its_box(pid):
-    """The fork server that a program runs under and the box around it, also where that lost its own parent."""
+    """The fork server that a program runs in and its box around it, even where that has lost its parent."""
     found = []
     with contextlib.suppress(OSError):
         while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
