@@ -14,13 +14,12 @@ from typing import Any
 
 from gem import errors, registry
 from gem.content import Obs, text_of
-from gem.core import Env
 from gem.envs.multiagent import MultiAgentEnv
 from gem.parsing import boxed
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
 from gem.testing.contract import Target, resolve
-from gem.testing.policies import IGNORANT, Moment, Player, policies
+from gem.testing.policies import IGNORANT, Deals, Moment, Player, policies
 from gem.testing.rules import FULL_REWARD
 from gem.testing.transcripts import act
 
@@ -81,18 +80,19 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
             raise errors.BadArgument(_several_seats(name))
         played: dict[str, Played] = {}
         failed: list[str] = []
-        for policy, players in policies(env, seeds).items():
-            tried = [_play(env, player, seeds, longest, failed) for player in players]
+        deals = Deals(env, seeds, forkable=claims is None or claims.forkable)
+        for policy, players in policies(deals, seeds).items():
+            tried = [_play(deals, player, seeds, longest, failed) for player in players]
             played[policy] = max(tried, key=lambda one: one.reward)
-        shown = [_watch(env, seed, longest) for seed in seeds]
+        shown = [_watch(deals, seed, longest) for seed in seeds]
         oracle = bool(claims and claims.solver == "oracle")
-        distinct = len({_identity(env, seed) for seed in range(instances)})
+        distinct = len({_identity(deals, seed) for seed in range(instances)})
         checks = (
             _full_reward(played),
             _bounds(played),
             _ignorance(played),
             _gap(played),
-            _leak(env, seeds, shown, oracle),
+            _leak(deals, seeds, shown, oracle),
             _instances(distinct, instances),
             _survival(failed),
         )
@@ -127,13 +127,14 @@ def spread(numbers: Sequence[int]) -> Spread:
 # -- playing
 
 
-def _play(env: Env, player: Player, seeds: Sequence[int], longest: int, failed: list[str]) -> Played:
+def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, failed: list[str]) -> Played:
     """Play a policy's episodes; what an episode raises goes to `failed`, and the episode earns nothing."""
     rewards, turns, won, says = [], [], 0, ""
+    env = deals.env
     for seed in seeds:
         earned: list[float] = []
         try:
-            obs, said, success = env.reset(seed=seed).obs, "", False
+            obs, said, success = deals.begin(seed).obs, "", False
             for turn in range(longest):
                 said = player(Moment(env, text_of(obs), turn, earned[-1] if earned else 0.0, said))
                 says = says or said
@@ -165,12 +166,12 @@ def _rounded(value: float) -> float:
     return round(value, 4)  # cards are kept as data: the last digits are the platform's
 
 
-def _watch(env: Env, seed: int, longest: int) -> tuple[list[Obs], list[Any]]:
+def _watch(deals: Deals, seed: int, longest: int) -> tuple[list[Obs], list[Any]]:
     """Return the observations and infos before the end, under legal random play."""
-    obs, info = env.reset(seed=seed)
+    obs, info = deals.begin(seed)
     observations, infos = [obs], [info]
     for _ in range(longest):
-        step = env.step(act(env))
+        step = deals.env.step(act(deals.env))
         if step.done:
             break
         observations.append(step.obs)
@@ -178,10 +179,10 @@ def _watch(env: Env, seed: int, longest: int) -> tuple[list[Obs], list[Any]]:
     return observations, infos
 
 
-def _identity(env: Env, seed: int) -> Hashable:
+def _identity(deals: Deals, seed: int) -> Hashable:
     """Return what tells a dealt instance from others: what the environment says it is, or what it shows."""
-    obs = env.reset(seed=seed).obs
-    deal = getattr(env.unwrapped, "instance", None)
+    obs = deals.begin(seed).obs
+    deal = getattr(deals.env.unwrapped, "instance", None)
     try:
         return deal() if callable(deal) else obs
     except NotImplementedError:
@@ -245,7 +246,7 @@ def _gap(played: Mapping[str, Played]) -> Check:
 
 
 def _leak(
-    env: Env, seeds: Sequence[int], shown: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
+    deals: Deals, seeds: Sequence[int], shown: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
 ) -> Check:
     """Compare how often the secret of an episode stands in what it showed with how often those of others do.
 
@@ -253,7 +254,7 @@ def _leak(
     may quote it then, as one that asks for a word of a text does, and `info` alone is searched.
     """
     name = "nothing leaks"
-    secrets = [_secrets(env, seed, oracle) for seed in seeds]
+    secrets = [_secrets(deals, seed, oracle) for seed in seeds]
     if not any(secrets):
         return Check(name, None, f"no secret is known: there is no attribute {', '.join(SECRETS)}")
     own = others = 0.0
@@ -270,12 +271,12 @@ def _leak(
     return Check(name, True, seen, "take the answer out of what is shown before the end")
 
 
-def _secrets(env: Env, seed: int, oracle: bool) -> frozenset[str]:
+def _secrets(deals: Deals, seed: int, oracle: bool) -> frozenset[str]:
     """Return the forms in which an episode's secret may stand in a text, in small letters."""
-    env.reset(seed=seed)
-    found = [vars(env.unwrapped).get(attribute) for attribute in SECRETS]
+    deals.begin(seed)
+    found = [vars(deals.env.unwrapped).get(attribute) for attribute in SECRETS]
     if oracle:
-        answer = env.solve()
+        answer = deals.env.solve()
         found.append(boxed(answer) or answer)
     texts = [str(value).strip().lower() for value in found if isinstance(value, str | int)]
     return frozenset(form for text in texts if text for form in (text, " ".join(text)))

@@ -6,12 +6,12 @@ a reward also tries more than one thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gem import seeding
-from gem.core import Env
+from gem.core import Env, Start
 from gem.errors import NoSolver
 from gem.parsing import boxed
 
@@ -24,6 +24,30 @@ class Moment(NamedTuple):
     turn: int
     earned: float
     said: str
+
+
+class Deals:
+    """Begins episodes. Where the environment can be saved, an instance is dealt once for all who play it."""
+
+    def __init__(self, env: Env, seeds: Collection[int], forkable: bool = True) -> None:
+        """Keep the instances of `seeds`; those of others are dealt whenever they are asked for."""
+        self.env = env
+        self._kept = frozenset(seeds) if forkable and env.forkable else frozenset()
+        self._dealt: dict[int, tuple[Start, dict[str, Any]]] = {}
+
+    def begin(self, seed: int) -> Start:
+        """Begin an episode as ``env.reset(seed=seed)`` does."""
+        if seed in self._dealt:
+            start, state = self._dealt[seed]
+            self.env.set_state(state)
+            return start
+        start = self.env.reset(seed=seed)
+        if seed in self._kept:
+            try:
+                self._dealt[seed] = start, self.env.get_state()
+            except Exception:  # a stranger's environment, which does not know that it cannot be saved
+                self._kept = frozenset()
+        return start
 
 
 Player: TypeAlias = Callable[[Moment], str]
@@ -59,16 +83,16 @@ INJECTIONS = (
 """Answers that speak to the grader instead of solving the task."""
 
 
-def policies(env: Env, seeds: Sequence[int]) -> dict[str, list[Player]]:
-    """Return every policy by name; the expert and the random actor only where `env` has them.
+def policies(deals: Deals, seeds: Sequence[int]) -> dict[str, list[Player]]:
+    """Return every policy by name; the expert and the random actor only where the environment has them.
 
     The constants and candidate answers are what the expert and the random actor begin with under `seeds`.
     """
-    answers = first_answers(env, seeds)
+    answers = first_answers(deals, seeds)
     found: dict[str, list[Player]] = {}
-    if has(env, "solve", seeds[0]):
+    if has(deals, "solve", seeds[0]):
         found["solver"] = [lambda now: now.env.solve()]
-    if has(env, "sample_random_action", seeds[0]):
+    if has(deals, "sample_random_action", seeds[0]):
         found["random"] = [lambda now: now.env.sample_random_action()]
         found["repeat-what-paid"] = [
             lambda now: now.said if now.earned > 0 else now.env.sample_random_action()
@@ -96,24 +120,24 @@ LISTINGS: tuple[Callable[[Sequence[str]], str], ...] = (
 """Ways to give many answers as one."""
 
 
-def has(env: Env, verb: str, seed: int) -> bool:
+def has(deals: Deals, verb: str, seed: int) -> bool:
     """Return whether an environment has an expert (``solve``) or a random actor."""
-    env.reset(seed=seed)
+    deals.begin(seed)
     try:
-        getattr(env, verb)()
+        getattr(deals.env, verb)()
     except NoSolver:
         return False
     return True
 
 
-def first_answers(env: Env, seeds: Sequence[int]) -> list[str]:
+def first_answers(deals: Deals, seeds: Sequence[int]) -> list[str]:
     """Return what the expert and the random actor begin with, each answer once."""
     found: dict[str, None] = {}
-    verbs = [verb for verb in ("solve", "sample_random_action") if has(env, verb, seeds[0])]
+    verbs = [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]
     for seed in seeds:
-        env.reset(seed=seed)
+        deals.begin(seed)
         for verb in verbs:
-            found[getattr(env, verb)()] = None
+            found[getattr(deals.env, verb)()] = None
     return list(found)[:MOST_CANDIDATES]
 
 

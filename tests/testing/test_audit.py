@@ -1,6 +1,7 @@
 """audit_env finds what is wrong with a reward, and nothing where nothing is."""
 
 import json
+import threading
 
 import pytest
 
@@ -266,3 +267,24 @@ def test_several_seats_are_refused_and_what_has_a_card_is_named():
 @pytest.mark.parametrize("env_id", ["multi:KuhnPoker-v0-vs-random", "multi:KuhnPoker-v0-vs-solver"])
 def test_poker_has_no_open_finding(env_id):
     assert audit_env(env_id).findings == ()
+
+
+def test_an_instance_is_dealt_once_for_all_policies_where_the_environment_can_be_saved():
+    class Counted(Riddle):
+        dealt = 0
+
+        def deal(self):
+            type(self).dealt += 1
+            return super().deal()
+
+    class Live(Counted):
+        """As one that holds a process: it does not say so, and cannot be copied."""
+
+        def deal(self):
+            self.process = threading.Lock()
+            return super().deal()
+
+    cards = [audit_env(EnvSpec("test:Riddle", game), **QUICK) for game in (Counted, Live)]
+    assert cards[0] == cards[1]
+    assert Counted.dealt == QUICK["instances"]
+    assert Live.dealt > 20 * QUICK["episodes"]
