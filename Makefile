@@ -4,6 +4,10 @@ PY := .venv/bin/python
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
 test test-slow test-all: export OMP_NUM_THREADS := 1
 
+# Where this is set (many containers do) every process would compile torch, sympy and pytest from source again:
+# 35 s of CPU for each worker, and seconds for each `python -m gem` that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 # mkdocs-material advertises in the terminal otherwise.
 check docs: export NO_MKDOCS_2_WARNING := 1
 
