@@ -10,6 +10,7 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from random import Random
 
 import msgspec
 import numpy as np
@@ -155,6 +156,27 @@ def open_engine_over(found):
 
 def asked(engine):
     return engine.search("river of the largest rainforest", 10)
+
+
+def test_frequent_words_change_the_order_as_much_as_if_all_documents_were_looked_at():
+    from gem.tools.search.full_text import FullTextIndex, _ranked
+
+    rng = Random(0)
+    vocabulary = [f"w{n}" for n in range(100)]
+    often = range(1, 101)  # a third of the words is in more than a tenth of the texts
+    texts = [  # a word repeated in a short text beats a slightly rarer one in a long text
+        " ".join(rng.choices(vocabulary, often, k=rng.randint(0, 15)) + rng.choices(vocabulary, often) * 5)
+        for _ in range(1000)
+    ]
+    engine = FullTextIndex([Document(str(n), "", text) for n, text in enumerate(texts)])
+    index = engine._open()
+    for _ in range(100):
+        asked = rng.sample(vocabulary, rng.randint(1, 4))
+        all_of_them = index.parse_query(" ".join(asked), ["body"])
+        best = _ranked(index.searcher(), all_of_them, 5)
+        assert [(hit.score, hit.id) for hit in engine.search(" ".join(asked), 5)] == [
+            (score, document.get_first("id")) for score, document in best
+        ]
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")

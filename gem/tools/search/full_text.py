@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ TITLE_COUNTS = 2
 _STAMP = "gem_source.json"
 _LAYOUT = 1  # raise it when the fields change: older folders are then built anew
 _HEAP = 64 << 20
+_FREQUENT = 0.1  # a word in a larger part of the documents is frequent
+_BM25_MOST = 2.2  # k1 + 1 for tantivy's k1: no word adds more than that times its inverse document frequency
 
 
 class FullTextIndex(SearchEngine):
@@ -52,19 +56,16 @@ class FullTextIndex(SearchEngine):
     def search(self, query: str, topk: int = 3) -> list[Hit]:
         """Return the documents that hold the words of the query; see SearchEngine.search."""
         check_topk(topk)
-        wanted = words(query)
+        index = self._open()
+        wanted = list(dict.fromkeys(_analyzer().analyze(" ".join(words(query)))))
         if not wanted:
             return []
-        index = self._open()
         try:
-            parsed = index.parse_query(" ".join(wanted), ["body"])
-            searcher = index.searcher()
-            found = ((score, searcher.doc(address)) for score, address in _best(searcher, parsed, topk))
             return [
                 Hit(
                     document.get_first("id"), title, document.get_first("body")[len(_heading(title)) :], score
                 )
-                for score, document in found
+                for score, document in _best(index, wanted, topk)
                 for title in [document.get_first("title")]
             ]
         except (ValueError, OSError) as error:
@@ -152,8 +153,42 @@ def _built(source: Source, home: Path | None = None) -> Any:
     return index
 
 
-def _best(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
-    """Return score and address of the best, equals in the order of their places in the corpus.
+@cache
+def _analyzer() -> Any:
+    """Return what makes words of a text as the index does."""
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    plain = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(40)).filter(Filter.lowercase())
+    return plain.filter(Filter.stemmer("English")).build()
+
+
+def _best(index: Any, stems: list[str], topk: int) -> list[tuple[float, Any]]:
+    """Return score and document of the best for some stems.
+
+    To go through all documents with a frequent word takes most of the time and changes little. So those with
+    a rarer word come first; when the last one wanted scores more than frequent words alone can, it is done.
+    """
+    from tantivy import Occur, Query
+
+    def any_of(stems: list[str]) -> list[tuple[Any, Any]]:
+        return [(Occur.Should, Query.term_query(index.schema, "body", stem, "freq")) for stem in stems]
+
+    searcher = index.searcher()
+    total = searcher.num_docs
+    counts = {stem: searcher.doc_freq("body", stem) for stem in stems}
+    rare = [stem for stem in stems if counts[stem] <= _FREQUENT * total]
+    frequent = [stem for stem in stems if counts[stem] > _FREQUENT * total]
+    if rare and frequent:
+        holds_one = (Occur.Must, Query.boolean_query(any_of(rare)))
+        found = _ranked(searcher, Query.boolean_query([holds_one, *any_of(frequent)]), topk)
+        inverse = (math.log(1 + (total - counts[stem] + 0.5) / (counts[stem] + 0.5)) for stem in frequent)
+        if len(found) == topk and found[-1][0] > 1.001 * _BM25_MOST * sum(inverse):
+            return found
+    return _ranked(searcher, Query.boolean_query(any_of(stems)), topk)
+
+
+def _ranked(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
+    """Return score and document of the best, equals in the order of their places in the corpus.
 
     In which order the index finds equals follows from how its parts were merged, which is a matter of
     timing: so all that equal the last one wanted are fetched, and put in order here.
@@ -170,7 +205,7 @@ def _best(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
         zip((_rounded(score) for score, _ in found), places, addresses, strict=True),
         key=lambda each: (-each[0], each[1]),
     )
-    return [(score, address) for score, _, address in ranked[:topk]]
+    return [(score, searcher.doc(address)) for score, _, address in ranked[:topk]]
 
 
 def _rounded(score: float) -> float:
