@@ -19,6 +19,7 @@ import math
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import stat
@@ -548,8 +549,11 @@ def _figures() -> list[bytes]:
     return figures
 
 
+# By number of bytes, because bash reads up to a mark in a pipe byte by byte.
 _WRAPPER = """
-IFS= read -r -d '' -u 8 __gem_state; IFS= read -r -d '' -u 8 __gem_command; exec 8<&-
+LC_ALL=C IFS= read -r -N "$1" -u 8 __gem_state
+LC_ALL=C IFS= read -r -N "$2" -u 8 __gem_command
+exec 8<&-; builtin set --
 trap '{ builtin printf "cd -- %q\\n" "$PWD"; builtin export -p; } >&9 2>/dev/null' EXIT
 builtin eval "$__gem_state"; unset __gem_state
 builtin eval "unset __gem_command; $__gem_command"
@@ -557,7 +561,10 @@ builtin eval "unset __gem_command; $__gem_command"
 
 
 class _Shell:
-    """bash, one process per command; folder and exported variables go from one to the next by descriptor."""
+    """bash, one process per command; folder and exported variables go from one to the next.
+
+    They and the command travel through pipes: a disk that a program has filled is no obstacle.
+    """
 
     def __init__(self) -> None:
         self.state = b""
@@ -566,16 +573,23 @@ class _Shell:
         if request["clean"]:
             _kill_everything_else()
             self.state = b""
-        script = _nameless(self.state + b"\0" + request["command"].replace(b"\0", b"") + b"\0")
-        left = _nameless(b"")
+        given = (self.state + b"\n", request["command"].replace(b"\0", b"") or b"\n")
         flush()
         cpu = _children_cpu()
         deadline = time.monotonic() + request["wall_s"]
+        script, sink = os.pipe()
+        try:
+            source, left = os.pipe()
+        except OSError:
+            os.close(script)
+            os.close(sink)
+            raise
         pid = os.fork()
         if pid == 0:
-            self._become_bash(script, left, request["cpu_s"])
+            self._become_bash(script, left, [str(len(text)) for text in given], request["cpu_s"])
         os.close(script)
-        status = _wait(pid, deadline)
+        os.close(left)
+        status, state = _attend(pid, sink, b"".join(given), source, deadline)
         reply: Request = {"status": "TLE", "exit_code": None, "signal": signal.SIGKILL}
         if status is None:
             for kill in (os.killpg, os.kill):
@@ -587,18 +601,15 @@ class _Shell:
             reply = {"status": "RE" if code else "OK", "exit_code": code if code >= 0 else None}
             if code < 0:
                 reply["signal"] = -code
-            os.lseek(left, 0, os.SEEK_SET)
-            state = os.read(left, STATE_BYTES)
             if state and len(state) < STATE_BYTES and b"\0" not in state:
                 self.state = state
-        os.close(left)
         reply["cpu_s"] = _children_cpu() - cpu
         killed = reply.get("signal") == signal.SIGKILL or reply["exit_code"] == 128 + signal.SIGKILL
         if killed and reply["cpu_s"] >= 0.85 * request["cpu_s"]:
             reply["status"] = "TLE"
         return reply
 
-    def _become_bash(self, script: int, left: int, cpu_s: float) -> NoReturn:
+    def _become_bash(self, script: int, left: int, lengths: list[str], cpu_s: float) -> NoReturn:
         try:
             os.setsid()
             seconds = math.ceil(cpu_s)
@@ -616,7 +627,7 @@ class _Shell:
             os.closerange(3, 8)
             os.closerange(10, 64)
             os.chdir(os.environ["HOME"])
-            os.execv("/bin/bash", ["bash", "--noprofile", "--norc", "-c", _WRAPPER, "bash"])
+            os.execv("/bin/bash", ["bash", "--noprofile", "--norc", "-c", _WRAPPER, "bash", *lengths])
         except BaseException as error:
             os.write(2, f"bash cannot be started: {error}\n".encode())
         os._exit(127)
@@ -653,18 +664,49 @@ def _children_cpu() -> float:
     return times.children_user + times.children_system
 
 
-def _wait(pid: int, deadline: float) -> int | None:
-    """Wait for a child until `deadline`; None where it still runs then."""
-    waited = 0.0005
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return None
-        time.sleep(min(left, waited))
-        waited = min(waited * 1.5, 0.02)
+def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> tuple[int | None, bytes]:
+    """Wait for a child until `deadline`, writing `data` to it, and close both pipes.
+
+    Returns its status, None where it still runs then, and the first `STATE_BYTES` that came from `source`.
+    """
+    poll, ends = select.poll(), {sink, source}
+    for fd, event in ((sink, select.POLLOUT), (source, select.POLLIN)):
+        os.set_blocking(fd, False)
+        poll.register(fd, event)
+
+    def close(fd: int) -> None:
+        ends.remove(fd)
+        poll.unregister(fd)
+        os.close(fd)
+
+    view, came, pause_ms = memoryview(data), bytearray(), 1.0
+    try:
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if sink in ends:
+                try:
+                    view = view[os.write(sink, view) :]
+                except BlockingIOError:
+                    pass
+                except BrokenPipeError:
+                    view = memoryview(b"")
+                if not view:
+                    close(sink)
+            if source in ends:
+                with contextlib.suppress(BlockingIOError):
+                    piece = os.read(source, 1 << 16)
+                    came += piece[: STATE_BYTES - len(came)]
+                    if not piece:
+                        close(source)
+                        pause_ms = 1.0  # its end is near, as a rule
+            left_ms = (deadline - time.monotonic()) * 1000
+            if done or left_ms <= 0:
+                return (status if done else None), bytes(came)
+            poll.poll(min(left_ms, pause_ms))
+            pause_ms = min(pause_ms * 1.5, 20.0)
+    finally:
+        for fd in list(ends):
+            close(fd)
 
 
 # -------------------------------------------------------------------------------------------- judging

@@ -84,6 +84,29 @@ def test_bash_is_given_any_text_as_it_is(session):
     assert session.shell("# " + "x" * 300_000 + "\necho done").stdout == "done\n"
 
 
+def test_a_full_disk_is_emptied_by_a_command(sandbox):
+    with sandbox.session(budget=Budget(disk_mb=2, inodes=64)) as session:
+        full = session.shell("export KEPT=1; cat /dev/zero > big; i=0; while : > f$i; do i=$((i+1)); done")
+        assert "No space left" in full.stderr
+        assert session.shell("cd /tmp; echo x > x").status is Status.RE  # it is full indeed
+        assert (
+            session.shell("echo $KEPT $PWD; rm -r /sandbox/*; echo again > x; cat x").stdout
+            == "1 /tmp\nagain\n"
+        )
+
+
+def test_the_environment_may_be_longer_than_a_pipe_holds(session):
+    session.shell("export LONG=$(printf '%0100000d' 7) WORDS=$'\\xff ü \\'\\n'")
+    assert session.shell('echo ${#LONG} "$WORDS"').stdout == "100000 \ufffd ü '\n\n"
+
+
+def test_a_command_that_ends_early_or_closes_its_descriptors_holds_up_nobody(session):
+    assert session.shell("exec 9>&-; exit 4").exit_code == 4
+    assert session.shell("exec echo other").stdout == "other\n"
+    assert session.shell("echo $#; kill -9 $$\n" + "# " + "x" * 200_000).signal == 9
+    assert session.shell("").status is Status.OK
+
+
 def test_a_spent_wall_budget_ends_the_command_alone(session):
     session.execute("x = 1")
     session.shell("export A=1")
