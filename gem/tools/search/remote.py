@@ -49,7 +49,7 @@ class RemoteEngine(SearchEngine):
         try:
             import httpx  # noqa: F401
         except ImportError:
-            raise missing_extra("a search service", "httpx", "openai") from None
+            raise missing_extra("a search service", "httpx", "search") from None
         for name in self.key_names:
             if not os.environ.get(name):
                 raise BadArgument(
