@@ -20,14 +20,12 @@ def boxed(text: str) -> str | None:
     >>> boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}} and \boxed{unclosed")
     '\\frac{1}{2}'
     """
-    start = text.rfind("\\boxed")
-    if start < 0:
+    _, box, tail = text.rpartition("\\boxed{")
+    inside, closed, after = tail.partition("}")
+    if box and closed and "{" not in inside and "\\" not in inside and "\\boxed" not in after:
+        return inside.strip()  # the common case: the last box is a plain one, no braces inside
+    if "\\boxed" not in text:
         return None
-    if text.startswith("{", start + 6):  # the common case: one plain box, no braces inside
-        end = text.find("}", start)
-        inside = text[start + 7 : end] if end >= 0 else "{"
-        if "{" not in inside and "\\" not in inside:
-            return inside.strip()
     openers: list[int] = []  # content start of each open brace; -1 for one that is not a box
     best_start, best_end = -1, -1
     for token in _BOX_TOKEN.finditer(text):

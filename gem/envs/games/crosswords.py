@@ -138,7 +138,7 @@ class Crosswords(TextGame):
             raise ValueError
         return (integer(fields[0]), integer(fields[1])), fields[2].upper()
 
-    def play(self, move: tuple[Cell, str]) -> Play:
+    def play(self, move: tuple[Cell, str]) -> Play | str:
         """Try a letter."""
         cell, letter = move
         own = self.letters.get(cell)
@@ -148,11 +148,11 @@ class Crosswords(TextGame):
         if cell not in self.open:
             raise IllegalMove(f"Row {row}, column {column} holds {own} already.\n{self.board()}")
         if letter != own:
-            return Play(f"{letter} is wrong in row {row}, column {column}.\n{self.board()}")
+            return f"{letter} is wrong in row {row}, column {column}.\n{self.board()}"
         self.open.remove(cell)
         if not self.open:
             return Play.win(f"{letter} is right, and the crossword is solved.")
-        return Play(f"{letter} is right in row {row}, column {column}.\n{self.board()}")
+        return f"{letter} is right in row {row}, column {column}.\n{self.board()}"
 
     def board(self) -> str:
         """Return the clues and the grid, with the numbers of rows and columns."""

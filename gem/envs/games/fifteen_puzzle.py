@@ -87,7 +87,7 @@ class FifteenPuzzle(TextGame):
         """Read a direction."""
         return direction(move)
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Slide a tile."""
         side, gap = self.side, self.gap
         source = _sources(side)[gap].get(move)
@@ -98,7 +98,7 @@ class FifteenPuzzle(TextGame):
         self._distance += places[gap] - places[source]
         self.tiles, self.gap = slide(self.tiles, gap, source), source
         text = f"Tile {tile} slid {move}:\n{self.board()}"
-        return Play(text) if self._distance else Play.win(f"{text}\nThe tiles are in order.")
+        return text if self._distance else Play.win(f"{text}\nThe tiles are in order.")
 
     def instance(self) -> Board:
         """Return the dealt board."""

@@ -113,7 +113,7 @@ class Game2048(TextGame):
         """Read a direction."""
         return direction(move)
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Slide and merge, and add a tile."""
         slid = slide(_grid(self.tiles), move)
         after = list(chain(*slid))
@@ -127,7 +127,7 @@ class Game2048(TextGame):
         self._largest = max(self._largest, *self.tiles)
         if 0 not in self.tiles and not legal(_grid(self.tiles)):
             return Play.lose(f"Moved {move}:\n{self.board()}\nNo tile can move any more.")
-        return Play(f"Moved {move}:\n{self.board()}")
+        return f"Moved {move}:\n{self.board()}"
 
     def draw_board(self) -> CellCanvas:
         """Draw the tiles, the darker the larger."""

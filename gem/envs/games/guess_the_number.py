@@ -71,7 +71,7 @@ class GuessTheNumber(TextGame):
         """Read a whole number."""
         return integer(move)
 
-    def play(self, move: int) -> Play:
+    def play(self, move: int) -> Play | str:
         """Compare a guess with the secret."""
         if move == self.secret:
             return Play.win(f"{move} is right.")
@@ -80,10 +80,10 @@ class GuessTheNumber(TextGame):
         if move < self.secret:
             if move >= self.low:
                 self.low = move + 1
-            return Play(f"The secret is higher than {move}.")
+            return f"The secret is higher than {move}."
         if move <= self.high:
             self.high = move - 1
-        return Play(f"The secret is lower than {move}.")
+        return f"The secret is lower than {move}."
 
     def draw_board(self) -> Canvas:
         """Draw the range as a line, and on it what the answers leave possible."""

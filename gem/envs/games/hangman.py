@@ -77,24 +77,24 @@ class Hangman(TextGame):
         """Read a letter or a word."""
         return words.letters(move)
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Look for a letter, or compare a word."""
         return self._letter(move) if len(move) == 1 else self._word(move)
 
-    def _letter(self, letter: str) -> Play:
+    def _letter(self, letter: str) -> Play | str:
         if letter in self.shown or letter in self.absent:
             raise IllegalMove(f"You have guessed the letter {letter} before.\n{self.board()}")
         if letter not in self.secret:
             self.absent += letter
-            return Play(f"There is no {letter}.\n{self.board()}")
+            return f"There is no {letter}.\n{self.board()}"
         self.shown = "".join(
             own if own == letter else seen for own, seen in zip(self.secret, self.shown, strict=True)
         )
         if HIDDEN not in self.shown:
             return Play.win(f"That was the last letter: the word is {self.secret}.")
-        return Play(f"There is {letter}.\n{self.board()}")
+        return f"There is {letter}.\n{self.board()}"
 
-    def _word(self, word: str) -> Play:
+    def _word(self, word: str) -> Play | str:
         if len(word) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.\n{self.board()}")
         if word in self.tried:
@@ -102,7 +102,7 @@ class Hangman(TextGame):
         if word == self.secret:
             return Play.win(f"{word} is the word.")
         self.tried = (*self.tried, word)
-        return Play(f"{word} is not the word.\n{self.board()}")
+        return f"{word} is not the word.\n{self.board()}"
 
     def board(self) -> str:
         """Return the word as far as it is known, and the letters that it lacks."""

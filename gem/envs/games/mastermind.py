@@ -98,7 +98,7 @@ class Mastermind(TextGame):
         """Read numbers."""
         return numerals(move)
 
-    def play(self, move: list[str]) -> Play:
+    def play(self, move: list[str]) -> Play | str:
         """Mark a guess."""
         if len(move) != self.length:
             raise IllegalMove(f"The code has {self.length} numbers; your guess has {len(move)}.")
@@ -115,7 +115,7 @@ class Mastermind(TextGame):
         shown = " ".join(move)
         if in_place == self.length:
             return Play.win(f"{shown} is the code.")
-        return Play(f"{shown}: {in_place} in place, {elsewhere} right but elsewhere.")
+        return f"{shown}: {in_place} in place, {elsewhere} right but elsewhere."
 
     def draw_board(self) -> Canvas:
         """Draw the guesses as pegs, a row each: a black pin per number in place, a white one elsewhere."""

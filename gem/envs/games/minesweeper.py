@@ -108,7 +108,7 @@ class Minesweeper(TextGame):
         row, column = numerals(place)
         return verb, int(row), int(column)
 
-    def play(self, move: tuple[str, int, int]) -> Play:
+    def play(self, move: tuple[str, int, int]) -> Play | str:
         """Reveal or flag a cell."""
         verb, row, column = move
         why = self.forbids(verb, row, column)
@@ -119,7 +119,7 @@ class Minesweeper(TextGame):
             flagged = self.cells[cell] == HIDDEN
             self.cells[cell] = FLAG if flagged else HIDDEN
             done = "is flagged" if flagged else "is no longer flagged"
-            return Play(f"Row {row}, column {column} {done}:\n{self.board()}")
+            return f"Row {row}, column {column} {done}:\n{self.board()}"
         first = not self.mines
         if first:
             self.mines = self._lay(cell)
@@ -131,7 +131,7 @@ class Minesweeper(TextGame):
             self._opened = self.left
         if not self.left:
             return Play.win(f"Every safe cell is revealed:\n{self.board()}")
-        return Play(f"Row {row}, column {column} is safe:\n{self.board()}")
+        return f"Row {row}, column {column} is safe:\n{self.board()}"
 
     def forbids(self, verb: str, row: int, column: int) -> str:
         """Return why the rules forbid a move, or the empty string."""

@@ -135,7 +135,7 @@ class Sokoban(TextGame):
         """Read a direction."""
         return direction(move)
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Walk or push."""
         step = _step(self.level.width, move)
         why = self.forbids(step)
@@ -143,12 +143,12 @@ class Sokoban(TextGame):
             raise IllegalMove(f"{why} The room is as before:\n{self.board()}")
         self.player += step
         if self.player not in self.boxes:
-            return Play(f"You went {move}:\n{self.board()}")
+            return f"You went {move}:\n{self.board()}"
         self.boxes = self.boxes - {self.player} | {self.player + step}
         text = f"You pushed a box {move}:\n{self.board()}"
         if self.boxes == self.level.goals:
             return Play.win(f"{text}\nEvery box is on a goal.")
-        return Play(text)
+        return text
 
     def forbids(self, step: int) -> str:
         """Return why the way is blocked, or the empty string; `step` is what it adds to the player's cell."""

@@ -87,7 +87,7 @@ class Sudoku(TextGame):
         row, column, digit = numerals(move)
         return int(row), int(column), int(digit)
 
-    def play(self, move: tuple[int, int, int]) -> Play:
+    def play(self, move: tuple[int, int, int]) -> Play | str:
         """Write or erase a digit."""
         row, column, digit = move
         why = self.forbids(row, column, digit)
@@ -100,7 +100,7 @@ class Sudoku(TextGame):
         if not self.empty:
             return Play.win(f"The grid is complete:\n{self.board()}")
         done = f"holds {digit}" if digit else "is empty"
-        return Play(f"Row {row}, column {column} {done} now:\n{self.board()}")
+        return f"Row {row}, column {column} {done} now:\n{self.board()}"
 
     def forbids(self, row: int, column: int, digit: int) -> str:
         """Return why the rules forbid a move, or the empty string."""

@@ -108,7 +108,7 @@ class TowerOfHanoi(TextGame):
             raise ValueError
         return MOVES[named]
 
-    def play(self, move: tuple[int, int]) -> Play:
+    def play(self, move: tuple[int, int]) -> Play | str:
         """Move a disk."""
         source, goal = move
         why = self.forbids(source, goal)
@@ -122,7 +122,7 @@ class TowerOfHanoi(TextGame):
         text = f"Disk {disk} is on peg {PEGS[goal]} now:\n{self.board()}"
         if pegs[self.target] == self.disks:
             return Play.win(f"{text}\nAll disks are on peg {PEGS[self.target]}.")
-        return Play(text)
+        return text
 
     def forbids(self, source: int, goal: int) -> str:
         """Return why the rules forbid a move, or the empty string."""

@@ -96,7 +96,7 @@ class WikiGame(TextGame):
             raise ValueError
         return title
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Follow a link."""
         world = self.world
         linked = {world.titles[page].casefold(): page for page in world.links[self.page]}
@@ -111,7 +111,7 @@ class WikiGame(TextGame):
             raise IllegalMove(f"{why}\n{self.card()}")
         if self.page == self.target:
             return Play.win(f"This is {world.titles[self.page]}, the target.")
-        return Play(self.card())
+        return self.card()
 
     def card(self) -> str:
         """Return the page: title, text, links; and the target. Observations show it beside any picture."""

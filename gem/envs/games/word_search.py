@@ -126,15 +126,15 @@ class WordSearch(TextGame):
             raise ValueError
         return ends
 
-    def play(self, move: tuple[int, ...]) -> Play:
+    def play(self, move: tuple[int, ...]) -> Play | str:
         """Read a line of the grid."""
         at = self._line(*move)
         spelled = "".join([self.cells[cell] for cell in at]).lower()
         word = next((w for w in (spelled, spelled[::-1]) if w in self.words), None)
         if word is None:
-            return Play(f"{spelled} is none of the words.\n{self.board()}")
+            return f"{spelled} is none of the words.\n{self.board()}"
         if word not in self.left:
-            return Play(f"{word} was found before.\n{self.board()}")
+            return f"{word} was found before.\n{self.board()}"
         self.left.remove(word)
         cells = list(self.cells)
         for cell in at:
@@ -142,7 +142,7 @@ class WordSearch(TextGame):
         self.cells = "".join(cells)
         if not self.left:
             return Play.win(f"{word} is found, the last of them.")
-        return Play(f"{word} is found.\n{self.board()}")
+        return f"{word} is found.\n{self.board()}"
 
     def _line(self, top: int, left: int, bottom: int, right: int) -> range:
         """Return the cells from one end to the other."""

@@ -75,7 +75,7 @@ class Wordle(TextGame):
         """Read a word."""
         return words.letters(move)
 
-    def play(self, move: str) -> Play:
+    def play(self, move: str) -> Play | str:
         """Mark a guess."""
         if len(move) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.")
@@ -88,7 +88,7 @@ class Wordle(TextGame):
             self._best = worth
         if move == self.secret:
             return Play.win(f"{move} is the word.")
-        return Play(f"{' '.join(move)}\n{' '.join(given)}")
+        return f"{' '.join(move)}\n{' '.join(given)}"
 
     def draw_board(self) -> CellCanvas:
         """Draw the guesses as tiles, a row each, in the colours of their marks, and a row for the next."""
