@@ -111,6 +111,11 @@ def class_of(spec: EnvSpec) -> Any:
     return entry if inspect.isclass(entry) else type(gem.make(spec).unwrapped)
 
 
+def solver(spec: EnvSpec) -> str:
+    """Return how well the solver plays, where that was measured with its rate."""
+    return spec.solver if spec.solver_rate is None else f"wins {spec.solver_rate:.1%} of seeds 0 to 499"
+
+
 def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     """Write the page of one environment class and of the ids that stand for it."""
     summary, manual = parse(env_class)
@@ -118,7 +123,7 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     for spec in specs:
         keywords = ", ".join(f"{name}={value!r}" for name, value in spec.kwargs.items())
         rows.append(
-            f"| `{spec.id}` | {keywords and f'`{keywords}`'} | {spec.max_turns or ''} | {spec.solver} | "
+            f"| `{spec.id}` | {keywords and f'`{keywords}`'} | {spec.max_turns or ''} | {solver(spec)} | "
             f"{spec.data or ''} |"
         )
     head = ["| id | keywords | turns | solver | data set |", "|---|---|---|---|---|"]

@@ -26,7 +26,7 @@ from gem.core import Env, Start, Step
 from gem.envs.catalog import TEXTARENA_GAMES
 from gem.envs.games import words as english
 from gem.envs.multiagent.multi_agent_env import MultiAgentEnv, MultiStart, MultiStep
-from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv, did_you_mean
+from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv, did_you_mean, missing_extra
 from gem.record import StopReason
 
 _LOCK = threading.RLock()
@@ -46,6 +46,7 @@ class Game:
 
         Raises:
             UnknownEnv: for a name that the package has not. BadArgument: for keywords that it refuses.
+            MissingExtra: without the package.
             MissingData: for a game that the installed package cannot play, with its reason.
         """
         self.name = name
@@ -322,12 +323,18 @@ def _step_while_somebody_is_left(state: Any, rotate_player: bool = True) -> Any:
 
 
 def _registry() -> dict[str, Any]:
-    """Return the package's games by name, without the variants that only show the same game otherwise."""
+    """Return the package's games by name, without the variants that only show the same game otherwise.
+
+    Raises:
+        MissingExtra: without the package.
+    """
     with _LOCK:
         kept = random.getstate()
         try:
             with _no_downloads():
                 from textarena.envs.registration import ENV_REGISTRY
+        except ModuleNotFoundError as error:
+            raise missing_extra("a ta: game", error.name or "textarena", "textarena") from error
         finally:
             random.setstate(kept)
     found: dict[str, Any] = ENV_REGISTRY

@@ -172,15 +172,25 @@ def find(name: str) -> Path | None:
     return None
 
 
-def missing(name: str, why: str) -> MissingData:
+def missing(name: str, split: str | None, why: str) -> MissingData:
     """Build the error for absent data, with the three ways to supply it."""
-    home = os.environ.get("GEM_DATA")
-    looked = f"{home!r} has neither {name} nor {Path(name).name}" if home else "GEM_DATA is not set"
+    home, last = os.environ.get("GEM_DATA"), Path(name).name
+    if not home:
+        looked = "GEM_DATA is not set"
+    elif not Path(home).expanduser().is_dir():
+        looked = f"GEM_DATA is {home!r}, which is no folder"
+    else:
+        looked = f"{home!r} has neither {name} nor {last}"
+    # One file stands for the split `train`, or for all; any other is a file in a folder.
+    layout = (
+        f"{last}.jsonl (or .csv, .parquet, or a folder of that name with a file per split)"
+        if split in (None, "train")
+        else f"{last}/{split}.jsonl (or .csv, .parquet)"
+    )
     return MissingData(
         f"the data set {name!r} is not here ({looked}) and not reachable ({why}). Supply it in one of three "
-        f"ways: (1) set GEM_DATA to a folder that holds {Path(name).name}.jsonl (or .csv, .parquet, or a "
-        "folder of that name with a file per split); (2) give your own rows, or a path, as dataset=; "
-        "(3) go online once, with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
+        f"ways: (1) set GEM_DATA to a folder that holds {layout}; (2) give your own rows, or a path, as "
+        "dataset=; (3) go online once, with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
     )
 
 
@@ -319,7 +329,7 @@ class HubRows(Sequence[Mapping[str, Any]]):
     def __init__(self, name: str, split: str | None) -> None:
         self.name = name
         self.split = split
-        self._rows = _one_split(_from_hub(name), split, name)
+        self._rows = _one_split(_from_hub(name, split), split, name)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -331,18 +341,18 @@ class HubRows(Sequence[Mapping[str, Any]]):
         return _once, (HubRows, self.name, self.split)
 
 
-def _from_hub(name: str) -> Any:
+def _from_hub(name: str, split: str | None) -> Any:
     """Return what `datasets` makes of a name, from its cache where the hub is out of reach.
 
     Raises:
         MissingData: when it is neither in the cache nor reachable.
     """
     if not _cached(name) and (why := _unreachable()):
-        raise missing(name, why)  # before the import of `datasets`, which takes seconds
+        raise missing(name, split, why)  # before the import of `datasets`, which takes seconds
     try:
         return _datasets().load_dataset(name)
     except (OSError, ValueError, RuntimeError) as error:  # all that absence, networks and permissions raise
-        raise missing(name, f"{type(error).__name__}: {str(error)[:200]}") from error
+        raise missing(name, split, f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _unreachable() -> str:

@@ -4,13 +4,14 @@ import builtins
 import copy
 import pickle
 import random
+import sys
 from importlib.util import find_spec
 
 import pytest
 
 import gem
 from gem.envs.catalog import TEXTARENA_GAMES
-from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv
+from gem.errors import BadArgument, MissingData, MissingExtra, UnknownArgument, UnknownEnv
 
 pytestmark = [
     pytest.mark.skipif(
@@ -55,6 +56,13 @@ def played(env, turns=16):
 def test_the_catalogue_lists_the_installed_games():
     listed = sorted(name for games in TEXTARENA_GAMES.values() for name in games.split())
     assert listed == bridge.names()
+
+
+@pytest.mark.parametrize("absent", ["nltk", "textarena.envs.registration"])
+def test_without_the_package_making_one_names_the_extra(monkeypatch, absent):
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(MissingExtra, match=r"gem-gym\[textarena\]"):
+        gem.make("ta:TicTacToe-v0")
 
 
 @pytest.mark.parametrize("name", ["GuessTheNumber-v0", "Hangman-v0", "TicTacToe-v0", "LiarsDice-v0"])

@@ -173,6 +173,17 @@ def test_absent_data_names_the_three_ways(tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_DATA", str(tmp_path))
     with pytest.raises(MissingData, match="has neither axon-rl/SET-1 nor SET-1"):
         load("axon-rl/SET-1")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(MissingData, match="nowhere', which is no folder"):
+        load("axon-rl/SET-1")
+
+
+def test_the_advice_for_an_absent_split_works(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    with pytest.raises(MissingData, match=r"folder that holds SET-1/amc\.jsonl"):
+        load("axon-rl/SET-1", "amc")
+    write(tmp_path / "SET-1/amc.jsonl")
+    assert len(load("axon-rl/SET-1", "amc")) == 3
 
 
 @pytest.mark.parametrize("name", ["data/trian.jsonl", "./nowhere", "/no/such/folder"])
