@@ -190,7 +190,7 @@ def missing(name: str, split: str | None, why: str) -> MissingData:
     return MissingData(
         f"the data set {name!r} is not here ({looked}) and not reachable ({why}). Supply it in one of three "
         f"ways: (1) set GEM_DATA to a folder that holds {layout}; (2) give your own rows, or a path, as "
-        "dataset=; (3) go online once, with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
+        "dataset=; (3) go online once with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
     )
 
 
