@@ -387,6 +387,8 @@ def environment(name: str) -> str | Callable[..., Any]:
         UnknownEnv: for an unknown id of a known family. BadArgument: when there is no such file or class.
     """
     source, _, class_name = name.rpartition(":")
+    if not source and class_name.endswith(".py"):
+        raise BadArgument(f"{name} names a file and no class in it; accepted: {name}:Class.")
     if not source or any(env_id.startswith(f"{source}:") for env_id in gem.ids()):
         return gem.spec(name).id
     if not source.endswith(".py"):

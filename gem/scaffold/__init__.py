@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
@@ -85,4 +86,11 @@ def _module(name: str) -> str:
     taken = {env_id.partition(":")[0] for env_id in registry.ids()} | {"gem"} | sys.stdlib_module_names
     if module in taken or iskeyword(module):
         raise BadArgument(f"name is {name!r}: {module} is taken by Python or by gem; choose another.")
+    there = find_spec(module)
+    if (
+        there is not None and there.origin is not None
+    ):  # a folder without __init__.py has none, and hides nothing
+        raise BadArgument(
+            f"name is {name!r}: a module {module} is installed ({there.origin}); choose another."
+        )
     return module

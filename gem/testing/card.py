@@ -165,7 +165,10 @@ def read_cards(path: Path) -> dict[str, Card]:
 
 
 def write_cards(cards: Mapping[str, Card], path: Path) -> None:
-    """Write cards by environment, in order, as JSON: a line for each part, so that changes are readable."""
+    """Write cards by environment, in order, as JSON: a line for each part, so that changes are readable.
+
+    A crash leaves the old file or the new one. Folders on the way are made.
+    """
     parts = {
         name: ",\n".join(
             f"  {json.dumps(key)}: {json.dumps(part)}" for key, part in cards[name].to_json().items()
@@ -173,4 +176,7 @@ def write_cards(cards: Mapping[str, Card], path: Path) -> None:
         for name in sorted(cards)
     }
     text = ",\n".join(f" {json.dumps(name)}: {{\n{lines}\n }}" for name, lines in parts.items())
-    path.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    partial.replace(path)

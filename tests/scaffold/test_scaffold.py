@@ -78,6 +78,12 @@ def test_a_name_that_no_package_can_have_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_that_would_hide_an_installed_module_is_refused(tmp_path):
+    with pytest.raises(BadArgument, match="a module pytest is installed"):
+        write_package("pytest", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["json", "class", "gem", "game"])
 def test_a_name_that_is_taken_is_refused(tmp_path, name):
     with pytest.raises(BadArgument, match="is taken by Python or by gem"):

@@ -189,9 +189,11 @@ def test_the_same_audit_gives_the_same_card_and_cards_survive_a_file(tmp_path):
     card = audit_env("game:Mastermind-v0-easy", **QUICK)
     again = audit_env("game:Mastermind-v0-easy", **QUICK)
     assert card == again
-    write_cards({card.env: card}, tmp_path / "cards.json")
-    assert read_cards(tmp_path / "cards.json") == {card.env: card}
-    assert json.loads((tmp_path / "cards.json").read_text())[card.env]["dealt"] == 40
+    path = tmp_path / "new folder/cards.json"
+    write_cards({card.env: card}, path)
+    assert read_cards(path) == {card.env: card}
+    assert json.loads(path.read_text())[card.env]["dealt"] == 40
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_file_that_holds_no_cards_is_refused(tmp_path):
