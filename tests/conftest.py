@@ -1,6 +1,10 @@
+import signal
 import sys
 
 import pytest
+
+# A job that a shell starts in the background ignores SIGINT; the tests of Ctrl-C are not to depend on that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

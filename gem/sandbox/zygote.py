@@ -78,6 +78,8 @@ class Zygote:
         wake, waker = os.pipe()
         for end in (wake, waker):
             os.set_blocking(end, False)
+        # A host in the background may ignore SIGINT, which its children inherit and programs must not notice.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.siginterrupt(signal.SIGCHLD, False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 
 import pytest
 
 from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Status
-from gem.sandbox.client import Cancel
+from gem.sandbox.client import Cancel, ZygoteSandbox
 
 
 def test_a_program_gets_its_input_arguments_and_files(sandbox):
@@ -211,3 +212,15 @@ def test_cancelling_an_awaited_run_frees_its_place(sandbox):
         return (await asyncio.wait_for(sandbox.arun("print(1)"), 60)).stdout
 
     assert asyncio.run(race()) == "1\n"
+
+
+def test_an_interrupt_is_an_exception_also_where_the_host_ignores_it(sandbox):
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ZygoteSandbox(sandbox.settings, begin=("bare",)) as started:
+            code = (
+                "import signal\ntry: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: print(1)"
+            )
+            assert started.run(code).stdout == "1\n"
+    finally:
+        signal.signal(signal.SIGINT, kept)
