@@ -52,6 +52,20 @@ def _is_arithmetic(answer: str, entry: Entry) -> bool:
     return "**" not in answer and re.fullmatch(r"[\d\s+\-*/().]*", answer, re.ASCII) is not None
 
 
+def _makes_24(answer: str, entry: Entry) -> bool:
+    """Tell whether `answer` is arithmetic on the numbers given, and not between 24 and 25.
+
+    The scorer takes any four numbers within its range, and cuts the value's decimals off.
+    """
+    given, used = (sorted(map(int, re.findall(r"\d+", text))) for text in (entry["answer"], answer))
+    if not _is_arithmetic(answer, entry) or given != used:
+        return False
+    try:
+        return not 1e-9 < _value(ast.parse(answer.strip(), mode="eval").body, 0).real - 24 < 1
+    except (SyntaxError, ValueError, ArithmeticError, MemoryError, RecursionError):
+        return False
+
+
 FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     **{name: getattr(cmath, name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")},
     **{name: getattr(cmath, name) for name in ("tanh", "asinh", "acosh", "atanh", "exp", "log", "sqrt")},
@@ -204,7 +218,7 @@ SCREENS: dict[str, Callable[[str, Entry], bool]] = {
     "spiral_matrix": _is_literal,
     "string_insertion": _is_literal,
     "countdown": _is_arithmetic,
-    "puzzle24": _is_arithmetic,
+    "puzzle24": _makes_24,
     "intermediate_integration": _is_antiderivative,
     "polynomial_multiplication": _is_formula,
     "simple_integration": _is_antiderivative,

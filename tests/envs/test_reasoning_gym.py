@@ -340,6 +340,16 @@ def test_right_answers_in_another_form_pass_the_screen(name, right):
         assert answer(env, right(env._entry["answer"], env._entry["metadata"])).reward == 1.0
 
 
+@pytest.mark.parametrize("answered", ["3*8*3/3", "3*8/(1*1)", "7*4-7/3-1", "(8/(3-8/3))", "3*8*", "9" * 4000])
+def test_24_takes_the_numbers_given_and_nothing_but_24(answered):
+    env = start("puzzle24")
+    env._entry = {**env._entry, "answer": "7*4 - 3 - 1", "metadata": {"numbers": [7, 4, 3, 1]}}
+    assert answer(env, answered).reward == 0.0
+    env = start("puzzle24")
+    env._entry = {**env._entry, "answer": "8/(3 - 8/3)"}
+    assert answer(env, "8 / (3 - (8 / 3))").reward == 1.0
+
+
 def test_lists_still_earn_their_part():
     env = start("spiral_matrix")
     assert answer(env, "[" + env._entry["answer"].replace(" ", ", ") + "]").reward == 0.1
