@@ -46,6 +46,7 @@ third of it, a solver hardly better than random play, an answer that leaks, or f
 
 AUDITED = {
     "code": "--episodes 6 --instances 40",
+    "db": "--episodes 6 --instances 40",
     "terminal": "--episodes 2 --instances 5",
     "rg": "--episodes 6 --instances 20",
 }
@@ -210,8 +211,6 @@ def why_no_card(spec: EnvSpec) -> str:
         return "The questions are those of a data set that is not part of gem: audit it where that is."
     if spec.id.startswith("ta:"):
         return "A game of TextArena has no expert and no random actor to hold its rewards against."
-    if spec.id.startswith("rg:"):
-        return "The package takes more than eight seconds for the few questions of an audit."
     return "It has not been audited."
 
 
