@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.common import HERE, peer_python, run_peer, table, write_json
-from gem.graders import _algebra, _latex
+from gem.graders import _evaluation, _latex, _scalars
 from gem.graders import math as grading
 
 PEER = "gem-llm==0.1.0"
@@ -105,7 +105,7 @@ def boxed(answer: str) -> str:
 
 
 def ours(rows: list[tuple[str, str, bool]]) -> dict[str, Any]:
-    for memory in (_latex.read, _algebra.facts, _algebra.sample, grading._prepared):
+    for memory in (_latex.read, _scalars.facts, _evaluation.sample, grading._prepared):
         memory.cache_clear()
     before, started = worker_cpu_s(), time.process_time()
     verdicts = [grading.check_correct(answer, gold) for answer, gold, _ in rows]

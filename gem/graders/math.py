@@ -16,8 +16,10 @@ from typing import Any
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders import _words
-from gem.graders._algebra import TooBig, constant, same
+from gem.graders._algebra import same
+from gem.graders._evaluation import TooBig
 from gem.graders._latex import LENGTH, Node, Unread, normalised, read
+from gem.graders._scalars import constant
 from gem.graders.base import Score
 from gem.graders.pool import Missing, Pool, WorkerLost
 from gem.parsing import boxed

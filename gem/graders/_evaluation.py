@@ -1,0 +1,468 @@
+"""What an expression is worth at a point: as a fraction, as a float, or to about 60 digits.
+
+A `Field` is a kind of number and a value for every variable; `value` computes a tree in it, or says why that
+cannot be: `Undefined`, `Inexact`, `TooBig` or `Opaque`.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from gem.graders._latex import Node
+
+BITS = 1 << 16
+"""Size of the numbers that are computed exactly."""
+
+HUGE = 2_000_000
+"""Bits from which on a number is nobody's business: sympy is not asked either."""
+
+
+class Undefined(Exception):
+    """The value does not exist at this point."""
+
+
+class Inexact(Exception):
+    """The value is no fraction."""
+
+
+class TooBig(Exception):
+    """The number is too big to compute; `hopeless` when anybody else would burst on it too."""
+
+    def __init__(self, hopeless: bool = False) -> None:
+        super().__init__()
+        self.hopeless = hopeless
+
+
+class Opaque(Exception):
+    """The tree holds what this module does not compute."""
+
+
+Number = Any  # Fraction, complex or mpmath's mpc
+
+
+def value(node: Node, field: Field) -> Number:
+    """Return the value of a scalar tree in a field.
+
+    Raises:
+        Undefined, Inexact, TooBig, Opaque.
+    """
+    tag = node[0]
+    if tag == "num":
+        return field.number(node[1])
+    if tag == "sym":
+        return field.symbol(node[1])
+    if tag == "+":
+        total = value(node[1][0], field)
+        for term in node[1][1:]:
+            total = total + value(term, field)
+        return field.checked(total)
+    if tag == "*":
+        product = value(node[1][0], field)
+        for factor in node[1][1:]:
+            product = field.checked(product * value(factor, field))
+        return product
+    if tag == "-":
+        return -value(node[1], field)
+    if tag == "/":
+        top, below = value(node[1], field), value(node[2], field)
+        if below == 0:
+            raise Undefined
+        return field.checked(top / below)
+    if tag == "^":
+        base = value(node[1], field)
+        odd = _odd_root_of(node[2]) if node[2][0] in ("/", "-") else None
+        if odd is not None:  # x^{2/3} is the square of the real root, as with a root sign
+            root = field.function("root", [base, field.number(Fraction(odd.denominator))])
+            return field.power(root, field.number(Fraction(odd.numerator)))
+        return field.power(base, value(node[2], field))
+    if tag == "const":
+        return field.constant(node[1])
+    if tag == "%":
+        return value(node[1], field) / field.number(Fraction(100))
+    if tag == "fn":
+        return field.function(node[1], [value(argument, field) for argument in node[2]])
+    if tag == "unit" and node[2] in ("degree", "degrees"):
+        return value(node[1], field) * field.constant("pi") / field.number(Fraction(180))
+    raise Opaque
+
+
+def _odd_root_of(exponent: Node) -> Fraction | None:
+    """Return an exponent such as 2/3, a fraction over an odd number."""
+    sign = 1
+    while exponent[0] == "-":
+        sign, exponent = -sign, exponent[1]
+    if exponent[0] != "/" or exponent[1][0] != "num" or exponent[2][0] != "num" or not exponent[2][1]:
+        return None
+    number = sign * exponent[1][1] / exponent[2][1]
+    return Fraction(number) if 1 < number.denominator < 10 and number.denominator % 2 else None
+
+
+class Field:
+    """Where trees are evaluated: a kind of number, and values for the variables."""
+
+    def __init__(self, point: int = 0, kind: str = "rational") -> None:
+        self.point, self.kind = point, kind
+
+    def symbol(self, name: str) -> Number:
+        return self.number(sample(name, self.point, self.kind))
+
+    def number(self, number: Fraction) -> Number:
+        raise NotImplementedError
+
+    def constant(self, name: str) -> Number:
+        raise NotImplementedError
+
+    def power(self, base: Number, exponent: Number) -> Number:
+        raise NotImplementedError
+
+    def function(self, name: str, arguments: list[Number]) -> Number:
+        raise NotImplementedError
+
+    def checked(self, number: Number) -> Number:
+        return number
+
+
+class Exact(Field):
+    """Fractions."""
+
+    def number(self, number: Fraction) -> Fraction:
+        return number
+
+    def constant(self, name: str) -> Fraction:
+        raise Undefined if name == "inf" else Inexact
+
+    def checked(self, number: Fraction) -> Fraction:
+        if number.numerator.bit_length() > BITS or number.denominator.bit_length() > BITS:
+            raise TooBig
+        return number
+
+    def power(self, base: Fraction, exponent: Fraction) -> Fraction:
+        if exponent.denominator != 1:
+            return _root(self.power(base, Fraction(exponent.numerator)), exponent.denominator)
+        n = exponent.numerator
+        if base == 0 and n < 0:
+            raise Undefined
+        if base in (0, 1, -1):
+            return base ** (n % 2 + 2) if n else Fraction(1)
+        size = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
+        if abs(n) * max(size, 1) > BITS:
+            raise TooBig(hopeless=abs(n) * max(size, 1) > HUGE)
+        return base**n
+
+    def function(self, name: str, arguments: list[Fraction]) -> Fraction:
+        exact = EXACT.get(name)
+        if exact is None:
+            raise Inexact if name in FLOAT else Opaque
+        try:
+            return exact(*arguments)
+        except TypeError as error:  # another number of arguments
+            raise Opaque from error
+
+
+def _root(number: Fraction, degree: int) -> Fraction:
+    if number < 0 or not 0 < degree <= 64:
+        raise Inexact
+    top, below = _integer_root(number.numerator, degree), _integer_root(number.denominator, degree)
+    return Fraction(top, below)
+
+
+def _odd_root(number: Fraction, degree: int) -> Fraction:
+    """An odd root of a negative number is taken to be the real one."""
+    return -_root(-number, degree) if number < 0 and degree % 2 else _root(number, degree)
+
+
+def _integer_root(number: int, degree: int) -> int:
+    if number < 2:
+        return number
+    root = math.isqrt(number) if degree == 2 else round(number ** (1 / degree)) if number < 1 << 900 else 0
+    if root**degree != number:
+        raise Inexact
+    return root
+
+
+def _whole(number: Fraction) -> int:
+    if number.denominator != 1:
+        raise Inexact
+    return number.numerator
+
+
+def _factorial(number: Fraction) -> Fraction:
+    n = _whole(number)
+    if n < 0:
+        raise Undefined
+    if n > 4000:
+        raise TooBig(hopeless=n > 100_000)
+    return Fraction(math.factorial(n))
+
+
+def _binomial(n: Fraction, k: Fraction) -> Fraction:
+    top, below = _whole(n), _whole(k)
+    if top < 0 or below < 0:
+        raise Inexact
+    if min(below, top - below) > 4000 or top > 1 << 64:
+        raise TooBig(hopeless=min(below, top - below) > 100_000)
+    return Fraction(math.comb(top, below))
+
+
+def _exact_log(number: Fraction, base: Fraction) -> Fraction:
+    """Compute log_2 8 and the like; the logarithms of other numbers are no fractions."""
+    if number <= 0 or base <= 0 or base == 1:
+        raise Undefined if number == 0 else Inexact
+    size = math.log(number.numerator) - math.log(number.denominator)
+    guess = round(size / (math.log(base.numerator) - math.log(base.denominator)))
+    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if abs(guess) * bits > BITS or base**guess != number:
+        raise Inexact
+    return Fraction(guess)
+
+
+def _modulo(number: Fraction, by: Fraction) -> Fraction:
+    if by == 0:
+        raise Undefined
+    return number % by
+
+
+EXACT: dict[str, Callable[..., Fraction]] = {
+    "sqrt": lambda x: _root(x, 2),
+    "cbrt": lambda x: _odd_root(x, 3),
+    "root": lambda x, n: _odd_root(x, _whole(n)),
+    "abs": abs,
+    "floor": lambda x: Fraction(math.floor(x)),
+    "ceil": lambda x: Fraction(math.ceil(x)),
+    "factorial": _factorial,
+    "binom": _binomial,
+    "mod": _modulo,
+    "gcd": lambda *xs: Fraction(math.gcd(*map(_whole, xs))),
+    "lcm": lambda *xs: Fraction(math.lcm(*map(_whole, xs))),
+    "max": lambda *xs: max(xs),
+    "min": lambda *xs: min(xs),
+    "log": lambda x, base=None: _one_only(x) if base is None else _exact_log(x, base),
+    "ln": lambda x: _one_only(x),
+    "log10": lambda x: _exact_log(x, Fraction(10)),
+}
+
+
+def _one_only(number: Fraction) -> Fraction:
+    if number == 1:
+        return Fraction(0)
+    raise Undefined if number == 0 else Inexact
+
+
+class Float(Field):
+    """Complex floating-point numbers: good enough to see that two values differ."""
+
+    def number(self, number: Fraction) -> complex:
+        try:
+            return complex(number.numerator / number.denominator)
+        except OverflowError as error:
+            raise TooBig from error
+
+    def constant(self, name: str) -> complex:
+        if name == "inf":
+            raise Undefined
+        return {"e": complex(math.e), "pi": complex(math.pi), "i": 1j}[name]
+
+    def power(self, base: complex, exponent: complex) -> complex:
+        if base == 0 and exponent.real < 0:
+            raise Undefined
+        try:
+            return self.checked(complex(base**exponent))
+        except OverflowError as error:
+            raise TooBig from error
+        except ZeroDivisionError as error:  # 0 to an imaginary power
+            raise Undefined from error
+
+    def checked(self, number: complex) -> complex:
+        if not cmath.isfinite(number):
+            raise TooBig
+        return number
+
+    def function(self, name: str, arguments: list[complex]) -> complex:
+        function = FLOAT.get(name)
+        if function is None:
+            raise Opaque
+        try:
+            return self.checked(complex(function(*arguments)))
+        except (OverflowError, TypeError) as error:
+            raise TooBig from error
+        except (ValueError, ZeroDivisionError) as error:
+            raise Undefined from error
+
+
+def as_real(number: complex) -> float:
+    if abs(number.imag) > 1e-12 * (1 + abs(number.real)):
+        raise Opaque
+    return number.real
+
+
+def _count(number: complex) -> int:
+    real = as_real(number)
+    if real != int(real) or not 0 <= real <= 1000:
+        raise Opaque
+    return int(real)
+
+
+def _near_integer(number: complex, rounded: Callable[[float], int]) -> float:
+    real = as_real(number)
+    if abs(real - round(real)) < 1e-9:
+        raise TooBig  # too near to a step for these digits
+    return rounded(real)
+
+
+FLOAT: dict[str, Callable[..., Any]] = {
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "cot": lambda x: 1 / cmath.tan(x),
+    "sec": lambda x: 1 / cmath.cos(x),
+    "csc": lambda x: 1 / cmath.sin(x),
+    "arcsin": cmath.asin,
+    "arccos": cmath.acos,
+    "arctan": cmath.atan,
+    "arccot": lambda x: cmath.atan(1 / x),
+    "sinh": cmath.sinh,
+    "cosh": cmath.cosh,
+    "tanh": cmath.tanh,
+    "exp": cmath.exp,
+    "ln": cmath.log,
+    "log": lambda x, base=None: cmath.log(x) if base is None else cmath.log(x) / cmath.log(base),
+    "log10": lambda x: cmath.log(x) / math.log(10),
+    "sqrt": cmath.sqrt,
+    "cbrt": lambda x: _real_root(x, 3),
+    "root": lambda x, n: _real_root(x, n),
+    "abs": abs,
+    "floor": lambda x: _near_integer(x, math.floor),
+    "ceil": lambda x: _near_integer(x, math.ceil),
+    "max": lambda *xs: max(map(as_real, xs)),
+    "min": lambda *xs: min(map(as_real, xs)),
+    "factorial": lambda x: math.gamma(as_real(x) + 1),
+    "binom": lambda n, k: math.comb(_count(n), _count(k)),
+}
+
+
+def _real_root(number: complex, degree: complex) -> complex:
+    """An odd root of a negative number is taken to be the real one."""
+    if number.imag == 0 and number.real < 0 and degree in (3, 5, 7, 9):
+        return complex(-((-number.real) ** (1 / degree.real if isinstance(degree, complex) else 1 / degree)))
+    return number ** (1 / degree)
+
+
+class Precise(Field):
+    """mpmath's complex numbers of about 60 digits; a context per thread."""
+
+    def __init__(self, point: int = 0, kind: str = "rational") -> None:
+        super().__init__(point, kind)
+        self.context = _context()
+
+    def number(self, number: Fraction) -> Any:
+        context = self.context
+        return context.mpc(context.mpf(number.numerator) / number.denominator)
+
+    def constant(self, name: str) -> Any:
+        if name == "inf":
+            raise Undefined
+        context = self.context
+        return {"e": +context.e, "pi": +context.pi, "i": context.mpc(0, 1)}[name] * context.mpc(1)
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        context = self.context
+        if base == 0:
+            if exponent.real < 0:
+                raise Undefined
+            return context.mpc(1 if exponent == 0 else 0)
+        if abs(exponent) * (abs(context.mag(base)) + 4) > BITS:
+            raise TooBig(hopeless=abs(exponent) * abs(context.mag(base)) > HUGE)
+        if exponent.imag == 0 and exponent.real == int(exponent.real):
+            return base ** int(exponent.real)
+        return base**exponent
+
+    def checked(self, number: Any) -> Any:
+        if abs(self.context.mag(number)) > 2 * BITS and number != 0:
+            raise TooBig
+        return number
+
+    def function(self, name: str, arguments: list[Any]) -> Any:
+        function = _precise(name)
+        context = self.context
+        if function is None:
+            raise Opaque
+        if name not in ("ln", "log", "log10", "sqrt", "abs", "root", "cbrt") and any(
+            x != 0 and context.mag(x) > 16 for x in arguments
+        ):
+            raise TooBig
+        try:
+            return context.mpc(function(context, *arguments))
+        except TypeError as error:
+            raise Opaque from error
+        except (ValueError, ZeroDivisionError, OverflowError) as error:
+            raise Undefined from error
+
+
+_local = threading.local()
+
+
+def _context() -> Any:
+    """This thread's context; mpmath's own is global, and changing its precision is everybody's business."""
+    context = getattr(_local, "context", None)
+    if context is None:
+        try:
+            import mpmath
+        except ImportError:  # the caller's undecided case: with sympy absent this module only knows fractions
+            raise Opaque from None
+        context = _local.context = mpmath.MPContext()
+        context.prec = 220
+    return context
+
+
+@lru_cache(maxsize=64)
+def _precise(name: str) -> Callable[..., Any] | None:
+    simple = {
+        "arcsin": "asin",
+        "arccos": "acos",
+        "arctan": "atan",
+        "arccot": "acot",
+        "ln": "log",
+        "binom": "binomial",
+    }
+    if name in ("floor", "ceil", "max", "min") or name not in FLOAT:
+        return None
+    if name == "log10":
+        return lambda c, x: c.log(x) / c.log(10)
+    if name == "log":
+        return lambda c, x, base=None: c.log(x) if base is None else c.log(x) / c.log(base)
+    if name == "abs":
+        return lambda c, x: abs(x)
+    if name == "root":
+        return _precise_root
+    if name == "cbrt":
+        return lambda c, x: _precise_root(c, x, c.mpc(3))
+    called = simple.get(name, name)
+    return lambda c, *xs: getattr(c, called)(*xs)
+
+
+def _precise_root(context: Any, number: Any, degree: Any) -> Any:
+    if number.imag == 0 and number.real < 0 and degree in (3, 5, 7, 9):
+        return -((-number) ** (context.mpc(1) / degree))
+    return number ** (context.mpc(1) / degree)
+
+
+@lru_cache(maxsize=4096)
+def sample(name: str, point: int, kind: str) -> Fraction:
+    """Return the value of a variable at a point: the same in every process."""
+    drawn = int.from_bytes(
+        blake2b(f"{name} {point} {kind}".encode("utf-8", "replace"), digest_size=8).digest(), "big"
+    )
+    if kind == "small":  # for exponents, factorials and binomials
+        return Fraction(2 + drawn % 19)
+    if kind == "whole":  # for floors: of every magnitude
+        return Fraction(1 + drawn % (10 ** (1 + point % 6)))
+    top, below = 10_007 + drawn % 1_000_003, 1_009 + drawn // 1_000_003 % 10_007
+    size = Fraction(top, below * (1 if point % 2 else 97))
+    return -size if point in (2, 3) else size

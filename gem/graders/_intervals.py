@@ -1,0 +1,142 @@
+"""Sets of real numbers as intervals in order: unions, holes, and inequalities in one variable."""
+
+from __future__ import annotations
+
+from gem.graders._latex import Node
+from gem.graders._scalars import all_of, approximately, infinite, same_number
+
+Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
+
+
+def _pieces(node: Node) -> list[Piece] | None:
+    """Return a set of real numbers as intervals in order; a point is a closed one."""
+    if node[0] == "union":
+        found: list[Piece] = []
+        for part in node[1]:
+            pieces = _pieces(part)
+            if pieces is None:
+                return None
+            found.extend(pieces)
+        return _ordered(found)
+    if node[0] == "without":
+        whole, out = _pieces(node[1]), _pieces(node[2])
+        if whole is None or out is None:
+            return None
+        for low, high, _, _ in out:
+            if low != high:
+                return None
+            whole = _punched(whole, low)
+            if whole is None:
+                return None
+        return whole
+    if node[0] == "rel":
+        return from_inequality(node)
+    if node[0] != "seq":
+        return [(node, node, False, False)] if approximately(node) is not None else None
+    _, opened, closed, members = node
+    if opened in ("{", ""):
+        if any(approximately(member) is None for member in members):
+            return None
+        return _ordered([(member, member, False, False) for member in members])
+    if len(members) != 2 or any(approximately(member) is None for member in members):
+        return None
+    low, high = members
+    return [(low, high, opened == "(" or infinite(low), closed == ")" or infinite(high))]
+
+
+def _ordered(pieces: list[Piece]) -> list[Piece]:
+    return sorted(pieces, key=lambda piece: (approximately(piece[0]) or 0.0, approximately(piece[1]) or 0.0))
+
+
+def _punched(pieces: list[Piece], hole: Node) -> list[Piece] | None:
+    at = approximately(hole)
+    if at is None:
+        return None
+    found: list[Piece] = []
+    for low, high, low_open, high_open in pieces:
+        left, right = approximately(low), approximately(high)
+        if left is None or right is None:
+            return None
+        if left < at < right:
+            found += [(low, hole, low_open, True), (hole, high, True, high_open)]
+        elif at == left and left < right:
+            found.append((low, high, True, high_open))
+        elif at == right and left < right:
+            found.append((low, high, low_open, True))
+        elif not at == left == right:
+            found.append((low, high, low_open, high_open))
+    return found
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """Join pieces that touch or overlap; their ends are told apart as floats."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found:
+            low, high, low_open, high_open = found[-1]
+            end, start = approximately(high) or 0.0, approximately(piece[0]) or 0.0
+            if start < end or (start == end and not (high_open and piece[2])):
+                further = approximately(piece[1]) or 0.0
+                if further > end:
+                    high, high_open = piece[1], piece[3]
+                elif further == end:
+                    high_open = high_open and piece[3]
+                found[-1] = (
+                    low,
+                    high,
+                    low_open and (piece[2] or start > (approximately(low) or 0.0)),
+                    high_open,
+                )
+                continue
+        found.append(piece)
+    return found
+
+
+def same_set(gold: Node, answer: Node) -> bool | None:
+    left, right = _pieces(gold), _pieces(answer)
+    if left is None or right is None:
+        return None
+    left, right = _joined(left), _joined(right)
+    if len(left) != len(right):
+        return False
+    return all_of(
+        False if (a[2], a[3]) != (b[2], b[3]) else all_of((_same_end(a[0], b[0]), _same_end(a[1], b[1])))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _same_end(a: Node, b: Node) -> bool | None:
+    if infinite(a) or infinite(b):
+        return approximately(a) == approximately(b)
+    return same_number(a, b)
+
+
+def variable(node: Node) -> Node | None:
+    variables = [side for side in node[2] if side[0] == "sym"]
+    return variables[0] if len(variables) == 1 else None
+
+
+def from_inequality(node: Node) -> list[Piece] | None:
+    """Return the real numbers that an inequality such as 1 < x <= 2 allows one variable."""
+    _, operators, sides = node
+    name = variable(node)
+    if name is None or len(sides) > 3 or any(op not in ("<", ">", "<=", ">=") for op in operators):
+        return None
+    at = sides.index(name)
+    low: Node = ("-", ("const", "inf"))
+    high: Node = ("const", "inf")
+    low_open = high_open = True
+    if len(sides) == 3 and at != 1:
+        return None
+    for i, op in enumerate(operators):
+        bound = sides[i + 1] if sides[i] == name else sides[i]
+        if approximately(bound) is None:
+            return None
+        below = (op in ("<", "<=")) == (sides[i] == name)  # the variable is below the bound
+        if below:
+            high, high_open = bound, op in ("<", ">")
+        else:
+            low, low_open = bound, op in ("<", ">")
+    if len(sides) == 3 and (approximately(low) or 0.0) >= (approximately(high) or 0.0):
+        return None
+    return [(low, high, low_open, high_open)]
