@@ -101,8 +101,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except GemError as error:
         print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         return MISUSED
-    except KeyboardInterrupt:
-        print("\nstopped by Ctrl-C", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        notes = getattr(stop, "__notes__", ())
+        print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `gem-gym list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -315,18 +316,24 @@ def demos(
 ) -> int:
     """Write episodes that the environment's own solver plays to an episode store, for a supervised warm-up.
 
+    What was stopped goes on by the same command: episodes that the store holds are not played again.
+
     Args:
         env_id: the environment; `gem-gym list` shows which have a solver.
         out: the store; episodes are added to what it holds.
-        episodes: how many to write.
+        episodes: how many of this seed the store is to hold.
         seed: the same seed gives the same episodes.
         lost: also keep the episodes that the solver lost.
     """
     from gem.rollout.demos import write_demos
 
     done = write_demos(env_id, out, episodes=episodes, seed=seeding.check(seed), lost=lost)
+    if done.stored:
+        print(f"{out} already holds {done.stored} episodes of {env_id} with seed {seed}: not played again")
     print(f"wrote {done.kept} episodes of {env_id} to {out}")
-    print(f"{done.turns} turns, mean return {done.reward:.3f}; {done.played - done.kept} lost ones left out")
+    if done.kept:
+        left_out = done.played - done.kept
+        print(f"{done.turns} turns, mean return {done.reward:.3f}; {left_out} lost ones left out")
     return 0
 
 

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem import registry, seeding
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, NoSolver, NoVerdict
+from gem.record import Episode
 from gem.rollout.drivers import Job, rollout
+from gem.rollout.play import identity
 from gem.rollout.store import EpisodeStore
+from gem.rollout.stored import plain
 
 ROUND = 256
-"""Episodes that are played before any of them is written."""
+"""Episodes after which it is looked at how many are still wanted."""
 
 
 class Written(NamedTuple):
-    """What was played and kept: episodes, turns and the mean return of the kept ones, episodes that broke."""
+    """What was played and kept: episodes, turns and the mean return of the kept ones, episodes that broke.
+
+    `stored` episodes were in the store before. The mean return is NaN where none was kept.
+    """
 
     played: int
     kept: int
     turns: int
     reward: float
     broken: int
+    stored: int = 0
 
 
 def write_demos(
@@ -35,10 +44,12 @@ def write_demos(
     lost: bool = False,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Written:
-    """Append `episodes` episodes by the environment's solver to the store at `out`.
+    """Bring the episodes of `seed` by the environment's solver in the store at `out` to `episodes`.
 
     Episodes that the solver lost are left out, and others played in their stead, unless `lost` keeps them.
-    Episode `i` has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it.
+    Episode `i` has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it. Each
+    is stored as it ends, and none that the store holds is played again: after a call that was cut off the
+    same call writes the rest.
 
     Raises:
         BadArgument: for no episodes. NoSolver: where there is no solver. StoreError: for a store that cannot
@@ -52,24 +63,53 @@ def write_demos(
             f"{env_id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
     maker = registry.Maker(env_id, dict(kwargs or {}))
-    maker().close()  # an unknown keyword or a missing package is told before a store is made
-    played = kept = turns = broken = 0
+    env = maker()  # an unknown keyword or a missing package is told before a store is made
+    played_in = tuple(map(plain, identity(env)))
+    env.close()
+
+    def wanted(episode: Episode) -> bool:
+        return episode.scored and (lost or bool(episode.success))
+
+    numbers = count()
+    stored = played = kept = turns = broken = 0
     reward = 0.0
     with EpisodeStore(out) as store:
-        while kept < episodes:
-            numbers = range(played, played + min(ROUND, episodes - kept))
-            jobs = [Job(maker, seeding.derive(seed, "demos", i), group=str(i)) for i in numbers]
-            found = rollout(jobs, SolverAgent())
-            wanted = [episode for episode in found if episode.scored and (lost or episode.success)]
-            for episode in wanted:
+        before = len(store)
+        held = {
+            episode.seed: wanted(episode)
+            for episode in store
+            if (episode.spec, plain(episode.kwargs)) == played_in
+        }
+
+        def keep(episode: Episode) -> None:
+            if wanted(episode):
                 store.append(episode)
+
+        while stored + kept < episodes:
+            jobs: list[Job] = []
+            while len(jobs) < ROUND and stored + kept + len(jobs) < episodes:
+                number = next(numbers)
+                child = seeding.derive(seed, "demos", number)
+                if child in held:
+                    stored += held[child]
+                else:
+                    jobs.append(Job(maker, child, group=str(number)))
+            try:  # one at a time: they are stored in their order, and Ctrl-C loses one alone
+                found = rollout(jobs, SolverAgent(), concurrency=1, on_episode=keep)
+            except KeyboardInterrupt as stop:
+                done = stored + len(store) - before
+                stop.add_note(
+                    f"{done} of {episodes} episodes are in {out}; the same command goes on from there"
+                )
+                raise
+            for episode in filter(wanted, found):
+                kept += 1
                 turns += len(episode.turns)
                 reward += episode.reward()
             played += len(found)
-            kept += len(wanted)
             broken += sum(not episode.scored for episode in found)
-            if played > max(ROUND, 100 * kept) and kept < episodes:
+            if played > max(ROUND, 100 * kept) and stored + kept < episodes:
                 failed = next((episode.error for episode in found if episode.error), None)
                 why = str(failed) if failed else "the solver lost every one"
                 raise NoVerdict(f"{env_id}: no episode worth keeping among the last {len(found)}: {why}.")
-    return Written(played, kept, turns, reward / kept, broken)
+    return Written(played, kept, turns, reward / kept if kept else math.nan, broken, stored)

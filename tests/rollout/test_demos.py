@@ -42,6 +42,49 @@ def test_demonstrations_are_added_to_a_store(tmp_path):
     assert len({seed for seed, _ in actions(tmp_path / "store")}) == 6
 
 
+def test_what_a_store_holds_is_not_played_again(tmp_path, capsys):
+    env_id = "game:Minesweeper-v0-easy"  # its solver loses some
+    write_demos(env_id, tmp_path / "once", episodes=20)
+    first = write_demos(env_id, tmp_path / "twice", episodes=8)
+    second = write_demos(env_id, tmp_path / "twice", episodes=20)
+    assert (first.stored, first.kept, second.stored, second.kept) == (0, 8, 8, 12)
+    assert actions(tmp_path / "twice") == actions(tmp_path / "once")
+    write_demos(env_id, tmp_path / "twice", episodes=2, kwargs={"num_mines": 4})
+    again = write_demos(env_id, tmp_path / "twice", episodes=2, kwargs={"num_mines": 4})
+    assert (again.played, again.stored) == (0, 2)  # the same seeds, but another environment's
+    assert len(actions(tmp_path / "twice")) == 22
+    assert cli.main(["demos", env_id, "-n", "20", "--out", str(tmp_path / "twice")]) == 0
+    said = capsys.readouterr().out
+    assert f"already holds 20 episodes of {env_id} with seed 0: not played again" in said
+    assert "wrote 0 episodes" in said
+
+
+def test_ctrl_c_keeps_the_episodes_that_ended_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+    class Stopped(EchoEnv):
+        stop = True
+        begun = 0
+
+        def reset(self, seed=None):
+            Stopped.begun += 1
+            if self.stop and self.begun == 4:
+                raise KeyboardInterrupt
+            return super().reset(seed)
+
+        def solve(self):
+            return str(self.number)
+
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    register(EnvSpec("test:Stopped", Stopped, solver="exact"))
+    command = ["demos", "test:Stopped", "-n", "6", "--out", str(tmp_path / "store")]
+    assert cli.main(command) == cli.INTERRUPTED
+    assert f"3 of 6 episodes are in {tmp_path / 'store'}; the same command" in capsys.readouterr().err
+    Stopped.stop = False
+    assert cli.main(command) == 0
+    assert "already holds 3 episodes" in capsys.readouterr().out
+    seeds = [seed for seed, _ in actions(tmp_path / "store")]
+    assert len(seeds) == len(set(seeds)) == 6
+
+
 def test_what_has_no_solver_or_cannot_be_made_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
     register(EnvSpec("test:Silent", EchoEnv))
