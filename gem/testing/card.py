@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gem.content import Image, Obs
 from gem.errors import BadArgument
+from gem.statistics import Interval, wilson
 from gem.testing.policies import IGNORANT
 
 TOKEN = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_|\n")
@@ -66,7 +67,8 @@ class Spread(NamedTuple):
 class Played:
     """A policy's episodes: how many, their rate of success, the mean return and its 95% interval's low end.
 
-    `best`: the highest return of an episode. `says`: the beginning of the first answer.
+    `best`: the highest return of an episode. `says`: the beginning of the first answer. `rate`: the success
+    with the interval that so few episodes leave.
     """
 
     episodes: int
@@ -76,6 +78,11 @@ class Played:
     best: float
     turns: Spread
     says: str = ""
+
+    @property
+    def rate(self) -> Interval:
+        """The rate of success and its 95% Wilson interval."""
+        return wilson(round(self.success * self.episodes), self.episodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +144,9 @@ class Card:
             f"  instances: {self.distinct} distinct in {self.dealt} seeds",
             f"  tokens: {self.first} at first" + (f", {self.later} per later turn" if self.later else ""),
             *(
-                f"  {name:<{wide}}  return {played.reward:6.3f}  success {played.success:6.1%}  "
-                f"turns {played.turns}  ({played.episodes} episodes)"
+                f"  {name:<{wide}}  return {played.reward:6.3f}  success {played.success:6.1%} "
+                f"({played.rate.low:.0%} to {played.rate.high:.0%})  turns {played.turns}  "
+                f"({played.episodes} episodes)"
                 for name, played in self.policies.items()
             ),
         ]

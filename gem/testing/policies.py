@@ -7,6 +7,7 @@ a reward also tries more than one thing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,12 +84,15 @@ INJECTIONS = (
 """Answers that speak to the grader instead of solving the task."""
 
 
-def policies(deals: Deals, seeds: Sequence[int]) -> dict[str, list[Player]]:
+def policies(deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int]) -> dict[str, list[Player]]:
     """Return every policy by name; the expert and the random actor only where the environment has them.
 
-    The constants and candidate answers are what the expert and the random actor begin with under `seeds`.
+    Constants and candidates are what these two begin with: constants under the seeds `elsewhere`, for whoever
+    says an answer of the `seeds` that are played knows something; candidates under both, since only of a list
+    that holds the right answer can be seen that lists are paid.
     """
-    answers = first_answers(deals, seeds)
+    others = first_answers(deals, elsewhere)
+    answers = list(dict.fromkeys([*first_answers(deals, seeds), *others]))[:MOST_CANDIDATES]
     found: dict[str, list[Player]] = {}
     if has(deals, "solve", seeds[0]):
         found["solver"] = [lambda now: now.env.solve()]
@@ -97,7 +101,7 @@ def policies(deals: Deals, seeds: Sequence[int]) -> dict[str, list[Player]]:
         found["repeat-what-paid"] = [
             lambda now: now.said if now.earned > 0 else now.env.sample_random_action()
         ]
-    constants = [*_spread(answers, MOST_CONSTANTS), *COMMON_ANSWERS]
+    constants = [*_spread(others, MOST_CONSTANTS), *COMMON_ANSWERS]
     inside = [text for text in (boxed(answer) for answer in answers) if text is not None] or answers
     return {
         **found,
@@ -131,14 +135,14 @@ def has(deals: Deals, verb: str, seed: int) -> bool:
 
 
 def first_answers(deals: Deals, seeds: Sequence[int]) -> list[str]:
-    """Return what the expert and the random actor begin with, each answer once."""
-    found: dict[str, None] = {}
+    """Return what the expert begins with, then what the random actor does, each answer once."""
     verbs = [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]
+    found: dict[str, list[str]] = {verb: [] for verb in verbs}
     for seed in seeds:
         deals.begin(seed)
-        for verb in verbs:
-            found[getattr(deals.env, verb)()] = None
-    return list(found)[:MOST_CANDIDATES]
+        for verb, answers in found.items():
+            answers.append(getattr(deals.env, verb)())
+    return list(dict.fromkeys(chain.from_iterable(found.values())))
 
 
 def _spread(answers: Sequence[str], most: int) -> Sequence[str]:

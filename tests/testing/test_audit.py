@@ -12,6 +12,7 @@ from gem.envs.games.base import Play, TextGame
 from gem.errors import BadArgument
 from gem.registry import EnvSpec
 from gem.testing import EchoEnv, audit_env
+from gem.testing.audit import CANDIDATES, FEWEST_EPISODES
 from gem.testing.card import Card, Spread, read_cards, tokens, write_cards
 
 QUICK = {"episodes": 12, "instances": 40}
@@ -81,6 +82,45 @@ def test_a_reward_for_nothing_for_a_form_or_for_talking_to_the_grader_is_found(a
     assert finding.name == "knowing nothing earns little"
     assert "earned 1.000 by saying" in finding.seen
     assert repr(answer)[:-1] in finding.seen or not answer
+
+
+class Wide(Riddle):
+    """Name a number of a thousand million: no two seeds have the same answer."""
+
+    def deal(self):
+        self.secret = str(self.rng.randrange(10**9))
+        return f"Say {int(self.secret) - 1} and one more inside \\boxed{{}}."
+
+    def random_move(self):
+        return str(self.actor_rng.randrange(10**9))
+
+
+@pytest.mark.parametrize("episodes", [2, 12])
+def test_constants_are_no_answers_of_the_seeds_that_are_played(episodes):
+    card = audit_env(Wide, episodes=episodes, instances=40)
+    assert card.policies["solver"].success == 1.0
+    assert max(card.ignorant.values()) == 0.0
+    assert card.findings == ()
+
+
+def test_a_reward_for_any_list_is_found_where_no_two_answers_are_the_same():
+    class TakesLists(Wide):
+        def play(self, move):
+            return Play.win() if self.secret in move.split(", ") else Play.lose("No.")
+
+    card = audit_env(TakesLists, **QUICK)
+    assert [check.name for check in card.findings] == ["knowing nothing earns little"]
+    assert card.policies["answer-everything"].success == 1.0
+
+
+def test_what_few_episodes_leave_open_is_said_to_be_open():
+    name = "knowing nothing earns little"
+    few, enough = (
+        {check.name: check for check in audit_env(Wide, episodes=episodes, instances=9).checks}
+        for episodes in (FEWEST_EPISODES - 1, FEWEST_EPISODES)
+    )
+    assert (few[name].open, enough[name].open) == (None, False)
+    assert few[name].seen.startswith("7 episodes are too few to tell, 8 would do; ")
 
 
 def test_an_answer_that_is_always_the_same_is_found():
@@ -251,7 +291,9 @@ def test_a_card_reads_as_text():
     text = str(audit_env(Riddle, **QUICK))
     assert "Riddle: no open finding" in text
     assert "instances: 9 distinct in 40 seeds" in text
-    assert "solver             return  1.000  success 100.0%  turns 1  (12 episodes)" in text
+    solver = "solver             return  1.000  success 100.0% (76% to 100%)  turns 1  (12 episodes)"
+    assert solver in text
+    assert "it wins 100.0% of 12 episodes" in text
 
 
 def test_json_form_is_plain():
@@ -288,5 +330,5 @@ def test_an_instance_is_dealt_once_for_all_policies_where_the_environment_can_be
 
     cards = [audit_env(EnvSpec("test:Riddle", game), **QUICK) for game in (Counted, Live)]
     assert cards[0] == cards[1]
-    assert Counted.dealt == QUICK["instances"]
+    assert Counted.dealt == QUICK["episodes"] + CANDIDATES
     assert Live.dealt > 20 * QUICK["episodes"]
