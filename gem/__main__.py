@@ -1,7 +1,16 @@
-"""``python -m gem`` is ``gem-gym``."""
+"""The command as it is started: ``gem-gym`` and ``python -m gem``."""
 
 import sys
 
-from gem.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Import the command line and run it; Ctrl-C ends the import as quietly as it ends a command."""
+    try:
+        from gem.cli import main as run
+    except KeyboardInterrupt:
+        return 130
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

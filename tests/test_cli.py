@@ -277,6 +277,24 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "\nstopped by Ctrl-C\n"
 
 
+def test_ctrl_c_while_the_command_is_imported_ends_with_130_and_no_traceback():
+    program = """
+import os, runpy, signal, sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tyro":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Stop())
+runpy.run_module("gem", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stdout == done.stderr == ""
+
+
 def test_a_reader_that_leaves_early_is_no_error():
     process = subprocess.Popen(
         [sys.executable, "-m", "gem", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
