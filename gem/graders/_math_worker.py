@@ -1,62 +1,43 @@
-"""The program of a grading worker: math-verify and sympy behind a socket on standard input.
+"""The program of a grading worker: math-verify and sympy.
 
-Started as a file, never imported by the package, in a process that the pool ends whenever it likes. A
-message is four bytes of length and JSON. Asked ``{"gold", "answer", "cpu_s"}`` it answers
-``{"equal": true}``, or ``{"why": ...}`` where it cannot say. A question that spends its CPU budget kills the
-process: the timer counts this process's CPU time, so a loaded machine does not change a verdict, and it also
-ends loops in C.
+Loaded by `gem.graders._fork_server`, never imported by the package. Asked ``{"gold", "answer"}`` it answers
+``{"equal": true}``, or ``{"why": ...}`` where it cannot say.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import struct
 import sys
 from typing import Any
 
-MEMORY_MB = 2048
+_FIRST = (
+    (r"$\frac{1}{2} + x$", "$x + 0.5$"),
+    ("$6$", r"$\sum_{k=1}^{3} k$"),
+    ("$x=2$", "$y=2$"),
+    ("$x^2+y^2=1$", "$x^2=1-y^2$"),
+    ("$x>3$", r"$(3,\infty)$"),
+    ("$[1,2)$", "$(1,2)$"),
+    (r"$\{1,2\}$", r"$\{2,1\}$"),
+    (r"$\sin(2x)$", r"$2\sin x\cos x$"),
+    (r"$\log_2 8$", r"$3\%$"),
+    (r"$\int_0^1 x dx$", r"$\lim_{x\to 0}\frac{\sin x}{x}$"),
+    (r"$\begin{pmatrix}1&2\\3&4\end{pmatrix}$", r"$\begin{pmatrix}1&2\\3&5\end{pmatrix}$"),
+    ("$x^{2}$", "no such number"),
+)
 
 
-def main() -> None:
-    """Answer questions until the other end closes."""
-    line = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-    os.dup2(0, 1)
-    for name in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is the parent's business; its end closes the line
-        signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    try:
-        import math_verify  # noqa: F401
+def load() -> None:
+    """Import what takes long, and grade a pair of each kind.
 
-        ready: dict[str, Any] = {"ready": True}
-    except ImportError as error:
-        ready = {"missing": getattr(error, "name", None) or "math-verify", "why": str(error)}
-    except Exception as error:
-        ready = {"broken": f"{type(error).__name__}: {error}"}
-    _limit_memory()
-    send(line, ready)
-    while (question := receive(line)) is not None:
-        signal.setitimer(signal.ITIMER_PROF, question["cpu_s"])
-        try:
-            verdict = grade(question["gold"], question["answer"])
-        except Exception as error:
-            verdict = {"why": f"{type(error).__name__}: {error}"[:200]}
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        send(line, verdict)
+    Else every worker would fill sympy's memory anew, and out of the budget of its first answers.
+    """
+    sys.setrecursionlimit(3000)
+    for gold, answer in _FIRST:
+        grade(gold, answer)
 
 
-def _limit_memory() -> None:
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MB << 20, MEMORY_MB << 20))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):
-        pass  # not on this system
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """Answer one question."""
+    return grade(question["gold"], question["answer"])
 
 
 def grade(gold: str, answer: str) -> dict[str, Any]:
@@ -119,37 +100,3 @@ def _same_number(a: Any, b: Any) -> bool:
     )
     gap = (a - b).evalf(50, chop=True)
     return bool(gap.is_number and abs(gap) < 10**-45)
-
-
-def send(line: socket.socket, message: dict[str, Any]) -> None:
-    """Write one message."""
-    data = json.dumps(message).encode()
-    line.sendall(struct.pack(">I", len(data)) + data)
-
-
-def receive(line: socket.socket) -> Any:
-    """Read one message; None at the end of the line."""
-    head = _exactly(line, 4)
-    if head is None:
-        return None
-    data = _exactly(line, struct.unpack(">I", head)[0])
-    return None if data is None else json.loads(data)
-
-
-def _exactly(line: socket.socket, count: int) -> bytes | None:
-    parts = []
-    while count:
-        try:
-            part = line.recv(min(count, 1 << 16))
-        except OSError:
-            return None
-        if not part:
-            return None
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-if __name__ == "__main__":
-    sys.setrecursionlimit(3000)
-    main()

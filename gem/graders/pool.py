@@ -1,9 +1,11 @@
 """Warm worker processes that may be killed: for grading code that hangs, bursts or crashes.
 
 One pool serves a whole process, any of its threads, however many environments it holds; a forked or spawned
-process has its own. A worker is started when all others are busy, up to the pool's size, and replaced when a
-question killed it, after so many questions, or when its memory has grown. Nothing here uses signals in the
-calling process, and workers end when it does, by the closed line.
+process has its own. The first question starts a fork server (`gem.graders._fork_server`), a fresh process
+that loads the program once. It forks a worker, in milliseconds, when all others are busy, up to the pool's
+size; a worker is replaced when a question killed it, after so many questions, or when its memory has grown.
+Nothing here forks the calling process or uses signals in it, and server and workers end when it does, by the
+closed socket.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock, RLock
 from time import monotonic
 from typing import Any
 
 from gem.errors import NoVerdict
 
+SERVER = Path(__file__).with_name("_fork_server.py")
 START_S = 120.0
-"""Wall clock for a worker to load its libraries; on a busy machine that is slow."""
-
-CPU_GRACE_S = 0.5
+"""Wall clock for the server to load its libraries; on a busy machine that is slow."""
 
 
 class WorkerLost(NoVerdict):
@@ -49,21 +51,104 @@ class Missing(Exception):
         self.package = package
 
 
-@dataclass(eq=False)
-class _Worker:
-    process: subprocess.Popen[bytes]
-    line: socket.socket
-    asked: int = 0
+class _Server:
+    """The process that forks the workers and waits for them; one thread at a time gives it an order."""
+
+    def __init__(self, program: Path) -> None:
+        """Start it and wait until it has loaded `program`.
+
+        Raises:
+            WorkerLost: when it does not start. Missing: when it lacks a package.
+        """
+        self.closed = False
+        self._ordering = RLock()
+        self.control, theirs = socket.socketpair()
+        _servers.add(self)
+        try:
+            self.process = subprocess.Popen(
+                # -P: this folder holds a math.py, which must not stand in for the library's
+                [sys.executable, "-P", str(SERVER), str(program)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        except OSError as error:
+            self.control.close()
+            raise WorkerLost(f"the grading workers do not start: {error}") from error
+        finally:
+            theirs.close()
+        try:
+            said = _receive(self.control, monotonic() + START_S)
+        except OSError as error:
+            said = {"broken": str(error)}
+        except BaseException:
+            self.close()
+            raise
+        if "ready" not in said:
+            self.close()
+            if "missing" in said:
+                raise Missing(said["missing"], said["why"])
+            raise WorkerLost(f"the grading workers do not start: {said['broken']}")
+        self.control.settimeout(START_S)
+
+    def fork(self) -> _Worker:
+        """Return a new worker."""
+        ours, theirs = socket.socketpair()
+        try:
+            return _Worker(self._order(0, theirs.fileno()), ours, self)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+
+    def end(self, pid: int) -> int:
+        """End a worker and return its code, as in `subprocess.Popen.returncode`."""
+        return -signal.SIGKILL if self.closed else self._order(pid)
+
+    def _order(self, number: int, *lines: int) -> int:
+        with self._ordering:
+            try:
+                socket.send_fds(self.control, [struct.pack("!i", number)], lines)
+                return int(struct.unpack("!i", self.control.recv(4))[0])
+            except BaseException as error:
+                self.close()  # else the reply would be taken for the next one's
+                if isinstance(error, OSError | struct.error):
+                    raise WorkerLost("the process that forks the grading workers ended") from error
+                raise
 
     def close(self) -> None:
+        """End it, and with it its workers."""
+        self.closed = True
+        with suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)  # a thread that waits for a reply wakes up
+        with self._ordering:
+            self.control.close()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@dataclass(eq=False)
+class _Worker:
+    pid: int
+    line: socket.socket
+    server: _Server
+    asked: int = 0
+    code: int | None = None
+
+    def end(self) -> int:
         self.line.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        if self.code is None:
+            self.code = self.server.end(self.pid)
+        return self.code
 
 
 class Pool:
-    """Workers that run one program; see `gem.graders._math_worker` for what such a program does."""
+    """Workers that run one program; see `gem.graders._fork_server` for what such a program is."""
 
     def __init__(
         self, program: Path, size: int | None = None, retire: int = 2000, memory_mb: int = 700
@@ -71,7 +156,7 @@ class Pool:
         """Start nothing yet.
 
         Args:
-            program: the file that a worker runs.
+            program: the file that the workers run.
             size: most workers at once; by default the processors, at most 8.
             retire: questions after which a worker is replaced.
             memory_mb: resident memory above which it is replaced.
@@ -82,17 +167,26 @@ class Pool:
             min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
         )
         self.retire, self.memory_mb = retire, memory_mb
+        self._begin()
+        _pools.add(self)
+
+    def _begin(self) -> None:
+        self._server: _Server | None = None
+        self._starting = Lock()
         self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
         self._count = 0
         self._changed = Condition()
-        _pools.add(self)
 
     @property
     def pids(self) -> list[int]:
         """The processes of the idle workers."""
         with self._changed:
-            return [worker.process.pid for worker in self._idle]
+            return [worker.pid for worker in self._idle]
+
+    @property
+    def server_pid(self) -> int | None:
+        """The process that forks the workers, if it has been started."""
+        return self._server.process.pid if self._server else None
 
     def ask(self, question: Mapping[str, Any], cpu_s: float, wall_s: float) -> Any:
         """Return a worker's answer to `question`; waiting for a free worker does not count.
@@ -108,34 +202,42 @@ class Pool:
         worker = self._take()
         healthy = False
         try:
-            answer = self._exchange(worker, {**question, "cpu_s": cpu_s}, wall_s)
+            answer = _exchange(worker, {**question, "cpu_s": cpu_s}, wall_s)
             worker.asked += 1
-            healthy = worker.asked < self.retire and _resident_mb(worker.process.pid) < self.memory_mb
+            healthy = worker.asked < self.retire and _resident_mb(worker.pid) < self.memory_mb
             return answer
         finally:
             self._give_back(worker, healthy)
 
     def close(self) -> None:
-        """End the idle workers, and each busy one when it has answered. A later question starts new ones."""
+        """End the workers, also one with a question, which is then lost; a later question starts new ones."""
         with self._changed:
             idle, self._idle = self._idle, []
+            server, self._server = self._server, None
             self._count -= len(idle)
-            self._all.difference_update(idle)
             self._changed.notify_all()
         for worker in idle:
-            worker.close()
+            worker.line.close()
+        if server:
+            server.close()
 
     def _take(self) -> _Worker:
         with self._changed:
             while not self._idle and self._count >= self.size:
                 self._changed.wait()
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                worker = self._idle.pop()
+                if not worker.server.closed:
+                    return worker
+                worker.line.close()
+                self._count -= 1
             self._count += 1
         try:
-            worker = self._start()
-            self._all.add(worker)
-            return worker
+            with self._starting:
+                server = self._server
+                if server is None or server.closed:
+                    server = self._server = _Server(self.program)
+            return server.fork()
         except BaseException:
             with self._changed:
                 self._count -= 1
@@ -143,89 +245,48 @@ class Pool:
             raise
 
     def _give_back(self, worker: _Worker, healthy: bool) -> None:
-        if not healthy:
-            worker.close()
-        with self._changed:
-            if healthy:
-                self._idle.append(worker)
-            else:
-                self._count -= 1
-                self._all.discard(worker)
-            self._changed.notify()
-
-    def _start(self) -> _Worker:
-        ours, theirs = socket.socketpair()
         try:
-            process = subprocess.Popen(
-                # -P: the program's folder holds a math.py, which must not stand in for the library's
-                [sys.executable, "-P", str(self.program)],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-        except OSError as error:
-            ours.close()
-            raise WorkerLost(f"a grading worker does not start: {error}") from error
+            if not healthy:
+                with suppress(WorkerLost):  # its server is gone, and so is it
+                    worker.end()
         finally:
-            theirs.close()
-        worker = _Worker(process, ours)
-        try:
-            ready = self._receive(worker, monotonic() + START_S)
-        except BaseException:
-            worker.close()
-            raise
-        if "ready" in ready:
-            return worker
-        worker.close()
-        if "missing" in ready:
-            raise Missing(ready["missing"], ready["why"])
-        raise WorkerLost(f"a grading worker does not start: {ready.get('broken', ready)}")
+            with self._changed:
+                if healthy:
+                    self._idle.append(worker)
+                else:
+                    self._count -= 1
+                self._changed.notify()
 
-    def _exchange(self, worker: _Worker, question: Mapping[str, Any], wall_s: float) -> Any:
-        deadline = monotonic() + wall_s
-        data = json.dumps(question).encode()
-        try:
-            worker.line.settimeout(wall_s)
-            worker.line.sendall(struct.pack(">I", len(data)) + data)
-        except TimeoutError as error:
-            raise WorkerLost(f"a grading worker took no question within {wall_s:g} s") from error
-        except OSError as error:
-            raise self._lost(worker) from error
-        return self._receive(worker, deadline)
 
-    def _receive(self, worker: _Worker, deadline: float) -> Any:
-        data = b""
-        wanted = 4
-        try:
-            while True:
-                left = deadline - monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                worker.line.settimeout(left)
-                part = worker.line.recv(1 << 16)
-                if not part:
-                    raise self._lost(worker)
-                data += part
-                if len(data) >= 4:
-                    wanted = 4 + struct.unpack(">I", data[:4])[0]
-                    if len(data) >= wanted:
-                        return json.loads(data[4:wanted])
-        except TimeoutError as error:
-            raise WorkerLost("a grading worker did not answer in time") from error
-        except OSError as error:
-            raise self._lost(worker) from error
-
-    @staticmethod
-    def _lost(worker: _Worker) -> WorkerLost:
-        try:
-            code = worker.process.wait(5)
-        except subprocess.TimeoutExpired:
-            return WorkerLost("a grading worker closed its line")
-        spent = code in (-signal.SIGPROF, -getattr(signal, "SIGXCPU", 0))
-        return WorkerLost(
+def _exchange(worker: _Worker, question: Mapping[str, Any], wall_s: float) -> Any:
+    deadline = monotonic() + wall_s
+    data = json.dumps(question).encode()
+    try:
+        worker.line.settimeout(wall_s)
+        worker.line.sendall(struct.pack(">I", len(data)) + data)
+        return _receive(worker.line, deadline)
+    except TimeoutError as error:
+        raise WorkerLost(f"a grading worker did not answer within {wall_s:g} s") from error
+    except OSError as error:
+        code = worker.end()
+        spent = code == -signal.SIGPROF
+        raise WorkerLost(
             "its CPU budget is spent" if spent else f"a grading worker ended with code {code}", spent
-        )
+        ) from error
+
+
+def _receive(line: socket.socket, deadline: float) -> Any:
+    """Return the next message; ConnectionError at the end of the line, TimeoutError at the deadline."""
+    data, wanted = b"", 4
+    while len(data) < wanted:
+        line.settimeout(max(deadline - monotonic(), 1e-3))
+        part = line.recv(1 << 16)
+        if not part:
+            raise ConnectionError("it ended")
+        data += part
+        if wanted == 4 <= len(data):
+            wanted += struct.unpack(">I", data[:4])[0]
+    return json.loads(data[4:])
 
 
 def _resident_mb(pid: int) -> float:
@@ -238,6 +299,7 @@ def _resident_mb(pid: int) -> float:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 
 def _close_all() -> None:
@@ -246,14 +308,16 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a forked child: the workers are the parent's; close our copies of the lines, kill nobody."""
+    """In a forked child: server and workers are the parent's; close our copies of the sockets, end nobody."""
+    for server in list(_servers):
+        server.closed = True
+        server.control.close()
+        if hasattr(server, "process"):  # its destructor would wait for a process that is not our child
+            server.process.returncode = 0
     for pool in list(_pools):
-        for worker in pool._all:
+        for worker in pool._idle:
             worker.line.close()
-            worker.process.returncode = (
-                0  # else its destructor would wait for a process that is not our child
-            )
-        pool._idle, pool._all, pool._count, pool._changed = [], set(), 0, Condition()
+        pool._begin()
 
 
 atexit.register(_close_all)

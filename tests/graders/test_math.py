@@ -229,14 +229,13 @@ def _workers(monkeypatch, program, **answers):
 
 
 DYING = """
-import os, socket, sys
-from gem.graders._math_worker import receive, send
-line = socket.socket(fileno=os.dup(0))
-send(line, {"ready": True})
-while (question := receive(line)) is not None:
+import os
+def load():
+    pass
+def answer(question):
     if question["gold"] != %r:
         os._exit(9)
-    send(line, {"equal": %s})
+    return {"equal": %s}
 """
 HARD = r"\sum_{k=1}^{3} k"
 
@@ -265,10 +264,7 @@ def test_a_grader_that_fails_on_a_known_good_pair_gives_no_verdict(monkeypatch, 
 
 def test_without_sympy_the_easy_pairs_are_graded_and_the_others_name_the_extra(monkeypatch, tmp_path):
     program = tmp_path / "bare.py"
-    program.write_text(
-        "import os, socket\nfrom gem.graders._math_worker import send\n"
-        "send(socket.socket(fileno=os.dup(0)), {'missing': 'math_verify', 'why': 'No module'})\n"
-    )
+    program.write_text("def load():\n    raise ModuleNotFoundError('No module', name='math_verify')\n")
     pool = _workers(monkeypatch, program)
     assert check_correct(r"\boxed{\frac{2}{4}}", "0.5")
     with pytest.raises(MissingExtra, match=r"gem-gym\[math\]"):

@@ -1,4 +1,6 @@
 import os
+import select
+import signal
 import subprocess
 import sys
 import threading
@@ -62,6 +64,37 @@ def test_a_worker_retires_after_its_questions_and_when_it_has_grown(pool):
     assert ask(pool)["pid"] != pid
 
 
+def test_workers_are_forked_from_one_process_that_loaded_the_program(pool):
+    pid = ask(pool)["pid"]
+    with pytest.raises(WorkerLost):
+        ask(pool, "die")
+    answer = ask(pool)
+    assert answer["pid"] != pid
+    assert answer["parent"] == pool.server_pid != os.getpid()
+
+
+def test_a_program_that_raises_exit_ends_its_worker_alone(pool):
+    pool.size = 1
+    with pytest.raises(WorkerLost, match="code 0"):
+        ask(pool, "exit")
+    assert ask(pool, say="next")["said"] == "next"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs workers that die with their parent")
+def test_when_the_process_that_forks_is_killed_a_new_one_takes_its_place(pool):
+    with ThreadPoolExecutor(2) as threads:
+        old = {answer["pid"] for answer in threads.map(lambda _: ask(pool), range(8))}
+    killed = pool.server_pid
+    os.kill(killed, signal.SIGKILL)
+    os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)  # its end is the workers' end
+    with pytest.raises(NoVerdict):
+        ask(pool)
+    answer = ask(pool)
+    assert answer["parent"] == pool.server_pid != killed
+    assert answer["pid"] not in old
+    assert len(pool.pids) == 1
+
+
 def test_threads_share_at_most_size_workers(pool):
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda i: ask(pool, say=i), range(40)))
@@ -123,7 +156,7 @@ if not child:
     os._exit(0 if other != mine else 1)
 _, status = os.waitpid(child, 0)
 assert pool.ask({"do": "echo"}, 20, 60)["pid"] == mine  # the child did not end the parent's
-print(status, mine)
+print(status, mine, pool.server_pid)
 """
 
 
@@ -131,8 +164,41 @@ def test_a_forked_process_has_its_own_workers_and_exit_leaves_none():
     done = subprocess.run(
         [sys.executable, "-c", FORKED, str(ECHO)], capture_output=True, text=True, timeout=LONG_S, check=True
     )
-    status, pid = map(int, done.stdout.split())
+    status, *pids = map(int, done.stdout.split())
     assert status == 0
     assert done.stderr == ""
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+HANGING = """
+import sys
+from pathlib import Path
+from threading import Thread
+from gem.graders.pool import Pool
+pool = Pool(Path(sys.argv[1]), size=2)
+pids = [pool.ask({"do": "echo"}, 20, 60)["pid"], pool.server_pid]
+Thread(target=pool.ask, args=({"do": "sleep"}, 20, 60), daemon=True).start()
+while pool.pids:  # until the thread has taken the worker
+    pass
+pids.append(pool.ask({"do": "echo"}, 20, 60)["pid"])
+print(*pids, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open, which Linux has")
+def test_a_process_that_is_killed_leaves_no_worker_not_even_a_hanging_one():
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING, str(ECHO)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        pids = set(map(int, process.stdout.readline().split()))
+        watched = [os.pidfd_open(pid) for pid in pids]
+        process.kill()
+    try:
+        assert len(pids) == 3
+        assert all(select.select([end], [], [], LONG_S)[0] for end in watched)
+    finally:
+        for end in watched:
+            os.close(end)
