@@ -1,3 +1,4 @@
+import contextlib
 import signal
 import sys
 
@@ -13,3 +14,18 @@ def one_torch_thread():
     # it by now; nobody else waits for it.
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn():
+    """A PostgreSQL server of its own, which ends with the session."""
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'gem-gym[postgres]'")
+    from gem.envs.postgres_server import temporary_server
+    from gem.errors import MissingExtra
+
+    with contextlib.ExitStack() as stack:
+        try:
+            dsn = stack.enter_context(temporary_server())
+        except MissingExtra as absent:
+            pytest.skip(str(absent))
+        yield dsn

@@ -1,0 +1,359 @@
+"""Connection: a line to a PostgreSQL server on which other people's SQL may run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import select
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from gem.errors import BadArgument, NoVerdict, ToolError, missing_extra
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn, PGresult
+
+_CONNECT_S = 5
+_GRACE_S = 3.0
+"""How long a cancelled statement may take to end before its connection is given up."""
+
+_RECOVERY_S = 15.0
+"""How long a server that answers may refuse connections, as it does after a crash of one of them."""
+
+LARGEST = 8_000_000
+"""Bytes that one row may have, and all rows together that are kept."""
+
+_NO_FAULT_OF_SQL = frozenset({"57P01", "57P02", "57P03", "57P04"})
+"""SQLSTATEs of a server that is shut down, crashed elsewhere, starts, or has dropped the database."""
+
+_WHOLE = frozenset({20, 21, 23, 26})  # type oids: int8, int2, int4, oid
+_FLOAT = frozenset({700, 701})
+_NUMERIC, _BOOL = 1700, 16
+
+_TOKEN = re.compile(
+    r"""(?P<end>;)|(?P<comment>--[^\n\r]*)|(?P<block>/\*)|[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z)|'[^']*(?:'|\Z)"""
+    r"""|"[^"]*(?:"|\Z)|(?P<word>[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)"""
+    r"""|(?P<dollar>\$(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?\$)|[ \t\n\r\f\v]+|.""",
+    re.DOTALL | re.ASCII,
+)
+_FENCE = re.compile(r"/\*|\*/")
+
+
+class Result(NamedTuple):
+    """What a statement gave: `columns` is None where there are no rows to give, `more` says that some are cut."""
+
+    columns: list[str] | None
+    rows: list[list[Any]]
+    more: bool
+    changed: int
+
+
+class Statement(NamedTuple):
+    """A statement, and its bare words in lower case: those in no string, quoted name or comment."""
+
+    text: str
+    words: list[str]
+
+
+class Connection:
+    """A connection whose limits are kept on this side, where the SQL cannot change them.
+
+    A message carries one statement (the extended protocol), so what its first word may be is a boundary. A
+    late statement is cancelled, and given up with its connection where that does not help. Values come as
+    Python's int, float, bool and None, and else as the server's text.
+    """
+
+    def __init__(self, dsn: str, name: str = "gem") -> None:
+        """Connect to `dsn`, a libpq connection string; `name` is what the server lists the connection under.
+
+        Raises:
+            MissingExtra: without the psycopg package.
+            BadArgument: for a dsn that cannot be read.
+            NoVerdict: when the server cannot be reached or lets nobody in.
+        """
+        self._dsn, self._name = dsn, name
+        self._open()
+
+    def run(self, sql: str, seconds: float, rows: int = 1_000, cut: bool = False) -> Result:
+        """Run one statement and return up to `rows` of its rows.
+
+        With `cut`, a statement of more rows is ended there: only for one that changes nothing. After a
+        statement that lost its connection there is a new one, without the transaction that was open.
+
+        Raises:
+            ToolError: when the statement fails, is late, too large, or ends its own connection.
+            NoVerdict: when the server is gone.
+        """
+        if "\0" in sql:
+            raise ToolError("SQL may not have a NUL character")
+        line = self._line()
+        try:
+            line.send_query_params(_bytes(sql), None)
+            line.set_single_row_mode()
+            return self._collect(line, seconds, rows, cut and line.transaction_status == 1)  # 1: ACTIVE
+        except self._lost as error:
+            self._reconnect(str(error), "")
+
+    def script(self, sql: str, seconds: float = 60.0) -> None:
+        """Run any number of statements of ours, as one transaction where they do not say otherwise.
+
+        Raises:
+            ToolError, NoVerdict: as run() does.
+        """
+        line = self._line()
+        try:
+            line.send_query(_bytes(sql))
+            line.set_single_row_mode()
+            self._collect(line, seconds, 0, False)
+        except self._lost as error:
+            self._reconnect(str(error), "")
+
+    def value(self, sql: str, seconds: float = 10.0) -> Any:
+        """Return the one value that a query of ours gives, None where it gives no row."""
+        rows = self.run(sql, seconds).rows
+        return rows[0][0] if rows else None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._line().transaction_status != 0
+
+    @property
+    def pid(self) -> int:
+        """The process on the server's side."""
+        return self._line().backend_pid
+
+    def close(self) -> None:
+        """End the connection; twice is harmless."""
+        self._connection.close()
+
+    # -- inside
+
+    def _line(self) -> PGconn:
+        if self._connection.closed:
+            self._open()
+        return self._connection.pgconn
+
+    def _open(self) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise missing_extra("PostgreSQL", "psycopg", "postgres") from error
+        self._lost = psycopg.OperationalError
+        try:
+            self._connection = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                client_encoding="utf8",
+                application_name=self._name,
+            )
+        except psycopg.ProgrammingError as error:
+            raise BadArgument(
+                f"the dsn cannot be read ({error}). Accepted: libpq's form, as 'host=/run/postgresql user=me "
+                "dbname=postgres' or 'postgresql://me@localhost/postgres'."
+            ) from error
+        except psycopg.OperationalError as error:
+            raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error
+        self._began = self.value("SELECT pg_postmaster_start_time()")
+
+    def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> Result:
+        """Read what the server sends until it is done.
+
+        Raises:
+            psycopg.OperationalError: when the connection ends, or is given up.
+        """
+        columns: list[str] | None = None
+        kept: list[list[Any]] = []
+        failed: PGresult | None = None
+        size = changed = unread = 0
+        more = late = ended = False
+        cancel: threading.Thread | None = None
+        deadline = time.monotonic() + seconds
+        while True:
+            if time.monotonic() > deadline:
+                if late:
+                    raise self._lost(f"it takes longer than {seconds:g} s, and could not be stopped")
+                late, deadline = True, time.monotonic() + _GRACE_S
+                cancel = cancel or _cancel(line)
+            if (unsent := line.flush()) or line.is_busy():
+                if _wait(line.socket, bool(unsent), deadline):
+                    unread += _waiting(line.socket)
+                    if unread > LARGEST:
+                        raise self._lost(f"a row has more than {LARGEST} bytes")
+                    line.consume_input()
+                continue
+            unread = 0
+            result = line.get_result()
+            if result is None:
+                break
+            status = result.status
+            if status in (2, 9):  # TUPLES_OK, SINGLE_TUPLE
+                if columns is None:
+                    columns = [_text(result.fname(place) or b"") for place in range(result.nfields)]
+                for _ in range(result.ntuples):
+                    raw = [result.get_value(0, place) for place in range(result.nfields)]
+                    size += sum(len(value) for value in raw if value)
+                    if len(kept) < rows and size <= LARGEST:
+                        types = [result.ftype(place) for place in range(result.nfields)]
+                        kept.append(list(map(_value, raw, types)))
+                        continue
+                    more = True
+                    if cut and not ended:
+                        ended, cancel = True, _cancel(line)
+                        deadline = min(deadline, time.monotonic() + _GRACE_S)
+                if status == 2:
+                    changed = result.command_tuples or 0
+            elif status == 1:  # COMMAND_OK
+                changed = result.command_tuples or 0
+            elif status in (6, 7):  # NONFATAL_ERROR, FATAL_ERROR
+                failed = result
+            elif status != 0:  # COPY and its kin
+                raise self._lost("COPY to or from a client is not available here")
+        if cancel is not None:  # it must not hit the next statement
+            cancel.join(_GRACE_S)
+        while line.notifies():
+            pass
+        if failed is not None:
+            code = _text(failed.error_field(67) or b"")  # SQLSTATE
+            if line.status != 0:
+                self._reconnect(_complaint(failed), code)
+            if code != "57014" or not (late or ended):
+                raise ToolError(_complaint(failed))
+            if late and not ended:
+                raise ToolError(f"it takes longer than {seconds:g} s")
+        return Result(columns, kept, more, changed)
+
+    def _reconnect(self, why: str, code: str) -> NoReturn:
+        """Say who ended the connection: the server, or the SQL that ran on it.
+
+        Raises:
+            NoVerdict: when the server ended it, is another one now, or does not answer.
+            ToolError: else.
+        """
+        began = self._began
+        self.close()
+        if code in _NO_FAULT_OF_SQL:
+            raise NoVerdict(f"PostgreSQL ended the connection: {why}")
+        until = time.monotonic() + _RECOVERY_S
+        while True:
+            try:
+                self._open()
+                break
+            except NoVerdict as down:
+                if "too many connections for role" in str(down):
+                    raise ToolError(
+                        f"{why}; too many statements that cannot be stopped are running"
+                    ) from down
+                if "FATAL" not in str(down) or time.monotonic() > until:  # FATAL: a server that answers
+                    raise
+                time.sleep(0.05)
+        if self._began != began:
+            raise NoVerdict(f"PostgreSQL was started anew while a statement ran: {why}")
+        raise ToolError(f"{why.strip()}; the connection was lost, and what was not committed")
+
+
+def statements(sql: str) -> Iterator[Statement]:
+    """Yield the statements of `sql` as PostgreSQL splits them; what is only comments is none.
+
+    Its rules for strings, dollar quotes and nested comments are followed; should one be missed, the server
+    refuses two in one message.
+    """
+    place = start = 0
+    words: list[str] = []
+    empty = True
+    while place < len(sql):
+        token = _TOKEN.match(sql, place)
+        assert token is not None
+        place = token.end()
+        if token["end"]:
+            if not empty:
+                yield Statement(sql[start:place], words)
+            start, words, empty = place, [], True
+            continue
+        if token["block"]:
+            place = _after_comment(sql, place)
+        elif not token["comment"] and not token[0].isspace():
+            empty = False
+            if token["word"]:
+                words.append(token["word"].lower())
+            elif token["dollar"]:
+                close = sql.find(token["dollar"], place)
+                place = len(sql) if close < 0 else close + len(token["dollar"])
+    if not empty:
+        yield Statement(sql[start:], words)
+
+
+def _after_comment(sql: str, place: int) -> int:
+    depth = 1
+    for fence in _FENCE.finditer(sql, place):
+        depth += 1 if fence[0] == "/*" else -1
+        if depth == 0:
+            return fence.end()
+    return len(sql)
+
+
+def _bytes(sql: str) -> bytes:
+    try:
+        return sql.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError("SQL may not have characters that are no Unicode text (lone surrogates)") from error
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _value(raw: bytes | None, oid: int) -> Any:
+    """Return a value as Python has it."""
+    if raw is None:
+        return None
+    text = _text(raw)
+    if oid in _WHOLE:
+        return int(text)
+    if oid == _BOOL:
+        return text == "t"
+    if oid == _NUMERIC and len(text) < 40 and text.lstrip("-").isdecimal():
+        return int(text)
+    if oid in _FLOAT or oid == _NUMERIC:
+        number = float(text)
+        return number if math.isfinite(number) else text[:40]
+    return text
+
+
+def _complaint(failed: PGresult) -> str:
+    """Return an error's message, detail and hint."""
+    parts = [_text(failed.error_field(field) or b"") for field in (77, 68, 72)]
+    return "; ".join(filter(None, parts))[:2_000] or _text(failed.error_message)[:2_000]
+
+
+def _cancel(line: PGconn) -> threading.Thread:
+    """Ask the server to end the statement; from a thread, because a server that is stuck never answers."""
+    request = line.get_cancel()
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):  # the deadline goes on, whatever becomes of it
+            request.cancel()
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    return thread
+
+
+def _wait(socket: int, write: bool, deadline: float) -> bool:
+    """Wait until the socket is ready or the deadline has passed; return whether it can be read."""
+    poll = select.poll()
+    poll.register(socket, select.POLLIN | (select.POLLOUT if write else 0))
+    left_ms = max(deadline - time.monotonic(), 0.0) * 1000
+    return any(event & ~select.POLLOUT for _, event in poll.poll(left_ms + 1))
+
+
+def _waiting(socket: int) -> int:
+    """Return how many bytes wait in the socket: libpq tells of a row only when it has all of it."""
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(socket, termios.FIONREAD, bytes(4)), "little")
