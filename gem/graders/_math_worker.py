@@ -13,23 +13,13 @@ _FIRST = (
     (r"$\frac{1}{2} + x$", "$x + 0.5$"),
     ("$6$", r"$\sum_{k=1}^{3} k$"),
     ("$x=2$", "$y=2$"),
-    ("$x^2+y^2=1$", "$x^2=1-y^2$"),
-    ("$x>3$", r"$(3,\infty)$"),
-    ("$[1,2)$", "$(1,2)$"),
-    (r"$\{1,2\}$", r"$\{2,1\}$"),
     (r"$\sin(2x)$", r"$2\sin x\cos x$"),
-    (r"$\log_2 8$", r"$3\%$"),
-    (r"$\int_0^1 x dx$", r"$\lim_{x\to 0}\frac{\sin x}{x}$"),
-    (r"$\begin{pmatrix}1&2\\3&4\end{pmatrix}$", r"$\begin{pmatrix}1&2\\3&5\end{pmatrix}$"),
-    ("$x^{2}$", "no such number"),
 )
+"""Pairs that go through most of what sympy builds at first use; more of them cost more than they save."""
 
 
 def load() -> None:
-    """Import what takes long, and grade a pair of each kind.
-
-    Else every worker would fill sympy's memory anew, and out of the budget of its first answers.
-    """
+    """Import what takes long, and grade a few pairs: else each worker's first answers paid for that."""
     sys.setrecursionlimit(3000)
     for gold, answer in _FIRST:
         grade(gold, answer)
