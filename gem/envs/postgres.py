@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gem.errors import BadArgument, GemError, MissingExtra, ToolError
 from gem.tools.postgres import Connection
@@ -90,6 +90,8 @@ class Server:
         self.dsn, self.owner = dsn, f"gem_{secrets.token_hex(6)}"
         self._count = 0
         self._living: set[str] = set()
+        self._templates: dict[str, str] = {}
+        self._template_lock = threading.Lock()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._admin = Connection(dsn, self.owner)
@@ -101,8 +103,8 @@ class Server:
             self._admin.close()
             raise BadArgument(
                 f"the dsn's role {role!r} is {'a' if superuser else 'no'} superuser, the server's version "
-                f"{version // 10_000}. Wanted: a superuser, who alone can confine others, on PostgreSQL 13 or "
-                "later; `python -m gem.envs.postgres_server` runs one of your own."
+                f"{version // 10_000}. Wanted: a superuser, who alone can confine others, on PostgreSQL 13 "
+                "or later; `python -m gem.envs.postgres_server` runs one of your own."
             )
         for (name,) in self._admin.run(_NOT_LIVING, _ADMIN_S).rows:
             self._drop(name)
@@ -129,32 +131,24 @@ class Server:
             BadArgument: when PostgreSQL refuses the script.
             NoVerdict: when the server is gone.
         """
-        with self._lock:
-            self._count += 1
-            name = f"{self.owner}_{self._count}"
-            self._living.add(name)
+        settings = {**_LIMITS, **(limits or {})}
         password = secrets.token_hex(16)
-        try:
-            settings = {**_LIMITS, **(limits or {})}
+        template = self._template(_hardening(revoke, plpgsql))
+        with self._naming() as name:
+            database = Database(self, name, password)
+            self._run(f"CREATE DATABASE {name} TEMPLATE {template}")
             self._run(
                 f"CREATE ROLE {name} LOGIN PASSWORD '{password}' CONNECTION LIMIT 5 NOSUPERUSER NOCREATEDB "
                 "NOCREATEROLE NOREPLICATION NOINHERIT;"
                 + "".join(f"ALTER ROLE {name} SET {key} = '{value}';" for key, value in settings.items())
+                + f"REVOKE ALL ON DATABASE {name} FROM PUBLIC; GRANT CONNECT ON DATABASE {name} TO {name}"
             )
-            self._run(
-                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
-            )
-            database = Database(self, name, password)
             with contextlib.closing(database.admin()) as admin:
-                admin.script(_hardened(name, revoke, plpgsql))
                 try:
                     admin.script(script)
                 except ToolError as error:
                     raise BadArgument(f"PostgreSQL refuses the database's script: {error}") from error
-                admin.script(f"GRANT {grant} ON ALL TABLES IN SCHEMA public TO {name}; ANALYZE")
-        except BaseException:
-            self.drop(name)
-            raise
+                admin.script(f"GRANT {grant} ON ALL TABLES IN SCHEMA public TO {name}")
         return database
 
     def size(self, name: str) -> int:
@@ -178,6 +172,31 @@ class Server:
             self.drop(name)
         if os.getpid() == self._pid:
             self._admin.close()
+
+    def _template(self, hardening: str) -> str:
+        """Return the name of a database to clone: taking rights from PUBLIC is slow, so it is done once."""
+        with self._template_lock:
+            if hardening not in self._templates:
+                with self._naming() as name:
+                    how = "TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+                    self._run(f"CREATE DATABASE {name} {how}")
+                    with contextlib.closing(Database(self, name, "").admin()) as admin:
+                        admin.script(hardening)
+                self._templates[hardening] = name
+            return self._templates[hardening]
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[str]:
+        """Yield a new name, and drop what has it when the block fails."""
+        with self._lock:
+            self._count += 1
+            name = f"{self.owner}_{self._count}"
+            self._living.add(name)
+        try:
+            yield name
+        except BaseException:
+            self.drop(name)
+            raise
 
     def _run(self, sql: str) -> None:
         with self._lock:
@@ -205,8 +224,8 @@ def server(dsn: str | None = None) -> Server:
     if not dsn:
         raise MissingExtra(
             f"no PostgreSQL server is named: set {VARIABLE} to a superuser's dsn, as 'host=/run/postgresql "
-            "user=postgres dbname=postgres'. `python -m gem.envs.postgres_server COMMAND` runs a command with a "
-            "server of its own."
+            "user=postgres dbname=postgres'. `python -m gem.envs.postgres_server COMMAND` runs a command "
+            "with a server of its own."
         )
     with _servers_lock:
         key = (os.getpid(), dsn)
@@ -222,12 +241,10 @@ def _with(dsn: str, **changed: str) -> str:
     return make_conninfo(dsn, **changed)
 
 
-def _hardened(name: str, revoke: Iterable[str], plpgsql: bool) -> str:
-    """Return SQL that takes from PUBLIC what a database gives it, and calling the functions named."""
+def _hardening(revoke: Iterable[str], plpgsql: bool) -> str:
+    """Return SQL that takes from PUBLIC what a new database gives it, and calling the functions named."""
     pattern = "|".join(revoke)
     return f"""
-        REVOKE ALL ON DATABASE {name} FROM PUBLIC;
-        GRANT CONNECT ON DATABASE {name} TO {name};
         REVOKE CREATE ON SCHEMA public FROM PUBLIC;
         {"" if plpgsql else "REVOKE USAGE ON LANGUAGE plpgsql, sql FROM PUBLIC;"}
         DO $$ DECLARE named regprocedure; BEGIN

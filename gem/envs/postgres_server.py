@@ -1,8 +1,8 @@
 """A PostgreSQL server for a while: ``python -m gem.envs.postgres_server [COMMAND ...]``.
 
 With a command it runs it with GEM_POSTGRES_DSN set and ends the server with it; without, it prints the line
-that sets the variable and ends the server at Ctrl-C. The server listens on a socket in a folder of its own, keeps
-nothing through a crash (it is for throw-away databases), and its folder is deleted with it.
+that sets the variable and ends the server at Ctrl-C. The server listens on a socket in a folder of its own,
+keeps nothing through a crash (it is for throw-away databases), and its folder is deleted with it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _FENCE = re.compile(r"/\*|\*/")
 
 
 class Result(NamedTuple):
-    """What a statement gave: `columns` is None where there are no rows to give, `more` says that some are cut."""
+    """What a statement gave: `columns` is None where it gives no rows, `more` says that some are cut."""
 
     columns: list[str] | None
     rows: list[list[Any]]
