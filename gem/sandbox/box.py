@@ -87,6 +87,7 @@ def environment(python: Interpreter) -> dict[str, str]:
         "PYTHONHASHSEED": "0",  # the same program gives the same output
         "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "agg",
+        "MALLOC_ARENA_MAX": "1",  # else every thread takes 64 MiB of the address space that a budget gives
         **dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
         ),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gem.sandbox.client import ZygoteSandbox
 
 BEGIN_S = 30.0
+COMPILE_CPU_S = 1.0  # at least; compiling may take what a case may
 BACKSTOP_S = 10.0  # the child keeps the deadlines of cases itself; one that is so late hangs
 LONGEST_VALUE = 4 << 20
 
@@ -87,12 +88,13 @@ class Judging:
                 wire = Wire(child.wire)
                 with sandbox.running:
                     child.begin(self.request, sandbox.message("judge", budget, timed=False), None)
-                    child.order("arm", cpu_s=0.0)
+                    child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)
+                    child.order("arm", cpu_s=0.0)
                 if reply is None or reply.get("begun") is not True:
-                    if reply is None and (ended is None or ended["why"] != "memory"):
+                    if reply is None and (ended is None or ended["why"] not in ("memory", "cpu")):
                         raise self._ended(ended, "the submission's child ended while it compiled")
-                    self.done.append(self._refused(child))
+                    self.done.append(self._refused(child, "" if ended is None else ended["why"]))
                     self.over = True
                     return
                 self.begun = True
@@ -103,9 +105,10 @@ class Judging:
                     if not alive:
                         return
 
-    def _refused(self, child: Child) -> Result:
-        info = {**self.sandbox.info}
-        return Result(Status.CE, stderr=child.err.text(), exit_code=1, info=info)
+    def _refused(self, child: Child, spent: str) -> Result:
+        info = {**self.sandbox.info, **({"why": spent} if spent else {})}
+        words = f"compiling took more {spent} than the budget has\n" if spent else ""
+        return Result(Status.CE, stderr=child.err.text() + words, exit_code=1, info=info)
 
     def _case(self, child: Child, wire: Wire, case: Message) -> tuple[Result, bool]:
         begun = time.monotonic()

@@ -12,7 +12,6 @@ import itertools
 import json
 import marshal
 import os
-import re
 import resource
 import shutil
 import signal
@@ -41,14 +40,14 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 READY_S = 60.0
 
-_IMPORTS = re.compile(r"\b(numpy|sympy|scipy|pandas|matplotlib)\b")
+_PACKAGES = ("numpy", "sympy", "scipy", "pandas", "matplotlib")
 
 Message = dict[str, Any]
 
 
 def kind_for(code: str, more: Sequence[str] = ()) -> str:
     """Return the kind of fork server that has what a program names."""
-    wanted = {*_IMPORTS.findall(code), *more}
+    wanted = {*more, *(name for name in _PACKAGES if name in code)}  # code may be of any length
     for kind, packages in KINDS.items():
         if wanted <= {package.partition(".")[0] for package in packages}:
             return kind

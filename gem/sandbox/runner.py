@@ -573,6 +573,8 @@ class _Shell:
         if request["clean"]:
             _kill_everything_else()
             self.state = b""
+            with contextlib.suppress(OSError):  # whoever scores it must be able to enter
+                os.chmod(os.environ["HOME"], 0o755)
         given = (self.state + b"\n", request["command"].replace(b"\0", b"") or b"\n")
         flush()
         cpu = _children_cpu()

@@ -34,6 +34,7 @@ _SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 2, 5, 0xF
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into the user's terminal
 _FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS, its 32-bit twin, FS_IOC_FSSETXATTR
 _SIGIO = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: a signal to any process of the same user
+_PUNCH_HOLE = 3  # with FALLOC_FL_KEEP_SIZE, which it needs
 _FCNTL = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
 
 
@@ -66,6 +67,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435),
     "connect": (42, 203),
     "delete_module": (176, 106),
+    "fallocate": (285, 47),
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),
     "fchmod": (91, 52),
@@ -176,6 +178,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "sync": (162, 81),
+    "syncfs": (306, 267),
     "syslog": (103, 116),
     "tgkill": (234, 131),
     "tkill": (200, 130),
@@ -275,7 +278,7 @@ def program(
 def _rules(allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
     refuse, succeed = [_ret(_ERRNO | EPERM)], [_ret(_ERRNO)]
     rules = dict.fromkeys(ALWAYS, refuse)
-    rules["sync"] = succeed  # the whole machine's disks are not the child's to flush
+    rules["sync"] = rules["syncfs"] = succeed  # the whole machine's disks are not the child's to flush
     rules["clone3"] = [_ret(_ERRNO | ENOSYS)]  # its flags are in memory; the C library falls back to clone
     rules["clone"] = _refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT)
     rules["personality"] = _allow_only(0, (0, 0xFFFFFFFF))
@@ -305,6 +308,8 @@ def _rules(allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str
         rules |= dict.fromkeys(NEIGHBOURS, refuse) | dict.fromkeys(PRETENDED, succeed)
         rules["ioctl"] = _refuse_values(1, (*_TERMINAL, *_FILE_FLAGS, *_SIGIO))
         rules["fcntl"] = _refuse_values(1, _FCNTL)
+        # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
+        rules["fallocate"] = _allow_only(1, (0, _PUNCH_HOLE))
         # PRIO_USER would mean every process of the user.
         rules["setpriority"] = rules["ioprio_set"] = [*_require(0, (0, 1)), *rules["setpriority"]]
     return rules

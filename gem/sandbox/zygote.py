@@ -71,6 +71,7 @@ class Zygote:
         self.config = config
         self.children: dict[int, Child] = {}  # by process
         self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else -1
+        self.removing: set[int] = set()
         self.shared, self.mapped = _anonymous(os.getpid()), _mapped()
 
     def serve(self) -> None:
@@ -293,12 +294,8 @@ class Zygote:
         ending = [pid for pid, child in self.children.items() if child.why]
         for _ in range(20):
             families = _families()  # one for both, or what a child forks in between would be ended
-            staying = {
-                process
-                for pid, child in self.children.items()
-                if not child.why
-                for process in (pid, *_descendants(pid, families))
-            }
+            kept = [pid for pid, child in self.children.items() if not child.why] + list(self.removing)
+            staying = {process for pid in kept for process in (pid, *_descendants(pid, families))}
             found = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
             found = [p for p in found if (fields := _stat(p)) and fields[0] != "Z"]
             if not found:
@@ -315,6 +312,7 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            self.removing.discard(pid)
             child = self.children.pop(pid, None)
             if child is None:
                 continue
@@ -331,7 +329,24 @@ class Zygote:
             os.close(child.status)
             if child.scratch is not None:
                 self._sweep()
-                _remove(child.scratch)
+                self._clear(child.scratch)
+
+    def _clear(self, folder: str) -> None:
+        """Remove what a child left; where that takes long, in a process of its own: others have deadlines."""
+        if _few(folder):
+            _remove(folder)
+            return
+        zygote = os.getpid()
+        if (pid := os.fork()) != 0:
+            self.removing.add(pid)
+            return
+        try:
+            signal.set_wakeup_fd(-1)
+            os.closerange(_STDIO, 1 << 16)
+            lockdown.die_with_parent(zygote)
+            _remove(folder)
+        finally:
+            os._exit(0)
 
 
 def main(fd: int) -> None:
@@ -457,6 +472,21 @@ def _read_all(fd: int) -> bytes:
     while len(data) < length and (piece := os.pread(fd, length - len(data), len(data))):
         data += piece
     return bytes(data)
+
+
+def _few(folder: str, most: int = 200) -> bool:
+    """Say whether there are few entries below a folder, without looking at all of many."""
+    left, seen = [folder], 0
+    with contextlib.suppress(OSError):
+        while left:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    if (seen := seen + 1) > most:
+                        return False
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+        return True
+    return False
 
 
 def _remove(folder: str) -> None:

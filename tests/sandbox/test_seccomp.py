@@ -76,7 +76,8 @@ def refused(lib, fork, sockets, shares):
     calls += [] if fork else ["fork", "vfork"]
     bits = [0x02000000, 0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x8000]
     yield from ((refuse, call, ()) for call in calls)
-    yield from ((lib.ERRNO(0), call, ()) for call in ("sync", *(seccomp.PRETENDED if shares else ())))
+    pretended = ("sync", "syncfs", *(seccomp.PRETENDED if shares else ()))
+    yield from ((lib.ERRNO(0), call, ()) for call in pretended)
     yield lib.ERRNO(ENOSYS), "clone3", ()
     yield from ((refuse, "clone", [lib.Arg(0, lib.MASKED_EQ, bit, bit)]) for bit in bits)
     if not fork:
@@ -95,6 +96,9 @@ def allowed(lib, sockets, shares):
     for call in ("setpriority", "ioprio_set"):
         for which in (0, 1) if shares else (None,):
             yield lib.ALLOW, call, [low(lib, 1, 0), *([] if which is None else [low(lib, 0, which)])]
+    if shares:
+        for mode in (0, 3):
+            yield lib.ALLOW, "fallocate", [low(lib, 1, mode)]
     if sockets:
         for family, kind, protocol in itertools.product((1, 2, 10), (1, 2, 5), (0, 6, 17)):
             yield lib.ALLOW, "socket", [low(lib, 0, family), low(lib, 1, kind, 0xF), low(lib, 2, protocol)]
