@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Literal, Self
 
 from gem import parsing, seeding
 from gem.core import Env, Start, Step
-from gem.envs.database_box import SqliteBox
+from gem.envs import postgres
+from gem.envs.database_box import PostgresBox, SqliteBox
 from gem.envs.database_domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
 from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
 
 Kind = Literal["questions", "operations"]
+Backend = Literal["sqlite", "postgres"]
 
 SHOWN_ROWS, SHOWN_CHARS = 20, 500
 """How much of a result the agent reads: rows, and characters of a value."""
@@ -27,9 +29,17 @@ DRAWS = 100
 
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW_TO_LOOK = """\
-The database is SQLite; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
+The database is {engine}; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
 several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are \
-shown. `SELECT sql FROM sqlite_master` shows the schema."""
+shown. `{schema}` shows the schema."""
+_DIALECTS: dict[Backend, tuple[str, str]] = {
+    "sqlite": ("SQLite", "SELECT sql FROM sqlite_master"),
+    "postgres": (
+        "PostgreSQL",
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = 'public' ORDER BY table_name, ordinal_position",
+    ),
+}
 _HOW_TO_ANSWER = """\
 Give your answer as one query in <answer>...</answer>: its result is the answer, its columns in the order of \
 the question. It is also run on a second database of the same schema with other rows, so it must compute the \
@@ -42,7 +52,7 @@ are done, write <submit/>: what is committed then counts. You have {turns} turns
 class _Live:
     """Holds the box of a running episode. It is no state: a twin opens its own and repeats what was run."""
 
-    box: SqliteBox | None = None
+    box: SqliteBox | PostgresBox | None = None
 
     def __deepcopy__(self, memo: Any) -> Self:
         return type(self)()
@@ -86,6 +96,8 @@ class DatabaseEnv(Env):
         max_turns: int = 12,
         turn_s: float = 2.0,
         sandbox_type: str | None = None,
+        backend: Backend = "sqlite",
+        dsn: str | None = None,
     ) -> None:
         """Choose the world, what is asked of it, and the limits.
 
@@ -95,6 +107,14 @@ class DatabaseEnv(Env):
             max_turns: the budget that the task states.
             turn_s: seconds that the SQL of one turn may take.
             sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            backend: ``sqlite``, in the sandbox, or ``postgres``, on a server.
+            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN,
+                which is better: arguments are stored with episodes, and a dsn may hold a password.
+
+        Raises:
+            BadArgument: for a value that is not accepted, or a dsn that is of no use.
+            MissingExtra: for ``postgres`` without psycopg or without a dsn.
+            NoVerdict: for a server that cannot be reached.
         """
         if isinstance(domain, str):
             if domain not in DOMAINS:
@@ -105,11 +125,19 @@ class DatabaseEnv(Env):
             raise BadArgument(f"kind is {kind!r}; accepted: 'questions', 'operations'.")
         if max_turns < 1 or not turn_s > 0:
             raise BadArgument(f"max_turns is {max_turns}, turn_s {turn_s}; accepted: 1 or more, above 0.")
+        if backend not in _DIALECTS:
+            raise BadArgument(f"backend is {backend!r}; accepted: 'sqlite', 'postgres'.")
+        if backend == "postgres":
+            postgres.server(dsn)
+        elif dsn is not None:
+            raise BadArgument("dsn names a PostgreSQL server: it goes with backend='postgres'.")
         self.domain = domain
         self.kind: Kind = kind
         self.max_turns = max_turns
         self.turn_s = turn_s
         self.sandbox_type = sandbox_type
+        self.backend: Backend = backend
+        self.dsn = dsn
         self.turn = 0
         self.task: Question | Operation | None = None
         self._script = self._second_script = ""
@@ -130,10 +158,13 @@ class DatabaseEnv(Env):
             self._second_script = self.domain.script(self._world("second world"))
         self.task = self._draw(tables)
         how = _HOW_TO_ANSWER if self.kind == "questions" else _HOW_TO_SUBMIT
+        engine, schema = _DIALECTS[self.backend]
         asked = "Question" if self.kind == "questions" else "Order"
         return Start(
             f"You work with the database of {self.domain.about}.\n\n{asked}: {self.task.text}\n\n"
-            + _HOW_TO_LOOK.format(today=TODAY, turn_s=self.turn_s, rows=SHOWN_ROWS)
+            + _HOW_TO_LOOK.format(
+                engine=engine, schema=schema, today=TODAY, turn_s=self.turn_s, rows=SHOWN_ROWS
+            )
             + " "
             + how.format(turns=self.max_turns),
             {},
@@ -211,11 +242,15 @@ class DatabaseEnv(Env):
 
     # -- the agent's database
 
-    def _box(self) -> SqliteBox:
+    def _box(self) -> SqliteBox | PostgresBox:
         """Return the box, opened and brought to where the episode is."""
         box = self._live.box
         if box is None:
-            box = self._live.box = SqliteBox(self.turn_s, self.sandbox_type)
+            if self.backend == "postgres":
+                box = PostgresBox(self.turn_s, self.dsn)
+            else:
+                box = SqliteBox(self.turn_s, self.sandbox_type)
+            self._live.box = box
             box.open("main", self._script, writable=self.kind == "operations", rows=SHOWN_ROWS)
             for sql in self._ran:
                 box.run("main", sql)

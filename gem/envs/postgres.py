@@ -9,13 +9,13 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
-from gem.errors import BadArgument, GemError, MissingExtra, ToolError
+from gem.errors import BadArgument, GemError, MissingExtra, NoVerdict, ToolError
 from gem.tools.postgres import Connection
 
 VARIABLE = "GEM_POSTGRES_DSN"
 """Names the server where no dsn is given: a dsn has a password, and arguments are stored with episodes."""
 
-_ADMIN_S = 60.0
+_ADMIN_S, _DROP_S = 60.0, 15.0
 _OLDEST = 130_000
 """PostgreSQL 13: DROP DATABASE ... WITH (FORCE)."""
 
@@ -199,14 +199,17 @@ class Server:
             raise
 
     def _run(self, sql: str) -> None:
-        with self._lock:
-            self._admin.script(sql, _ADMIN_S)
+        try:
+            with self._lock:
+                self._admin.script(sql, _ADMIN_S)
+        except ToolError as error:  # of ours: nobody but the server can be at fault
+            raise NoVerdict(f"PostgreSQL made no database: {error}") from error
 
     def _drop(self, name: str) -> None:
         for what in ("DATABASE", "ROLE"):
             force = " WITH (FORCE)" if what == "DATABASE" else ""
             with contextlib.suppress(ToolError):  # another process swept it at the same time
-                self._admin.run(f"DROP {what} IF EXISTS {name}{force}", _ADMIN_S)
+                self._admin.run(f"DROP {what} IF EXISTS {name}{force}", _DROP_S)
 
 
 _servers: dict[tuple[int, str], Server] = {}

@@ -23,6 +23,8 @@ _GRACE_S = 3.0
 _RECOVERY_S = 15.0
 """How long a server that answers may refuse connections, as it does after a crash of one of them."""
 
+_LATE = "it takes longer than it may"
+
 LARGEST = 8_000_000
 """Bytes that one row may have, and all rows together that are kept."""
 
@@ -75,6 +77,7 @@ class Connection:
             NoVerdict: when the server cannot be reached or lets nobody in.
         """
         self._dsn, self._name = dsn, name
+        self._began: Any = None
         self._open()
 
     def run(self, sql: str, seconds: float, rows: int = 1_000, cut: bool = False) -> Result:
@@ -112,9 +115,15 @@ class Connection:
             self._reconnect(str(error), "")
 
     def value(self, sql: str, seconds: float = 10.0) -> Any:
-        """Return the one value that a query of ours gives, None where it gives no row."""
-        rows = self.run(sql, seconds).rows
-        return rows[0][0] if rows else None
+        """Return the one value that a query of ours gives.
+
+        Raises:
+            NoVerdict: when it cannot be had.
+        """
+        try:
+            return self.run(sql, seconds).rows[0][0]
+        except ToolError as error:
+            raise NoVerdict(f"PostgreSQL failed at {sql!r}: {error}") from error
 
     @property
     def in_transaction(self) -> bool:
@@ -176,7 +185,7 @@ class Connection:
         while True:
             if time.monotonic() > deadline:
                 if late:
-                    raise self._lost(f"it takes longer than {seconds:g} s, and could not be stopped")
+                    raise self._lost(f"{_LATE}, and could not be stopped")
                 late, deadline = True, time.monotonic() + _GRACE_S
                 cancel = cancel or _cancel(line)
             if (unsent := line.flush()) or line.is_busy():
@@ -224,7 +233,7 @@ class Connection:
             if code != "57014" or not (late or ended):
                 raise ToolError(_complaint(failed))
             if late and not ended:
-                raise ToolError(f"it takes longer than {seconds:g} s")
+                raise ToolError(_LATE)
         return Result(columns, kept, more, changed)
 
     def _reconnect(self, why: str, code: str) -> NoReturn:
