@@ -1,4 +1,5 @@
 import pickle
+from datetime import date
 
 import pytest
 
@@ -6,6 +7,7 @@ import gem
 from gem.envs.catalog import DATABASES
 from gem.envs.database import DatabaseEnv, _rows, _state
 from gem.envs.database_domains import DOMAINS, TODAY, Domain, Question
+from gem.envs.database_domains.domain import period
 from gem.errors import BadArgument, NoSolver
 from gem.graders.sql import same_rows, same_state
 from gem.sandbox import SandboxFailed, default_sandbox
@@ -109,7 +111,28 @@ def test_every_drawn_task_is_worth_asking(domain):
                 assert rows
                 assert other
                 assert same_rows(rows, other, env.task.ordered)
-        assert len(texts) >= 5
+        assert len(texts) >= len(SEEDS) - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_nearly_every_seed_asks_something_else(domain, kind):
+    env = DatabaseEnv(domain, kind)
+    texts = set()
+    for seed in range(40):
+        env.reset(seed=seed)
+        texts.add(env.task.text)
+    assert len(texts) >= 36
+
+
+def test_a_period_lies_between_its_days_and_is_as_long_as_was_asked_for():
+    first, last = "2024-01-01", "2024-03-10"  # 70 days
+    seen = {period(stream(seed), 60, 70, first, last) for seed in range(300)}
+    assert (first, last) in seen
+    days = [(date.fromisoformat(end) - date.fromisoformat(start)).days + 1 for start, end in seen]
+    assert (min(days), max(days)) == (60, 70)
+    assert (min(seen)[0], max(end for _, end in seen)) == (first, last)
 
 
 # -- grading

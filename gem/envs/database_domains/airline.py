@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people
 
 AIRPORTS = (
     *(("LIS", "Lisbon", "Portugal"), ("OPO", "Porto", "Portugal"), ("OSL", "Oslo", "Norway")),
@@ -43,26 +43,25 @@ def fill(rng: Random) -> Tables:
 
 def routes(rng: Random, tables: Tables) -> Question:
     """Ask for flights into a country."""
-    country = rng.choice(COUNTRIES)
+    country, start = rng.choice(COUNTRIES), day(rng, "2025-01-15", "2025-09-30")
     return Question(
-        f"Which flights that are not cancelled land in {country} and depart after {TODAY}? Give id, "
-        "city of origin, "
-        "city of destination and date of departure; earliest departure first, on one date the lower "
+        f"Which flights that are not cancelled land in {country} and depart after {start}? Give id, city of "
+        "origin, city of destination and date of departure; earliest departure first, on one date the lower "
         "id first.",
         "SELECT f.id, o.city, d.city, f.departs FROM flights f JOIN airports o ON o.code = f.origin "
         f"JOIN airports d ON d.code = f.destination WHERE f.cancelled = 0 AND d.country = {literal(country)} "
-        f"AND f.departs > '{TODAY}' ORDER BY f.departs, f.id",
+        f"AND f.departs > '{start}' ORDER BY f.departs, f.id",
         ordered=True,
     )
 
 
 def never_to(rng: Random, tables: Tables) -> Question:
     """Ask for passengers who have no booking to a country."""
-    country = rng.choice(COUNTRIES)
+    country, miles = rng.choice(COUNTRIES), 1000 * rng.randrange(5, 41)
     return Question(
-        f"Which passengers have no booking on a flight with origin or destination in {country}, cancelled "
-        "flights counting like the others? Give their names.",
-        "SELECT p.name FROM passengers p WHERE NOT EXISTS (SELECT 1 FROM bookings b "
+        f"Which passengers with more than {miles} miles have no booking on a flight with origin or "
+        f"destination in {country}, cancelled flights counting like the others? Give their names.",
+        f"SELECT p.name FROM passengers p WHERE p.miles > {miles} AND NOT EXISTS (SELECT 1 FROM bookings b "
         "JOIN flights f ON f.id = b.flight_id JOIN airports a ON a.code = f.origin OR a.code = f.destination "
         f"WHERE b.passenger_id = p.id AND a.country = {literal(country)})",
     )
@@ -70,24 +69,23 @@ def never_to(rng: Random, tables: Tables) -> Question:
 
 def income(rng: Random, tables: Tables) -> Question:
     """Ask for income by country of origin."""
-    least = rng.choice((2, 3, 5))
+    cabin, fare, least = rng.choice(CLASSES), 10 * rng.randrange(6, 41), rng.choice((5, 6, 7, 8))
     return Question(
-        "For each country of origin, give the country, the number of bookings on flights from there "
-        "that are not "
-        f"cancelled, and their average fare. Leave out countries with fewer than {least} such bookings.",
+        f"Consider the bookings in the class {cabin} with a fare of more than {fare}, on flights that are "
+        "not cancelled. For each country of origin, give the country, the number of such bookings on flights "
+        f"from there, and their average fare. Leave out countries with fewer than {least} such bookings.",
         "SELECT a.country, COUNT(*), AVG(b.fare) FROM bookings b JOIN flights f ON f.id = b.flight_id "
-        "JOIN airports a ON a.code = f.origin WHERE f.cancelled = 0 GROUP BY a.country "
-        f"HAVING COUNT(*) >= {least}",
+        f"JOIN airports a ON a.code = f.origin WHERE f.cancelled = 0 AND b.class = {literal(cabin)} "
+        f"AND b.fare > {fare} GROUP BY a.country HAVING COUNT(*) >= {least}",
     )
 
 
 def dearest(rng: Random, tables: Tables) -> Question:
     """Ask for the dearest booking of each passenger."""
-    cabin, miles = rng.choice(CLASSES), rng.choice((20_000, 40_000, 60_000))
+    cabin, miles = rng.choice(CLASSES), 1000 * rng.randrange(5, 76)
     return Question(
-        f"For every passenger with more than {miles} miles who has a booking in the class {cabin}, "
-        "give the name, "
-        "and flight_id and fare of the dearest booking in that class (of equal fares the lowest "
+        f"For every passenger with more than {miles} miles who has a booking in the class {cabin}, give the "
+        "name, and flight_id and fare of the dearest booking in that class (of equal fares the lowest "
         "booking id).",
         "SELECT name, flight_id, fare FROM (SELECT p.name, b.flight_id, b.fare, ROW_NUMBER() OVER "
         "(PARTITION BY p.id ORDER BY b.fare DESC, b.id) AS place FROM passengers p JOIN bookings b "
@@ -114,13 +112,13 @@ def cancel(rng: Random, tables: Tables) -> Operation:
 
 def upgrade(rng: Random, tables: Tables) -> Operation:
     """Upgrade those who fly much."""
-    miles = rng.choice((50_000, 60_000, 70_000))
+    miles, start = 1000 * rng.randrange(40, 76), day(rng, "2025-02-01", "2025-09-30")
     return Operation(
-        f"Set the class of every economy booking on a flight that departs after {TODAY} to 'business' if its "
+        f"Set the class of every economy booking on a flight that departs after {start} to 'business' if its "
         f"passenger has more than {miles} miles; the fares stay.",
         f"UPDATE bookings SET class = 'business' WHERE class = 'economy' "
         f"AND passenger_id IN (SELECT id FROM passengers WHERE miles > {miles}) "
-        f"AND flight_id IN (SELECT id FROM flights WHERE departs > '{TODAY}');",
+        f"AND flight_id IN (SELECT id FROM flights WHERE departs > '{start}');",
     )
 
 

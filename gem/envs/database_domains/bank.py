@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import (
+    TODAY,
+    Domain,
+    Operation,
+    Question,
+    Tables,
+    day,
+    literal,
+    people,
+    period,
+)
 
 TOWNS = ("Bergen", "Cork", "Ghent", "Malmo", "Turin")
 KINDS = ("current", "savings")
@@ -35,14 +45,16 @@ def fill(rng: Random) -> Tables:
 
 def rich(rng: Random, tables: Tables) -> Question:
     """Ask for the customers with the most money."""
-    town, count = rng.choice(TOWNS), rng.choice((2, 3))
+    towns, count = sorted(rng.sample(TOWNS, 2)), rng.choice((2, 3, 4, 5))
+    kind, limit = rng.choice(KINDS), 1000 * rng.randrange(300, 801, 50)
     return Question(
-        f"Which {count} customers in {town} have the highest sum of balances over their accounts that "
-        "are not "
-        "frozen? Give name and sum in cents, highest first; of equals the lower customer id comes first.",
+        f"Which {count} customers in {towns[0]} or {towns[1]} have the highest sum of balances over their "
+        f"{kind} accounts that are not frozen and hold less than {limit} cents each? Give name and sum in "
+        "cents, highest first; of equals the lower customer id comes first.",
         "SELECT c.name, SUM(a.balance_cents) AS total FROM customers c "
         "JOIN accounts a ON a.customer_id = c.id "
-        f"WHERE c.town = {literal(town)} AND a.frozen = 0 GROUP BY c.id, c.name "
+        f"WHERE c.town IN ({literal(towns[0])}, {literal(towns[1])}) AND a.frozen = 0 "
+        f"AND a.kind = {literal(kind)} AND a.balance_cents < {limit} GROUP BY c.id, c.name "
         f"ORDER BY total DESC, c.id LIMIT {count}",
         ordered=True,
     )
@@ -50,7 +62,7 @@ def rich(rng: Random, tables: Tables) -> Question:
 
 def silent(rng: Random, tables: Tables) -> Question:
     """Ask for accounts that sent nothing."""
-    kind, since = rng.choice(KINDS), rng.choice(("2024-07-01", "2025-01-01", "2025-03-01"))
+    kind, since = rng.choice(KINDS), day(rng, "2024-07-01", "2025-04-30")
     return Question(
         f"From which {kind} accounts was no transfer made on or after {since}? Give the account id and the "
         "name of its customer.",
@@ -62,29 +74,28 @@ def silent(rng: Random, tables: Tables) -> Question:
 
 def between(rng: Random, tables: Tables) -> Question:
     """Ask for what flows between towns."""
-    town = rng.choice(TOWNS)
+    town, (first, last) = rng.choice(TOWNS), period(rng, 200, 450)
     return Question(
-        "For each town, give the town and the sum of cents transferred from accounts of customers in "
-        f"{town} to "
-        f"accounts of customers in that town ({town} itself included). Towns that got nothing so are "
-        "left out.",
+        f"Consider the transfers made from {first} to {last}, both days included. For each town, give the "
+        f"town and the sum of cents transferred from accounts of customers in {town} to accounts of "
+        f"customers in that town ({town} itself included). Towns that got nothing so are left out.",
         "SELECT r.town, SUM(t.cents) FROM transfers t JOIN accounts a ON a.id = t.source_id "
         "JOIN customers s ON s.id = a.customer_id JOIN accounts b ON b.id = t.target_id "
-        f"JOIN customers r ON r.id = b.customer_id WHERE s.town = {literal(town)} GROUP BY r.town",
+        f"JOIN customers r ON r.id = b.customer_id WHERE s.town = {literal(town)} "
+        f"AND t.made BETWEEN '{first}' AND '{last}' GROUP BY r.town",
     )
 
 
 def net(rng: Random, tables: Tables) -> Question:
-    """Ask for what accounts won or lost in a year."""
-    year, least = rng.choice((2024, 2025)), rng.choice((50_000, 80_000, 100_000))
+    """Ask for what accounts won or lost in a time."""
+    (first, last), least = period(rng, 120, 400), 1000 * rng.randrange(20, 81)
     return Question(
-        f"The net flow of an account is what it received by transfers in {year} less what it sent by "
-        "transfers "
-        f"in {year}, in cents. Give id and net flow of every account whose net flow is above {least}.",
+        f"The net flow of an account is what it received by transfers from {first} to {last}, both days "
+        "included, less what it sent by transfers in that time, in cents. Give id and net flow of every "
+        f"account whose net flow is above {least}.",
         "WITH flows AS (SELECT target_id AS account, cents, made FROM transfers UNION ALL "
         "SELECT source_id, -cents, made FROM transfers) SELECT account, SUM(cents) FROM flows "
-        f"WHERE made >= '{year}-01-01' AND made < '{year + 1}-01-01' "
-        f"GROUP BY account HAVING SUM(cents) > {least}",
+        f"WHERE made BETWEEN '{first}' AND '{last}' GROUP BY account HAVING SUM(cents) > {least}",
     )
 
 

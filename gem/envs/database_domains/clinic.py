@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people, period
 
 FIELDS = ("cardiology", "dermatology", "neurology", "paediatrics")
 DRUGS = ("amoxicillin", "ibuprofen", "insulin", "metformin", "salbutamol")
@@ -47,54 +47,55 @@ def fill(rng: Random) -> Tables:
 
 def never_seen(rng: Random, tables: Tables) -> Question:
     """Ask for patients who never came to a field."""
-    field = rng.choice(FIELDS)
+    field, born = rng.choice(FIELDS), day(rng, "1950-01-01", "2005-12-31")
     return Question(
-        f"Which patients have no appointment in the state 'kept' with a doctor of {field}? Give their names.",
-        "SELECT p.name FROM patients p WHERE NOT EXISTS (SELECT 1 FROM appointments a JOIN doctors d "
-        "ON d.id = a.doctor_id WHERE a.patient_id = p.id AND a.state = 'kept' AND d.field = "
-        f"{literal(field)})",
+        f"Which patients born before {born} have no appointment in the state 'kept' with a doctor of "
+        f"{field}? Give their names.",
+        f"SELECT p.name FROM patients p WHERE p.born < '{born}' AND NOT EXISTS (SELECT 1 FROM appointments a "
+        "JOIN doctors d ON d.id = a.doctor_id WHERE a.patient_id = p.id AND a.state = 'kept' "
+        f"AND d.field = {literal(field)})",
     )
 
 
 def busiest(rng: Random, tables: Tables) -> Question:
     """Ask for the doctors with the most minutes."""
-    field, count = rng.choice(FIELDS), rng.choice((2, 3))
+    field, count, (first, last) = rng.choice(FIELDS), rng.choice((2, 3)), period(rng, 200, 450)
     return Question(
-        f"Which {count} doctors of {field} have the most minutes in appointments in the state 'kept'? Give "
-        "name and sum of minutes, most minutes first; of equals the one with the lower id comes first.",
+        f"Which {count} doctors of {field} have the most minutes in appointments in the state 'kept' that "
+        f"were held from {first} to {last}, both days included? Give name and sum of minutes, most minutes "
+        "first; of equals the one with the lower id comes first.",
         "SELECT d.name, SUM(a.minutes) AS total FROM doctors d JOIN appointments a ON a.doctor_id = d.id "
-        f"WHERE d.field = {literal(field)} AND a.state = 'kept' GROUP BY d.id, d.name "
-        f"ORDER BY total DESC, d.id LIMIT {count}",
+        f"WHERE d.field = {literal(field)} AND a.state = 'kept' AND a.held BETWEEN '{first}' AND '{last}' "
+        f"GROUP BY d.id, d.name ORDER BY total DESC, d.id LIMIT {count}",
         ordered=True,
     )
 
 
 def missed(rng: Random, tables: Tables) -> Question:
     """Ask for the share of missed appointments."""
-    year = rng.choice((2024, 2025))
+    first, last = period(rng, 120, 400)
     return Question(
-        f"For each field of the doctors, give the field, the number of appointments held in {year}, and how "
-        "many of those are in the state 'missed' (0 where none is). A field without appointments in "
-        "that year "
-        "is left out.",
+        "For each field of the doctors, give the field, the number of appointments held from "
+        f"{first} to {last}, both days included, and how many of those are in the state 'missed' (0 where "
+        "none is). A field without appointments in that time is left out.",
         "SELECT d.field, COUNT(*), SUM(CASE WHEN a.state = 'missed' THEN 1 ELSE 0 END) FROM doctors d "
-        f"JOIN appointments a ON a.doctor_id = d.id WHERE a.held >= '{year}-01-01' "
-        f"AND a.held < '{year + 1}-01-01' GROUP BY d.field",
+        f"JOIN appointments a ON a.doctor_id = d.id WHERE a.held BETWEEN '{first}' AND '{last}' "
+        "GROUP BY d.field",
     )
 
 
 def last_drug(rng: Random, tables: Tables) -> Question:
     """Ask for the last prescription of a drug to each patient."""
-    drug = rng.choice(DRUGS)
+    drug, until = rng.choice(DRUGS), day(rng, "2024-08-01", "2025-06-15")
     return Question(
-        f"For every patient who was prescribed {drug}, give the patient's name, and date (held) of the "
-        "appointment and days of the latest such prescription: the one of the latest appointment, of several "
-        "on that date the one with the highest prescription id.",
+        f"For every patient who was prescribed {drug} in an appointment held on or before {until}, give the "
+        "patient's name, and date (held) of the appointment and days of the latest such prescription: the "
+        "one of the latest appointment up to that day, of several on one date the one with the highest "
+        "prescription id.",
         "WITH given AS (SELECT p.name, a.held, r.days, ROW_NUMBER() OVER (PARTITION BY p.id ORDER BY "
         "a.held DESC, r.id DESC) AS place FROM prescriptions r JOIN appointments a ON a.id = "
-        "r.appointment_id "
-        f"JOIN patients p ON p.id = a.patient_id WHERE r.drug = {literal(drug)}) "
-        "SELECT name, held, days FROM given WHERE place = 1",
+        f"r.appointment_id JOIN patients p ON p.id = a.patient_id WHERE r.drug = {literal(drug)} "
+        f"AND a.held <= '{until}') SELECT name, held, days FROM given WHERE place = 1",
     )
 
 

@@ -71,6 +71,15 @@ def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
     return date.fromordinal(start + rng.randrange(_ordinal(last) - start + 1)).isoformat()
 
 
+def period(
+    rng: Random, least: int, most: int, first: str = "2024-01-01", last: str = TODAY
+) -> tuple[str, str]:
+    """Return the first and the last day of a time of `least` to `most` days between two days."""
+    days = rng.randrange(least, most + 1)
+    start = _ordinal(first) + rng.randrange(_ordinal(last) - _ordinal(first) + 2 - days)
+    return date.fromordinal(start).isoformat(), date.fromordinal(start + days - 1).isoformat()
+
+
 @cache
 def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import (
+    TODAY,
+    Domain,
+    Operation,
+    Question,
+    Tables,
+    day,
+    literal,
+    people,
+    period,
+)
 
 CITIES = ("Athens", "Bruges", "Cairo", "Dakar", "Hanoi")
 HOUSES = ("Anchor", "Bell", "Crown", "Dolphin", "Eagle", "Fox")
@@ -43,25 +53,24 @@ def fill(rng: Random) -> Tables:
 
 def income(rng: Random, tables: Tables) -> Question:
     """Ask for what hotels of a city earned."""
-    city, year = rng.choice(CITIES), rng.choice((2024, 2025))
+    city, (first, last) = rng.choice(CITIES), period(rng, 200, 450, last="2025-12-01")
     return Question(
-        f"For each hotel in {city} with stays that arrive in {year}, give its name and its income "
-        "from those stays "
-        "(price of the room times nights). Highest income first; of equals the lower hotel id comes first.",
+        f"For each hotel in {city} with stays that arrive from {first} to {last}, both days included, give "
+        "its name and its income from those stays (price of the room times nights). Highest income first; "
+        "of equals the lower hotel id comes first.",
         "SELECT h.name, SUM(r.price * s.nights) AS income FROM hotels h JOIN rooms r ON r.hotel_id = h.id "
-        f"JOIN stays s ON s.room_id = r.id WHERE h.city = {literal(city)} AND s.arrives >= '{year}-01-01' "
-        f"AND s.arrives < '{year + 1}-01-01' GROUP BY h.id, h.name ORDER BY income DESC, h.id",
+        f"JOIN stays s ON s.room_id = r.id WHERE h.city = {literal(city)} "
+        f"AND s.arrives BETWEEN '{first}' AND '{last}' GROUP BY h.id, h.name ORDER BY income DESC, h.id",
         ordered=True,
     )
 
 
 def empty(rng: Random, tables: Tables) -> Question:
     """Ask for rooms without a stay."""
-    kind, start = rng.choice(KINDS), rng.choice(("2025-01-01", "2025-04-01", "2025-07-01"))
+    kind, start = rng.choice(KINDS), day(rng, "2024-10-01", "2025-09-30")
     return Question(
-        f"Which rooms of the kind {kind} have no stay that arrives on or after {start}? Give the room "
-        "id, the "
-        "hotel's name and the price.",
+        f"Which rooms of the kind {kind} have no stay that arrives on or after {start}? Give the room id, "
+        "the hotel's name and the price.",
         "SELECT r.id, h.name, r.price FROM rooms r JOIN hotels h ON h.id = r.hotel_id "
         f"WHERE r.kind = {literal(kind)} AND NOT EXISTS "
         f"(SELECT 1 FROM stays s WHERE s.room_id = r.id AND s.arrives >= '{start}')",
@@ -70,27 +79,25 @@ def empty(rng: Random, tables: Tables) -> Question:
 
 def loyal(rng: Random, tables: Tables) -> Question:
     """Ask for guests of several cities."""
-    count = rng.choice((3, 4))
+    count, start = rng.choice((2, 3)), day(rng, "2024-01-15", "2025-01-31")
     return Question(
-        f"Which guests have stays in hotels of at least {count} different cities? Give name, number "
-        "of different "
-        "cities and nights in all.",
+        f"Which guests have stays in hotels of at least {count} different cities that arrive on or after "
+        f"{start}? Give name, number of different cities and nights in all, both over these stays.",
         "SELECT g.name, COUNT(DISTINCT h.city), SUM(s.nights) FROM guests g JOIN stays s ON "
-        "s.guest_id = g.id "
-        "JOIN rooms r ON r.id = s.room_id JOIN hotels h ON h.id = r.hotel_id GROUP BY g.id, g.name "
-        f"HAVING COUNT(DISTINCT h.city) >= {count}",
+        "s.guest_id = g.id JOIN rooms r ON r.id = s.room_id JOIN hotels h ON h.id = r.hotel_id "
+        f"WHERE s.arrives >= '{start}' GROUP BY g.id, g.name HAVING COUNT(DISTINCT h.city) >= {count}",
     )
 
 
 def dear(rng: Random, tables: Tables) -> Question:
     """Ask for rooms above the mean of their kind."""
-    stars = rng.choice((3, 4))
+    stars, more = rng.choice((3, 4)), rng.randrange(10, 121)
     return Question(
-        f"Which rooms in hotels with at least {stars} stars cost more than the average price of all rooms of "
-        "their kind (in all hotels, whatever their stars)? Give room id, kind and price.",
+        f"Which rooms in hotels with at least {stars} stars cost more than {more} above the average price of "
+        "all rooms of their kind (in all hotels, whatever their stars)? Give room id, kind and price.",
         "WITH mean AS (SELECT kind, AVG(price) AS middle FROM rooms GROUP BY kind) "
         "SELECT r.id, r.kind, r.price FROM rooms r JOIN mean m ON m.kind = r.kind "
-        f"JOIN hotels h ON h.id = r.hotel_id WHERE h.stars >= {stars} AND r.price > m.middle",
+        f"JOIN hotels h ON h.id = r.hotel_id WHERE h.stars >= {stars} AND r.price > m.middle + {more}",
     )
 
 
@@ -109,10 +116,14 @@ def reserve(rng: Random, tables: Tables) -> Operation:
 
 
 def close(rng: Random, tables: Tables) -> Operation:
-    """Close a hotel."""
-    hotel = rng.choice(tables["rooms"])[1]
+    """Close a hotel and make up for the stays to come."""
+    hotel, points = rng.choice(tables["rooms"])[1], 10 * rng.randrange(5, 40)
     return Operation(
-        f"The hotel with id {hotel} closes: delete it, its rooms and the stays in them.",
+        f"The hotel with id {hotel} closes: add {points} points to every guest with a stay there that "
+        f"arrives after {TODAY} (once, however many), then delete the hotel, its rooms and all stays in "
+        "them.",
+        f"UPDATE guests SET points = points + {points} WHERE id IN (SELECT s.guest_id FROM stays s "
+        f"JOIN rooms r ON r.id = s.room_id WHERE r.hotel_id = {hotel} AND s.arrives > '{TODAY}'); "
         f"DELETE FROM stays WHERE room_id IN (SELECT id FROM rooms WHERE hotel_id = {hotel}); "
         f"DELETE FROM rooms WHERE hotel_id = {hotel}; DELETE FROM hotels WHERE id = {hotel};",
     )
@@ -120,7 +131,7 @@ def close(rng: Random, tables: Tables) -> Operation:
 
 def reprice(rng: Random, tables: Tables) -> Operation:
     """Change prices by stars."""
-    city, more, less = rng.choice(CITIES), 10 * rng.randrange(1, 5), rng.choice((5, 15))
+    city, more, less = rng.choice(CITIES), rng.randrange(10, 50), rng.randrange(3, 20)
     return Operation(
         f"In {city}, raise the price of every room in a hotel with 4 or 5 stars by {more}, and reduce "
         "the price "

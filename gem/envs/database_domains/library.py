@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import (
+    TODAY,
+    Domain,
+    Operation,
+    Question,
+    Tables,
+    day,
+    literal,
+    people,
+    period,
+)
 
 GENRES = ("fantasy", "history", "poetry", "science", "travel")
 FIRST = ("Silent", "Broken", "Golden", "Hidden", "Distant", "Burning")
@@ -40,50 +50,52 @@ def fill(rng: Random) -> Tables:
 
 
 def overdue(rng: Random, tables: Tables) -> Question:
-    """Ask for loans out beyond their day."""
-    genre = rng.choice(GENRES)
+    """Ask for loans out beyond a day."""
+    genre, until = rng.choice(GENRES), day(rng, "2025-06-15", "2025-07-20")
     return Question(
-        f"Which loans of books of the genre {genre} are not returned and were due before {TODAY}? Give the "
-        "member's name, the book's title and the due date.",
+        f"Which loans of books of the genre {genre} are not returned and have a due date up to {until}, that "
+        "day included? Give the member's name, the book's title and the due date.",
         "SELECT m.name, b.title, l.due FROM loans l JOIN members m ON m.id = l.member_id "
         "JOIN copies c ON c.id = l.copy_id JOIN books b ON b.id = c.book_id "
-        f"WHERE l.returned IS NULL AND l.due < '{TODAY}' AND b.genre = {literal(genre)}",
+        f"WHERE l.returned IS NULL AND l.due <= '{until}' AND b.genre = {literal(genre)}",
     )
 
 
 def never_lent(rng: Random, tables: Tables) -> Question:
-    """Ask for books that nobody borrowed in a year."""
-    year = rng.choice((2024, 2025))
+    """Ask for books that nobody borrowed in a time."""
+    first, last = period(rng, 120, 400)
     return Question(
-        f"Which books have no copy that was lent in {year}? Give title and year of each.",
+        f"Which books have no copy that was lent from {first} to {last}, both days included? Give title and "
+        "year of each.",
         "SELECT b.title, b.year FROM books b WHERE NOT EXISTS (SELECT 1 FROM copies c JOIN loans l "
-        f"ON l.copy_id = c.id WHERE c.book_id = b.id AND l.lent >= '{year}-01-01' "
-        f"AND l.lent < '{year + 1}-01-01')",
+        f"ON l.copy_id = c.id WHERE c.book_id = b.id AND l.lent BETWEEN '{first}' AND '{last}')",
     )
 
 
 def genres(rng: Random, tables: Tables) -> Question:
     """Ask for loans by genre."""
-    state = rng.choice(STATES)
+    state, start = rng.choice(STATES), day(rng, "2024-01-15", "2025-02-28")
     return Question(
-        f"For each genre with loans of copies in the state '{state}', give the genre, the number of those "
-        "loans, and how many different members made them. Order by genre, from A to Z.",
+        f"For each genre with loans of copies in the state '{state}' that were lent on or after {start}, "
+        "give the genre, the number of those loans, and how many different members made them. Order by "
+        "genre, from A to Z.",
         "SELECT b.genre, COUNT(*), COUNT(DISTINCT l.member_id) FROM loans l JOIN copies c ON c.id = "
-        "l.copy_id "
-        f"JOIN books b ON b.id = c.book_id WHERE c.state = {literal(state)} GROUP BY b.genre ORDER BY "
-        "b.genre",
+        f"l.copy_id JOIN books b ON b.id = c.book_id WHERE c.state = {literal(state)} "
+        f"AND l.lent >= '{start}' GROUP BY b.genre ORDER BY b.genre",
         ordered=True,
     )
 
 
 def readers(rng: Random, tables: Tables) -> Question:
     """Ask for the members who borrowed most."""
-    count = rng.choice((3, 4, 5))
+    count, (first, last) = rng.choice((3, 4, 5)), period(rng, 200, 500)
     return Question(
-        f"Which {count} members have the most loans, returned or not? Give name and number of loans, most "
-        "loans first; of members with as many, the one with the lower id comes first.",
+        f"Which {count} members have the most loans lent from {first} to {last}, both days included, "
+        "returned or not? Give name and number of loans, most loans first; of members with as many, the one "
+        "with the lower id comes first.",
         "SELECT m.name, COUNT(*) AS number FROM members m JOIN loans l ON l.member_id = m.id "
-        f"GROUP BY m.id, m.name ORDER BY number DESC, m.id LIMIT {count}",
+        f"WHERE l.lent BETWEEN '{first}' AND '{last}' GROUP BY m.id, m.name "
+        f"ORDER BY number DESC, m.id LIMIT {count}",
         ordered=True,
     )
 
@@ -112,7 +124,7 @@ def remove(rng: Random, tables: Tables) -> Operation:
 
 def remind(rng: Random, tables: Tables) -> Operation:
     """Charge who is late."""
-    fine = rng.choice((100, 150, 200))
+    fine = 10 * rng.randrange(5, 50)
     return Operation(
         f"Add {fine} to the fee_cents of every member who has at least one loan that is not returned and was "
         f"due before {TODAY}: once for each member, however many such loans there are.",

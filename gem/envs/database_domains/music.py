@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal, people
+from gem.envs.database_domains.domain import (
+    TODAY,
+    Domain,
+    Operation,
+    Question,
+    Tables,
+    day,
+    literal,
+    people,
+    period,
+)
 
 GENRES = ("ambient", "folk", "jazz", "metal", "techno")
 PLANS = ("family", "free", "student")
@@ -36,58 +46,58 @@ def fill(rng: Random) -> Tables:
 
 
 def charts(rng: Random, tables: Tables) -> Question:
-    """Ask for the most played tracks of a year."""
-    year, count = rng.choice((2024, 2025)), rng.choice((3, 5))
+    """Ask for the most played tracks of a time."""
+    (first, last), count = period(rng, 120, 400), rng.choice((3, 4, 5))
     return Question(
-        f"Which {count} tracks were played most often in {year}? Give title, artist's name and number "
-        "of plays, "
-        "most plays first; of equals the lower track id comes first.",
+        f"Which {count} tracks were played most often from {first} to {last}, both days included? Give "
+        "title, artist's name and number of plays, most plays first; of equals the lower track id comes "
+        "first.",
         "SELECT t.title, a.name, COUNT(*) AS number FROM plays p JOIN tracks t ON t.id = p.track_id "
-        f"JOIN artists a ON a.id = t.artist_id WHERE p.played >= '{year}-01-01' "
-        f"AND p.played < '{year + 1}-01-01' GROUP BY t.id, t.title, a.name "
-        f"ORDER BY number DESC, t.id LIMIT {count}",
+        f"JOIN artists a ON a.id = t.artist_id WHERE p.played BETWEEN '{first}' AND '{last}' "
+        f"GROUP BY t.id, t.title, a.name ORDER BY number DESC, t.id LIMIT {count}",
         ordered=True,
     )
 
 
 def unheard(rng: Random, tables: Tables) -> Question:
     """Ask for tracks that nobody of a plan played."""
-    plan, genre = rng.choice(PLANS), rng.choice(GENRES)
+    plan, genre, since = rng.choice(PLANS), rng.choice(GENRES), day(rng, "2024-01-15", "2025-03-31")
     return Question(
-        f"Which tracks by {genre} artists were never played by a listener with the plan '{plan}'? Give title "
-        "and release date.",
+        f"Which tracks by {genre} artists were not played on or after {since} by any listener with the plan "
+        f"'{plan}'? Give title and release date.",
         f"SELECT t.title, t.released FROM tracks t JOIN artists a ON a.id = t.artist_id "
         f"WHERE a.genre = {literal(genre)} AND NOT EXISTS (SELECT 1 FROM plays p JOIN listeners l "
-        f"ON l.id = p.listener_id WHERE p.track_id = t.id AND l.plan = {literal(plan)})",
+        f"ON l.id = p.listener_id WHERE p.track_id = t.id AND l.plan = {literal(plan)} "
+        f"AND p.played >= '{since}')",
     )
 
 
 def time_by_plan(rng: Random, tables: Tables) -> Question:
     """Ask for the time listened to a genre."""
-    genre = rng.choice(GENRES)
+    genre, (first, last) = rng.choice(GENRES), period(rng, 200, 450)
     return Question(
-        "For each plan, give the plan, the number of different listeners who played a track by a "
-        f"{genre} artist, "
-        "and the sum of the seconds of those tracks over all those plays. Order by plan, from A to Z; plans "
-        "without such a play are left out.",
+        f"Consider the plays of tracks by {genre} artists from {first} to {last}, both days included. For "
+        "each plan, give the plan, the number of different listeners who made them, and the sum of the "
+        "seconds of the tracks over all those plays. Order by plan, from A to Z; plans without such a play "
+        "are left out.",
         "SELECT l.plan, COUNT(DISTINCT l.id), SUM(t.seconds) FROM plays p "
         "JOIN listeners l ON l.id = p.listener_id JOIN tracks t ON t.id = p.track_id "
-        f"JOIN artists a ON a.id = t.artist_id WHERE a.genre = {literal(genre)} GROUP BY l.plan ORDER "
-        "BY l.plan",
+        f"JOIN artists a ON a.id = t.artist_id WHERE a.genre = {literal(genre)} "
+        f"AND p.played BETWEEN '{first}' AND '{last}' GROUP BY l.plan ORDER BY l.plan",
         ordered=True,
     )
 
 
 def longest(rng: Random, tables: Tables) -> Question:
     """Ask for each artist's longest track."""
-    genre = rng.choice(GENRES)
+    genre, since = rng.choice(GENRES), day(rng, "2015-06-01", "2020-12-31")
     return Question(
-        f"For every {genre} artist who has tracks, give the artist's name, and title and seconds of "
-        "the longest "
-        "track (of equals the one with the lowest id).",
+        f"For every {genre} artist who has tracks released on or after {since}, give the artist's name, and "
+        "title and seconds of the longest of these tracks (of equals the one with the lowest id).",
         "WITH ranked AS (SELECT a.name, t.title, t.seconds, ROW_NUMBER() OVER (PARTITION BY a.id "
         "ORDER BY t.seconds DESC, t.id) AS place FROM artists a JOIN tracks t ON t.artist_id = a.id "
-        f"WHERE a.genre = {literal(genre)}) SELECT name, title, seconds FROM ranked WHERE place = 1",
+        f"WHERE a.genre = {literal(genre)} AND t.released >= '{since}') "
+        "SELECT name, title, seconds FROM ranked WHERE place = 1",
     )
 
 
@@ -105,12 +115,12 @@ def withdraw(rng: Random, tables: Tables) -> Operation:
 
 def move(rng: Random, tables: Tables) -> Operation:
     """Change the plan of those who listen much."""
-    count = rng.choice((6, 7, 8))
+    (old, new), count, since = rng.sample(PLANS, 2), rng.choice((3, 4, 5)), day(rng, last="2024-09-30")
     return Operation(
-        f"Set the plan to 'family' for every listener with the plan 'free' who has at least {count} "
-        "plays in all.",
-        "UPDATE listeners SET plan = 'family' WHERE plan = 'free' AND id IN "
-        f"(SELECT listener_id FROM plays GROUP BY listener_id HAVING COUNT(*) >= {count});",
+        f"Set the plan to '{new}' for every listener with the plan '{old}' who has at least {count} plays on "
+        f"or after {since}.",
+        f"UPDATE listeners SET plan = {literal(new)} WHERE plan = {literal(old)} AND id IN (SELECT "
+        f"listener_id FROM plays WHERE played >= '{since}' GROUP BY listener_id HAVING COUNT(*) >= {count});",
     )
 
 

@@ -13,6 +13,7 @@ from gem.envs.database_domains.domain import (
     day,
     literal,
     people,
+    period,
 )
 
 CITIES = ("Lisbon", "Oslo", "Vienna", "Nairobi", "Osaka", "Lima")
@@ -62,14 +63,14 @@ def fill(rng: Random) -> Tables:
 
 def revenue_by_category(rng: Random, tables: Tables) -> Question:
     """Ask what was sold, by category."""
-    year = rng.choice((2024, 2025))
+    first, last = period(rng, 200, 450)
     return Question(
-        f"For each product category that was sold in {year} by date, give the category and its "
-        "revenue (quantity times unit price of the order lines), cancelled orders left out. Highest "
-        "revenue first.",
+        f"Consider the orders from {first} to {last}, both days included, that are not cancelled. For each "
+        "product category with lines in them, give the category and its revenue (quantity times unit price "
+        "of those lines). Highest revenue first.",
         "SELECT p.category, SUM(l.quantity * l.unit_price) AS revenue FROM order_lines l "
         "JOIN orders o ON o.id = l.order_id JOIN products p ON p.id = l.product_id "
-        f"WHERE o.status <> 'cancelled' AND o.ordered >= '{year}-01-01' AND o.ordered < '{year + 1}-01-01' "
+        f"WHERE o.status <> 'cancelled' AND o.ordered BETWEEN '{first}' AND '{last}' "
         "GROUP BY p.category ORDER BY revenue DESC",
         ordered=True,
     )
@@ -77,35 +78,39 @@ def revenue_by_category(rng: Random, tables: Tables) -> Question:
 
 def never_ordered(rng: Random, tables: Tables) -> Question:
     """Ask for customers of a city without orders of a kind."""
-    city, status = rng.choice(CITIES), rng.choice(STATUSES)
+    city, status, since = rng.choice(CITIES), rng.choice(STATUSES), day(rng, "2024-01-15", "2025-04-30")
     return Question(
-        f"Which customers in {city} have no order with status '{status}'? Give their names.",
-        f"SELECT name FROM customers c WHERE city = {literal(city)} AND NOT EXISTS "
-        f"(SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.status = {literal(status)})",
+        f"Which customers in {city} have no order with status '{status}' made on or after {since}? Give "
+        "their names.",
+        f"SELECT name FROM customers c WHERE city = {literal(city)} AND NOT EXISTS (SELECT 1 FROM orders o "
+        f"WHERE o.customer_id = c.id AND o.status = {literal(status)} AND o.ordered >= '{since}')",
     )
 
 
 def best_customers(rng: Random, tables: Tables) -> Question:
     """Ask for those who spent more than an amount."""
-    amount = rng.choice((300, 400, 500, 600))
+    amount, since = 10 * rng.randrange(15, 51), day(rng, "2024-01-15", "2024-12-31")
     return Question(
-        "Give name and total of every customer whose orders that are not cancelled come to more than "
-        f"{amount} in all (quantity times unit price).",
+        f"Give name and total of every customer whose orders made on or after {since} that are not cancelled "
+        f"come to more than {amount} in all (quantity times unit price).",
         "SELECT c.name, SUM(l.quantity * l.unit_price) FROM customers c "
         "JOIN orders o ON o.customer_id = c.id JOIN order_lines l ON l.order_id = o.id "
-        f"WHERE o.status <> 'cancelled' GROUP BY c.id HAVING SUM(l.quantity * l.unit_price) > {amount}",
+        f"WHERE o.status <> 'cancelled' AND o.ordered >= '{since}' "
+        f"GROUP BY c.id HAVING SUM(l.quantity * l.unit_price) > {amount}",
     )
 
 
 def latest_orders(rng: Random, tables: Tables) -> Question:
     """Ask for the last order of each customer of a city."""
-    city = rng.choice(CITIES)
+    city, until = rng.choice(CITIES), day(rng, "2024-09-01", "2025-06-15")
     return Question(
-        f"For every customer in {city} who has ordered, give name and order number (id), date and status of "
-        "the latest order; of several on that day it is the one with the highest number.",
+        f"For every customer in {city} who has ordered on or before {until}, give name and order number "
+        "(id), date and status of the latest order up to that day; of several on one date it is the one with "
+        "the highest number.",
         "SELECT name, id, ordered, status FROM (SELECT c.name, o.id, o.ordered, o.status, "
         "ROW_NUMBER() OVER (PARTITION BY c.id ORDER BY o.ordered DESC, o.id DESC) AS place FROM customers c "
-        f"JOIN orders o ON o.customer_id = c.id WHERE c.city = {literal(city)}) AS placed WHERE place = 1",
+        f"JOIN orders o ON o.customer_id = c.id WHERE c.city = {literal(city)} AND o.ordered <= '{until}') "
+        "AS placed WHERE place = 1",
     )
 
 
@@ -124,8 +129,7 @@ def cancel(rng: Random, tables: Tables) -> Operation:
 
 def reprice(rng: Random, tables: Tables) -> Operation:
     """Change the prices of a category."""
-    category, percent = rng.choice(CATEGORIES), rng.choice((5, 10, 15, 20))
-    stock = rng.choice((30, 40))
+    category, percent, stock = rng.choice(CATEGORIES), rng.randrange(5, 31), rng.randrange(20, 46)
     return Operation(
         f"Reduce the price of every product of the category {category} that has more than {stock} in stock "
         f"by {percent} percent.",

@@ -43,52 +43,53 @@ def fill(rng: Random) -> Tables:
 
 def credit(rng: Random, tables: Tables) -> Question:
     """Ask for the credits earned."""
-    most = rng.choice((10, 12, 15))
+    mark, most = rng.randrange(35, 66), rng.randrange(5, 16)
     return Question(
-        "A course is passed with a grade of 50 or more. Give name and sum of credits of passed courses of "
-        f"every student who has earned more than {most} credits so.",
+        f"A course is passed with a grade of {mark} or more. Give name and sum of credits of passed courses "
+        f"of every student who has earned more than {most} credits so.",
         "SELECT s.name, SUM(c.credits) FROM students s JOIN enrolments e ON e.student_id = s.id "
-        "JOIN courses c ON c.id = e.course_id WHERE e.grade >= 50 GROUP BY s.id, s.name "
+        f"JOIN courses c ON c.id = e.course_id WHERE e.grade >= {mark} GROUP BY s.id, s.name "
         f"HAVING SUM(c.credits) > {most}",
     )
 
 
 def outside(rng: Random, tables: Tables) -> Question:
     """Ask for students who take nothing of a subject."""
-    subject = rng.choice(SUBJECTS)
+    subject, year, seats = rng.choice(SUBJECTS), rng.choice((2021, 2022, 2023)), rng.randrange(8, 24)
     return Question(
-        f"Which students are enrolled in no course of the subject {subject}, in any term? Give name "
-        "and major.",
-        "SELECT s.name, s.major FROM students s WHERE NOT EXISTS (SELECT 1 FROM enrolments e JOIN courses c "
-        f"ON c.id = e.course_id WHERE e.student_id = s.id AND c.subject = {literal(subject)})",
+        f"Which students who entered in {year} or later are enrolled in no course of the subject {subject} "
+        f"that has more than {seats} seats, in any term? Give name and major.",
+        f"SELECT s.name, s.major FROM students s WHERE s.entered >= {year} AND NOT EXISTS "
+        "(SELECT 1 FROM enrolments e JOIN courses c ON c.id = e.course_id WHERE e.student_id = s.id "
+        f"AND c.subject = {literal(subject)} AND c.seats > {seats})",
     )
 
 
 def above_average(rng: Random, tables: Tables) -> Question:
-    """Ask for grades above the course's mean."""
-    term = rng.choice(TERMS[:2])
+    """Ask for grades above the subject's mean."""
+    term, year, points = rng.choice(TERMS[:2]), rng.choice((2022, 2023, 2024)), rng.randrange(1, 25)
     return Question(
-        f"Which grades of the term {term} lie above the average grade of their course in that same "
-        "term? Give "
-        "student's name, course's title and grade.",
-        "WITH mean AS (SELECT course_id, AVG(grade) AS middle FROM enrolments "
-        f"WHERE term = '{term}' GROUP BY course_id) SELECT s.name, c.title, e.grade FROM enrolments e "
-        "JOIN mean m ON m.course_id = e.course_id JOIN students s ON s.id = e.student_id "
-        f"JOIN courses c ON c.id = e.course_id WHERE e.term = '{term}' AND e.grade > m.middle",
+        f"Which grades that students who entered in {year} or before got in the term {term} lie more than "
+        f"{points} points above the average grade of that term in their course's subject (the average over "
+        "all students)? Give student's name, course's title and grade.",
+        "WITH mean AS (SELECT c.subject, AVG(e.grade) AS middle FROM enrolments e JOIN courses c "
+        f"ON c.id = e.course_id WHERE e.term = '{term}' GROUP BY c.subject) "
+        "SELECT s.name, c.title, e.grade FROM enrolments e JOIN students s ON s.id = e.student_id "
+        "JOIN courses c ON c.id = e.course_id JOIN mean m ON m.subject = c.subject "
+        f"WHERE e.term = '{term}' AND s.entered <= {year} AND e.grade > m.middle + {points}",
     )
 
 
 def popular(rng: Random, tables: Tables) -> Question:
     """Ask for the most attended courses."""
-    count, year = rng.choice((3, 5)), rng.choice((2022, 2023, 2024))
+    count, year, seats = rng.choice((3, 4, 5)), rng.choice((2022, 2023, 2024)), rng.randrange(16, 31)
     return Question(
-        f"Which {count} courses have the most enrolments by students who entered in {year} or before, over "
-        "all terms? Give title and number of those enrolments, most first; of equals the course with "
-        "the lower "
-        "id comes first.",
+        f"Which {count} of the courses with at most {seats} seats have the most enrolments by students who "
+        f"entered in {year} or before, over all terms? Give title and number of those enrolments, most "
+        "first; of equals the course with the lower id comes first.",
         "SELECT c.title, COUNT(*) AS number FROM courses c JOIN enrolments e ON e.course_id = c.id "
-        f"JOIN students s ON s.id = e.student_id WHERE s.entered <= {year} GROUP BY c.id, c.title "
-        f"ORDER BY number DESC, c.id LIMIT {count}",
+        f"JOIN students s ON s.id = e.student_id WHERE c.seats <= {seats} AND s.entered <= {year} "
+        f"GROUP BY c.id, c.title ORDER BY number DESC, c.id LIMIT {count}",
         ordered=True,
     )
 
@@ -119,16 +120,16 @@ def leave(rng: Random, tables: Tables) -> Operation:
 def enter(rng: Random, tables: Tables) -> Operation:
     """Enrol a new student."""
     number, major = len(tables["students"]) + 1, rng.choice(SUBJECTS)
-    least = rng.choice((3, 5, 6))
+    least, seats = rng.choice((3, 5, 6)), rng.randrange(14, 28)
     return Operation(
         f"Enter a new student with id {number}, name 'Zoe Zimmer', major {major}, entered 2025, and "
         "enrol the "
         f"student in the term 2025-autumn, without a grade, in every course of the subject {major} "
         "that has more "
-        f"than {least} credits or more than 20 seats. Take one seat away from each of those courses.",
+        f"than {least} credits or more than {seats} seats. Take one seat away from each of those courses.",
         f"INSERT INTO students VALUES ({number}, 'Zoe Zimmer', {literal(major)}, 2025); "
         f"INSERT INTO enrolments SELECT {number}, id, '2025-autumn', NULL FROM courses "
-        f"WHERE subject = {literal(major)} AND (credits > {least} OR seats > 20); "
+        f"WHERE subject = {literal(major)} AND (credits > {least} OR seats > {seats}); "
         "UPDATE courses SET seats = seats - 1 WHERE id IN "
         f"(SELECT course_id FROM enrolments WHERE student_id = {number});",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal
+from gem.envs.database_domains.domain import TODAY, Domain, Operation, Question, Tables, day, literal, period
 
 COUNTRIES = ("Chile", "Finland", "India", "Italy", "Vietnam")
 KINDS = ("bearing", "bolt", "cable", "filter", "gear", "valve")
@@ -42,57 +42,56 @@ def fill(rng: Random) -> Tables:
 
 
 def short(rng: Random, tables: Tables) -> Question:
-    """Ask for parts below their least quantity."""
-    kind = rng.choice(KINDS)
+    """Ask for parts below a share of their least quantity."""
+    kind, percent = rng.choice(KINDS), rng.randrange(50, 151, 2)
     return Question(
-        f"Which parts of the kind {kind} have in all sites together less in stock than their least "
-        "quantity? A part "
-        "without any row in stock has 0. Give part id, quantity in all, and the supplier's name.",
+        f"Which parts of the kind {kind} have in all sites together less in stock than {percent} percent of "
+        "their least quantity? A part without any row in stock has 0. Give part id, quantity in all, and the "
+        "supplier's name.",
         "SELECT p.id, COALESCE(SUM(s.quantity), 0), f.name FROM parts p JOIN suppliers f ON f.id = "
-        "p.supplier_id "
-        f"LEFT JOIN stock s ON s.part_id = p.id WHERE p.kind = {literal(kind)} "
-        "GROUP BY p.id, f.name, p.least HAVING COALESCE(SUM(s.quantity), 0) < p.least",
+        f"p.supplier_id LEFT JOIN stock s ON s.part_id = p.id WHERE p.kind = {literal(kind)} "
+        f"GROUP BY p.id, f.name, p.least HAVING 100 * COALESCE(SUM(s.quantity), 0) < {percent} * p.least",
     )
 
 
 def idle(rng: Random, tables: Tables) -> Question:
     """Ask for suppliers who delivered nothing."""
-    country, year = rng.choice(COUNTRIES), rng.choice((2024, 2025))
+    country, (first, last) = rng.choice(COUNTRIES), period(rng, 120, 400)
     return Question(
-        f"From which suppliers in {country} was nothing ordered in {year}? Give their names.",
+        f"From which suppliers in {country} was nothing ordered from {first} to {last}, both days included? "
+        "Give their names.",
         f"SELECT f.name FROM suppliers f WHERE f.country = {literal(country)} AND NOT EXISTS "
         "(SELECT 1 FROM parts p JOIN deliveries d ON d.part_id = p.id WHERE p.supplier_id = f.id "
-        f"AND d.ordered >= '{year}-01-01' AND d.ordered < '{year + 1}-01-01')",
+        f"AND d.ordered BETWEEN '{first}' AND '{last}')",
     )
 
 
 def value(rng: Random, tables: Tables) -> Question:
     """Ask for the worth of each site."""
-    kinds = sorted(rng.sample(KINDS, 2))
+    kinds, least = sorted(rng.sample(KINDS, 2)), rng.randrange(5, 41)
     return Question(
-        "For each site, give the site, the quantity and the worth in cents (quantity times "
-        "cost_cents) of parts of "
-        f"the kinds {kinds[0]} and {kinds[1]} in stock there, both kinds together. Order by site, "
-        "from A to Z; a "
-        "site with no row of these in stock is left out.",
+        "For each site, give the site, the quantity and the worth in cents (quantity times cost_cents) of "
+        f"parts of the kinds {kinds[0]} and {kinds[1]} in stock there, both kinds together, counting only "
+        f"rows of stock with a quantity of {least} or more. Order by site, from A to Z; a site without such "
+        "a row is left out.",
         "SELECT s.site, SUM(s.quantity), SUM(s.quantity * p.cost_cents) FROM stock s JOIN parts p "
         f"ON p.id = s.part_id WHERE p.kind IN ({literal(kinds[0])}, {literal(kinds[1])}) "
-        "GROUP BY s.site ORDER BY s.site",
+        f"AND s.quantity >= {least} GROUP BY s.site ORDER BY s.site",
         ordered=True,
     )
 
 
 def open_orders(rng: Random, tables: Tables) -> Question:
     """Ask for running sums of what is on its way."""
-    site = rng.choice(SITES)
+    sites, since = sorted(rng.sample(SITES, 2)), day(rng, "2024-01-15", "2025-02-28")
     return Question(
-        f"List the deliveries to the site {site} that have not arrived (arrived is NULL), earliest "
-        "order date "
-        "first, on one date the lower id first. Give id, order date, quantity, and the sum of the "
-        "quantities of "
-        "this and all deliveries above it in the list.",
+        f"List the deliveries to the sites {sites[0]} and {sites[1]} that were ordered on or after {since} "
+        "and have not arrived (arrived is NULL), earliest order date first, on one date the lower id first. "
+        "Give id, order date, quantity, and the sum of the quantities of this and all deliveries above it in "
+        "the list.",
         "SELECT id, ordered, quantity, SUM(quantity) OVER (ORDER BY ordered, id) FROM deliveries "
-        f"WHERE site = {literal(site)} AND arrived IS NULL ORDER BY ordered, id",
+        f"WHERE site IN ({literal(sites[0])}, {literal(sites[1])}) AND arrived IS NULL "
+        f"AND ordered >= '{since}' ORDER BY ordered, id",
         ordered=True,
     )
 
@@ -100,11 +99,12 @@ def open_orders(rng: Random, tables: Tables) -> Question:
 def arrive(rng: Random, tables: Tables) -> Operation:
     """Take a delivery in."""
     delivery = rng.choice([row for row in tables["deliveries"] if row[5] is None])
+    arrived = day(rng, delivery[4])
     return Operation(
-        f"Delivery {delivery[0]} has arrived on {TODAY}: enter the date, and add its quantity to the "
+        f"Delivery {delivery[0]} has arrived on {arrived}: enter the date, and add its quantity to the "
         "stock of its "
         "part at its site.",
-        f"UPDATE deliveries SET arrived = '{TODAY}' WHERE id = {delivery[0]}; "
+        f"UPDATE deliveries SET arrived = '{arrived}' WHERE id = {delivery[0]}; "
         f"UPDATE stock SET quantity = quantity + {delivery[3]} "
         f"WHERE part_id = {delivery[1]} AND site = {literal(delivery[2])};",
     )
