@@ -7,10 +7,11 @@ module knows (ABI 1 to 6) are used as far as the running kernel has them.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _VERSION, _PATH_BENEATH, _PR_SET_NO_NEW_PRIVS = 1, 1, 38
@@ -24,10 +25,11 @@ _TCP = 1 | 2  # bind, connect
 _SCOPES = 1 | 2  # abstract Unix sockets, signals
 
 
+@functools.cache
 def abi() -> int:
     """Return the version of Landlock that the kernel offers; 0 for none."""
-    version: int = _libc().syscall(_CREATE_RULESET, None, 0, _VERSION)
-    return max(0, version)
+    create, *_ = _calls()
+    return max(0, create(_CREATE_RULESET, None, 0, _VERSION))
 
 
 def restrict(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> bool:
@@ -55,14 +57,24 @@ def ruleset(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> 
     version = abi()
     if version == 0:
         return None
+    create, add, _, _ = _calls()
     rights = (1 << _FILE_RIGHTS[min(version, 6)]) - 1
     words = [rights, *([0 if tcp else _TCP] if version >= 4 else []), *([_SCOPES] if version >= 6 else [])]
     attributes = struct.pack(f"={len(words)}Q", *words)
-    fd = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    if (fd := create(_CREATE_RULESET, attributes, len(attributes), 0)) < 0:
+        raise _error("landlock_create_ruleset")
     try:
         for paths, allowed in ((read, rights & _READ), (write, rights & ~_DEVICES)):
             for path in paths:
-                _allow(fd, path, allowed)
+                try:
+                    target = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                own = allowed if stat.S_ISDIR(os.fstat(target).st_mode) else allowed & _OF_A_FILE
+                done = add(_ADD_RULE, fd, _PATH_BENEATH, struct.pack("=Qi", own, target), 0)
+                os.close(target)
+                if done < 0:
+                    raise _error("landlock_add_rule")
     except OSError:
         os.close(fd)
         raise
@@ -75,42 +87,28 @@ def enforce(fd: int) -> None:
     Raises:
         OSError: when the kernel refuses.
     """
-    if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+    _, _, restrict_self, prctl = _calls()
+    if prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise _error("prctl(PR_SET_NO_NEW_PRIVS)")
-    _call(_RESTRICT_SELF, fd, 0)
+    if restrict_self(_RESTRICT_SELF, fd, 0) < 0:
+        raise _error("landlock_restrict_self")
 
 
-def _allow(fd: int, path: str, allowed: int) -> None:
-    try:
-        target = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        if not stat.S_ISDIR(os.fstat(target).st_mode):
-            allowed &= _OF_A_FILE
-        _call(_ADD_RULE, fd, _PATH_BENEATH, struct.pack("=Qi", allowed, target), 0)
-    finally:
-        os.close(target)
+@functools.cache
+def _calls() -> tuple[Callable[..., int], ...]:
+    """Return the system calls to create a ruleset, add a rule and confine oneself, and prctl.
 
-
-_loaded: ctypes.CDLL | None = None
-
-
-def _libc() -> ctypes.CDLL:
-    global _loaded
-    if _loaded is None:
-        _loaded = ctypes.CDLL(None, use_errno=True)
-        _loaded.syscall.restype = ctypes.c_long
-    return _loaded
-
-
-def _call(number: int, *args: object) -> int:
-    result: int = _libc().syscall(
-        ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in args)
-    )
-    if result < 0:
-        raise _error(f"Landlock's system call {number}")
-    return result
+    With their arguments' types, which makes calling them cheap: every child pays for what it touches.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    number, word, data = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p
+    calls = []
+    for kinds in ((data, word, word), (word, word, data, word), (word, word)):
+        call = libc["syscall"]
+        call.restype, call.argtypes = number, (number, *kinds)
+        calls.append(call)
+    libc.prctl.argtypes = (ctypes.c_int, word, word, word, word)
+    return (*calls, libc.prctl)
 
 
 def _error(what: str) -> OSError:

@@ -16,7 +16,7 @@ import resource
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypedDict
 
 from gem.sandbox import landlock
 
@@ -35,10 +35,10 @@ _STACK = 64 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_CAPABILITIES = struct.pack("Ii", 0x20080522, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(TypedDict):
     """What a child may use: bytes, seconds and counts, as `Budget` has them; no CPU limit if `cpu_s` is 0."""
 
     cpu_s: float
@@ -108,7 +108,7 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool) -> None:
     unshare(NEW_NS | NEW_IPC | (NEW_NET if loopback else 0))
     if loopback:
         _raise_loopback()
-    size = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
+    size = f"size={limits['disk']},nr_inodes={limits['inodes']},mode=0755"
     mount("tmpfs", HOLD, "tmpfs", _NOSUID | _NODEV, size)
     for name, target, mode in (("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", SHARED, 0o1777)):
         source = f"{HOLD}/{name}"
@@ -137,7 +137,7 @@ def confine(
     limits: Limits,
     read: Sequence[str],
     write: Sequence[str],
-    program: bytes,
+    program: Filter,
     *,
     count_processes: bool,
     tcp: bool,
@@ -145,15 +145,15 @@ def confine(
     """Set limits, drop capabilities, put Landlock and the filter on: none of it can be taken back."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
-        *([(resource.RLIMIT_CPU, math.ceil(limits.cpu_s))] if limits.cpu_s else []),
-        (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_FSIZE, limits.file),
-        (resource.RLIMIT_NOFILE, limits.open_files),
+        *([(resource.RLIMIT_CPU, math.ceil(limits["cpu_s"]))] if limits["cpu_s"] else []),
+        (resource.RLIMIT_AS, limits["memory"]),
+        (resource.RLIMIT_FSIZE, limits["file"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_SIGPENDING, 256),  # counted per user, in all children together
         (resource.RLIMIT_STACK, _STACK),
-        *([(resource.RLIMIT_NPROC, limits.processes)] if count_processes else []),
+        *([(resource.RLIMIT_NPROC, limits["processes"])] if count_processes else []),
     ):
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -161,15 +161,27 @@ def confine(
     _prctl(_NO_NEW_PRIVS, 1)
     _drop_capabilities()
     landlock.restrict(read, write, tcp=tcp)
-    install(program)
+    program.install()
 
 
-def install(program: bytes) -> None:
-    """Put an assembled system-call filter on this thread and its children. Raises OSError."""
-    code = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    buffer = ctypes.create_string_buffer(header, len(header))
-    _prctl(_SECCOMP, 2, ctypes.addressof(buffer))
+class Filter:
+    """An assembled system-call filter, laid out for the kernel once, for any number of children."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header, len(header))
+        self._address = ctypes.addressof(self._header)
+
+    def install(self) -> None:
+        """Put it on this thread and its children. Raises OSError."""
+        _prctl(_SECCOMP, 2, self._address)
+
+
+def rehearse() -> None:
+    """Make Landlock's rules and drop them: what it needs is then in place before the fork."""
+    if (fd := landlock.ruleset(["/"], ["/dev/null"])) is not None:
+        os.close(fd)
 
 
 def hide() -> None:
@@ -211,8 +223,7 @@ def _raise_loopback() -> None:
 
 
 def _drop_capabilities() -> None:
-    header = struct.pack("Ii", 0x20080522, 0)
-    _check(_libc.capset(header, bytes(24)), "capset")
+    _check(_libc.capset(_CAPABILITIES, bytes(24)), "capset")
 
 
 def _prctl(option: int, value: int, second: int = 0) -> None:

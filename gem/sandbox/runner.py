@@ -26,7 +26,6 @@ import stat
 import struct
 import sys
 import tarfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -134,7 +133,8 @@ def _say(text: str) -> None:
 def end(code: int) -> NoReturn:
     """End the process as the interpreter does, without taking the interpreter apart."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if (threading := sys.modules.get("threading")) is not None:  # not imported for those without
+            threading._shutdown()
         atexit._run_exitfuncs()
     except BaseException as error:
         code = code or _report(error)
@@ -393,6 +393,20 @@ def session(request: Request, end: socket.socket) -> NoReturn:
             os._exit(0)
 
 
+def rehearse() -> None:
+    """Answer a request of every child's kind, and leave nothing of it."""
+    near, far = socket.socketpair()
+    with near, far:
+        body = marshal.dumps({"op": "cell", "code": b"1"})
+        near.sendall(struct.pack("!I", len(body)) + body)
+        wire = Wire(far)
+        request = wire.receive()
+        reply, blobs = _Cells(_Interrupts(), 1).run(request["code"].decode("utf-8", "surrogatepass"))
+        wire.send({"n": 1, **reply}, blobs)
+        near.recv(1 << 16)
+    linecache.clearcache()
+
+
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
@@ -401,6 +415,11 @@ def _words(error: BaseException) -> str:
 
 def _reap() -> None:
     """Collect orphans that ended, once there are many: one of them may be a child that a cell waits for."""
+    try:
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return
+    except ChildProcessError:
+        return
     dead = [pid for pid in _others() if _fields(pid)[:1] == ["Z"]]
     if len(dead) >= 8:
         for pid in dead:
@@ -761,11 +780,10 @@ def _judge_case(
         value = fcntl_dup(value, 20)
         os.closerange(3, 20)
         os.closerange(value + 1, 64)
-        open_streams()
         reseed(None)
         lockdown.show()
         if request["program"] is not None:
-            lockdown.install(request["program"])
+            lockdown.Filter(request["program"]).install()
         seconds = math.ceil(case["cpu_s"])
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         end(_case(compiled, code, case, value))

@@ -17,8 +17,8 @@ How a child ended is written to its status pipe by this process, never by the ch
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal's own wrapper touches much of enum
 import contextlib
-import dataclasses
 import gc
 import io
 import json
@@ -37,6 +37,7 @@ from gem.sandbox import lockdown, runner
 
 TICK_S = 0.1
 IDLE_TICK_S = 1.0
+REHEARSALS = 20  # after which the interpreter has specialized what it will
 _PAGE = resource.getpagesize()
 _HERTZ = os.sysconf("SC_CLK_TCK")
 _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
@@ -71,6 +72,7 @@ class Zygote:
         self.config = config
         self.children: dict[int, Child] = {}  # by process
         self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else -1
+        self.filters = {key: lockdown.Filter(program) for key, program in config["programs"].items()}
         self.removing: set[int] = set()
         self.shared, self.mapped = _anonymous(os.getpid()), _mapped()
 
@@ -177,7 +179,7 @@ class Zygote:
     def _be_child(self, message: Message, fds: list[int], scratch: str | None, parent: int) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
             request, *stdio, status = fds[: _STATUS + 1]
             for fd, to in zip(stdio, range(_STDIO), strict=True):
                 os.dup2(fd, to)
@@ -192,7 +194,6 @@ class Zygote:
                 os.close(_WIRE)
             else:
                 wire = socket.socket(fileno=_WIRE)
-            runner.open_streams()
             gc.enable()
         except BaseException as error:
             words = f"{type(error).__name__}: {error}"
@@ -213,7 +214,7 @@ class Zygote:
 
     def _confine(self, message: Message, scratch: str | None, parent: int) -> None:
         namespaces = scratch is None
-        limits = lockdown.Limits(**message["limits"])
+        limits: lockdown.Limits = message["limits"]
         home, temporary = (
             (lockdown.HOME, "/tmp") if scratch is None else (f"{scratch}/home", f"{scratch}/tmp")
         )
@@ -225,15 +226,15 @@ class Zygote:
             os.mkdir(home)
             os.mkdir(temporary)
         os.chdir(home)
-        os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
-        if limits.memory:
-            limits = dataclasses.replace(limits, memory=limits.memory + self.mapped)
+        if not namespaces:
+            os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
+        limits["memory"] += self.mapped
         write = [home, temporary, *(["/dev/shm"] if namespaces else [])]
         lockdown.confine(
             limits,
             self.config["read"],
             [*write, "/dev/null", "/dev/zero", "/dev/full", "/dev/tty"],
-            self.config["programs"][message["fork"], message["loopback"]],
+            self.filters[message["fork"], message["loopback"]],
             count_processes=namespaces or self.config["own_users"],
             tcp=message["loopback"],
         )
@@ -374,8 +375,11 @@ def _prepare(config: Message) -> None:
     if not config["namespaces"]:
         lockdown.adopt_orphans()
     os.umask(0o022)
+    os.environ |= {"HOME": lockdown.HOME, "PWD": lockdown.HOME, "TMPDIR": "/tmp"}
     _open_sites(config["sites"])
     _warm(config["preload"])
+    _open_streams()
+    _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]  # what a program imports as gem is not this
     sys.prefix = sys.exec_prefix = config["prefix"]
@@ -385,6 +389,29 @@ def _prepare(config: Message) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def _open_streams() -> None:
+    """Make the streams of all children to be: over descriptors 0, 1 and 2, where each will have its own."""
+    kept = [os.dup(1), os.dup(2)]
+    reader, writer = os.pipe()  # what a stream can do is seen when it is made
+    for fd in (1, 2):
+        os.dup2(writer, fd)
+    runner.open_streams()
+    for fd, own in zip((1, 2), kept, strict=True):
+        os.dup2(own, fd)
+    for fd in (*kept, reader, writer):
+        os.close(fd)
+
+
+def _rehearse() -> None:
+    """Do what every child will do, as far as it can be undone: what is in place before the fork is shared.
+
+    A page that a child is the first to write to is copied: caches that fill, code that specializes.
+    """
+    for _ in range(REHEARSALS):
+        lockdown.rehearse()
+        runner.rehearse()
 
 
 def _open_sites(sites: list[str]) -> None:

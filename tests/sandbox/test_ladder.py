@@ -208,7 +208,7 @@ def refusing():
     return b"".join(struct.pack("=HBBI", *step) for step in code)
 
 lockdown._prctl(38, 1)
-lockdown.install(refusing())
+lockdown.Filter(refusing()).install()
 report = self_test("userns")
 assert not report.passed, report
 assert report.failure, report
