@@ -11,7 +11,7 @@ import sys
 import time
 
 from arena import Arena
-from programs import PROGRAMS
+from second_wave import PROGRAMS
 
 from gem.sandbox.ladder import open_sandbox
 

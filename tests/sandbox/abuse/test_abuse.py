@@ -24,7 +24,7 @@ if not sys.platform.startswith("linux"):
 sys.path.insert(0, str(HERE))
 try:
     from arena import Arena
-    from programs import PROGRAMS
+    from second_wave import PROGRAMS
 finally:
     sys.path.remove(str(HERE))
 
@@ -58,7 +58,7 @@ def arena():
 
 @pytest.mark.filterwarnings("ignore:programs run on the rung")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if i % 4 else []) for i, name in enumerate(QUICK)]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if i % 6 else []) for i, name in enumerate(QUICK)]
 )
 def test_no_harm(sandbox, arena, name):
     program = BY_NAME[name]
@@ -106,7 +106,16 @@ def test_everything_as_this_user(rung_, how):
     skip_without(rung_)
     report = let_loose(rung_, how)
     assert report["harm"] == {}
-    assert report["tried"] > 200
+    assert report["tried"] > 350
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rung_", "how"), [("userns", "judge"), ("userns", "shell"), ("landlock", "judge")])
+def test_the_quick_ones_as_submissions_and_commands(rung_, how):
+    skip_without(rung_)
+    report = let_loose(rung_, how, "--light")
+    assert report["harm"] == {}
+    assert report["tried"] > 300
 
 
 @pytest.mark.slow
@@ -118,7 +127,7 @@ def test_everything_as_a_plain_user(rung_, how):
     skip_without(rung_)
     report = let_loose(rung_, how, user=PLAIN)
     assert report["harm"] == {}
-    assert report["tried"] > 200
+    assert report["tried"] > 350
 
 
 SEEN_WITHOUT_A_SANDBOX = {
@@ -154,7 +163,7 @@ def test_harm_is_seen_where_nothing_isolates():
 import json, sys
 sys.path.insert(0, {str(HERE)!r})
 from arena import Arena
-from programs import PROGRAMS
+from second_wave import PROGRAMS
 from gem.sandbox.piped import UnsafeSandbox
 seen = {{}}
 with Arena() as arena:
