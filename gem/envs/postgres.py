@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from gem.errors import BadArgument, GemError, MissingExtra, NoVerdict, ToolError
@@ -58,10 +59,10 @@ class Database:
     `name` is the role's too; `dsn` connects as the role.
     """
 
-    def __init__(self, server: Server, name: str, password: str) -> None:
-        """Belong to `server`; Server.open() makes it."""
+    def __init__(self, server: Server, name: str, password: str, of: str = "") -> None:
+        """Belong to `server`; Server.open() makes it. With `of`, its role is for the database of that name."""
         self.server, self.name = server, name
-        self.dsn = _with(server.dsn, user=name, password=password, dbname=name)
+        self.dsn = _with(server.dsn, user=name, password=password, dbname=of or name)
 
     def admin(self) -> Connection:
         """Return a new superuser's connection to this database; never run what an agent made with it."""
@@ -133,6 +134,7 @@ class Server:
         """
         settings = {**_LIMITS, **(limits or {})}
         password = secrets.token_hex(16)
+        self._revive()
         template = self._template(_hardening(revoke, plpgsql))
         with self._naming() as name:
             database = Database(self, name, password)
@@ -150,6 +152,43 @@ class Server:
                     raise BadArgument(f"PostgreSQL refuses the database's script: {error}") from error
                 admin.script(f"GRANT {grant} ON ALL TABLES IN SCHEMA public TO {name}")
         return database
+
+    def judge(self, database: Database, groups: Iterable[str] = ()) -> Database:
+        """Lock a database's role out, and return access to it for a role that may do what that one may.
+
+        What an agent made runs with the rights of whoever looks at it, so nobody with more should look. The
+        role is a member of `groups` too, which `shared_roles` makes. It is dropped by close().
+
+        Raises:
+            NoVerdict: when the server is gone, or something of the agent's cannot be ended.
+        """
+        password = secrets.token_hex(16)
+        running = f"FROM pg_stat_activity WHERE usename = '{database.name}'"
+        self._run(f"ALTER ROLE {database.name} NOLOGIN")
+        until = time.monotonic() + _DROP_S
+        while True:
+            with self._lock:
+                left = self._admin.run(f"SELECT pg_terminate_backend(pid) {running}", _ADMIN_S).rows
+            if not left:
+                break
+            if time.monotonic() > until:
+                raise NoVerdict(f"a session of {database.name} cannot be ended")
+            time.sleep(0.005)
+        with self._naming() as name:
+            self._run(
+                f"CREATE ROLE {name} LOGIN PASSWORD '{password}' CONNECTION LIMIT 5;"
+                + "".join(f"ALTER ROLE {name} SET {key} = '{value}';" for key, value in _LIMITS.items())
+                + f"GRANT {', '.join((database.name, *groups))} TO {name}"
+            )
+            return Database(self, name, password, database.name)
+
+    def shared_roles(self, names: Iterable[str]) -> None:
+        """See that the server has these roles, without login; they stay, and belong to no database."""
+        for name in names:
+            self._run(
+                f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation "
+                "THEN NULL; END $$"
+            )
 
     def size(self, name: str) -> int:
         """Return the bytes that a database has on disk."""
@@ -172,6 +211,15 @@ class Server:
             self.drop(name)
         if os.getpid() == self._pid:
             self._admin.close()
+
+    def _revive(self) -> None:
+        """Connect anew where the server has ended the connection since, as in a restart."""
+        with self._lock:
+            try:
+                self._admin.value("SELECT 1")
+            except NoVerdict:
+                self._admin.value("SELECT 1")
+                self._templates.clear()  # nothing said that we live: others may have dropped them
 
     def _template(self, hardening: str) -> str:
         """Return the name of a database to clone: taking rights from PUBLIC is slow, so it is done once."""

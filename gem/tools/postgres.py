@@ -8,12 +8,13 @@ import re
 import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gem.errors import BadArgument, NoVerdict, ToolError, missing_extra
 
 if TYPE_CHECKING:
+    from psycopg.errors import Diagnostic
     from psycopg.pq.abc import PGconn, PGresult
 
 _CONNECT_S = 5
@@ -44,6 +45,12 @@ _TOKEN = re.compile(
 _FENCE = re.compile(r"/\*|\*/")
 
 
+class SqlError(ToolError):
+    """What the server says against a statement; `sqlstate` is its code of five characters."""
+
+    sqlstate: str = ""
+
+
 class Result(NamedTuple):
     """What a statement gave: `columns` is None where it gives no rows, `more` says that some are cut."""
 
@@ -58,6 +65,10 @@ class Statement(NamedTuple):
 
     text: str
     words: list[str]
+
+
+class _GivenUp(Exception):
+    """The connection is ended from here."""
 
 
 class Connection:
@@ -92,13 +103,10 @@ class Connection:
         """
         if "\0" in sql:
             raise ToolError("SQL may not have a NUL character")
+        message = _bytes(sql)
         line = self._line()
-        try:
-            line.send_query_params(_bytes(sql), None)
-            line.set_single_row_mode()
-            return self._collect(line, seconds, rows, cut and line.transaction_status == 1)  # 1: ACTIVE
-        except self._lost as error:
-            self._reconnect(str(error), "")
+        idle = line.transaction_status == 0  # a cancelled statement would break an open transaction
+        return self._exchange(lambda: line.send_query_params(message, None), seconds, rows, cut and idle)
 
     def script(self, sql: str, seconds: float = 60.0) -> None:
         """Run any number of statements of ours, as one transaction where they do not say otherwise.
@@ -106,13 +114,9 @@ class Connection:
         Raises:
             ToolError, NoVerdict: as run() does.
         """
+        message = _bytes(sql)
         line = self._line()
-        try:
-            line.send_query(_bytes(sql))
-            line.set_single_row_mode()
-            self._collect(line, seconds, 0, False)
-        except self._lost as error:
-            self._reconnect(str(error), "")
+        self._exchange(lambda: line.send_query(message), seconds, 0, False)
 
     def value(self, sql: str, seconds: float = 10.0) -> Any:
         """Return the one value that a query of ours gives.
@@ -167,13 +171,31 @@ class Connection:
             ) from error
         except psycopg.OperationalError as error:
             raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error
+        self._connection.add_notice_handler(self._note)
         self._began = self.value("SELECT pg_postmaster_start_time()")
+
+    def _note(self, notice: Diagnostic) -> None:
+        """Remember a warning that the server ends the connection."""
+        if notice.sqlstate in _NO_FAULT_OF_SQL:
+            self._code = notice.sqlstate
+
+    def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> Result:
+        self._code = ""
+        line = self._connection.pgconn
+        try:
+            send()
+            line.set_single_row_mode()
+            return self._collect(line, seconds, rows, cut)
+        except _GivenUp as error:
+            self._reconnect(str(error), "")
+        except self._lost as error:
+            self._reconnect(str(error), self._code)
 
     def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> Result:
         """Read what the server sends until it is done.
 
         Raises:
-            psycopg.OperationalError: when the connection ends, or is given up.
+            psycopg.OperationalError: when the server ends the connection.
         """
         columns: list[str] | None = None
         kept: list[list[Any]] = []
@@ -185,14 +207,14 @@ class Connection:
         while True:
             if time.monotonic() > deadline:
                 if late:
-                    raise self._lost(f"{_LATE}, and could not be stopped")
+                    raise _GivenUp(f"{_LATE}, and could not be stopped")
                 late, deadline = True, time.monotonic() + _GRACE_S
                 cancel = cancel or _cancel(line)
             if (unsent := line.flush()) or line.is_busy():
                 if _wait(line.socket, bool(unsent), deadline):
                     unread += _waiting(line.socket)
                     if unread > LARGEST:
-                        raise self._lost(f"a row has more than {LARGEST} bytes")
+                        raise _GivenUp(f"a row has more than {LARGEST} bytes")
                     line.consume_input()
                 continue
             unread = 0
@@ -220,18 +242,20 @@ class Connection:
                 changed = result.command_tuples or 0
             elif status in (6, 7):  # NONFATAL_ERROR, FATAL_ERROR
                 failed = result
+                self._code = _text(result.error_field(67) or b"")  # SQLSTATE
             elif status != 0:  # COPY and its kin
-                raise self._lost("COPY to or from a client is not available here")
+                raise _GivenUp("COPY to or from a client is not available here")
         if cancel is not None:  # it must not hit the next statement
             cancel.join(_GRACE_S)
         while line.notifies():
             pass
         if failed is not None:
-            code = _text(failed.error_field(67) or b"")  # SQLSTATE
             if line.status != 0:
-                self._reconnect(_complaint(failed), code)
-            if code != "57014" or not (late or ended):
-                raise ToolError(_complaint(failed))
+                raise self._lost(_complaint(failed))
+            if self._code != "57014" or not (late or ended):
+                refusal = SqlError(_complaint(failed))
+                refusal.sqlstate = code
+                raise refusal
             if late and not ended:
                 raise ToolError(_LATE)
         return Result(columns, kept, more, changed)
@@ -262,7 +286,7 @@ class Connection:
                 time.sleep(0.05)
         if self._began != began:
             raise NoVerdict(f"PostgreSQL was started anew while a statement ran: {why}")
-        raise ToolError(f"{why.strip()}; the connection was lost, and what was not committed")
+        raise ToolError(f"{' '.join(why.split())}; the connection was lost, and what was not committed")
 
 
 def statements(sql: str) -> Iterator[Statement]:
