@@ -60,7 +60,7 @@ class Database:
     """
 
     def __init__(self, server: Server, name: str, password: str, of: str = "") -> None:
-        """Belong to `server`; Server.open() makes it. With `of`, its role is for the database of that name."""
+        """Belong to `server`, whose open() makes it; `of` names another database that the role is for."""
         self.server, self.name = server, name
         self.dsn = _with(server.dsn, user=name, password=password, dbname=of or name)
 
@@ -97,9 +97,8 @@ class Server:
         self._pid = os.getpid()
         self._admin = Connection(dsn, self.owner)
         facts = "SELECT rolsuper, current_setting('server_version_num')::int, rolname FROM pg_roles"
-        (superuser, version, role) = self._admin.run(f"{facts} WHERE rolname = current_user", _ADMIN_S).rows[
-            0
-        ]
+        found = self._admin.run(f"{facts} WHERE rolname = current_user", _ADMIN_S).rows
+        superuser, version, role = found[0]
         if not superuser or version < _OLDEST:
             self._admin.close()
             raise BadArgument(
@@ -186,8 +185,8 @@ class Server:
         """See that the server has these roles, without login; they stay, and belong to no database."""
         for name in names:
             self._run(
-                f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation "
-                "THEN NULL; END $$"
+                f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object OR "
+                "unique_violation THEN NULL; END $$"
             )
 
     def size(self, name: str) -> int:

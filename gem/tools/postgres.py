@@ -254,7 +254,7 @@ class Connection:
                 raise self._lost(_complaint(failed))
             if self._code != "57014" or not (late or ended):
                 refusal = SqlError(_complaint(failed))
-                refusal.sqlstate = code
+                refusal.sqlstate = self._code
                 raise refusal
             if late and not ended:
                 raise ToolError(_LATE)
