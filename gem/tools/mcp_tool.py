@@ -308,12 +308,15 @@ class MCPTool(BaseTool):
         for session in sessions.values():
             session.close()
 
-    def reconfigure(self, config: str | Mapping[str, Any]) -> None:
-        """Take other servers in place of these, whose sessions are closed."""
+    def reconfigure(self, config: str | Mapping[str, Any], same_tools: bool = False) -> None:
+        """Take other servers in place of these, whose sessions are closed.
+
+        With `same_tools` they offer what these offered, and are not asked for it.
+        """
         servers = _servers(config)
         self.close()
         with self._lock:
-            self._servers, self._listing = servers, _Listing()
+            self._servers, self._listing = servers, self._listing if same_tools else _Listing()
             self._init = ((config,), {**self._init[1], **self._limits()})
 
     def spawn(self) -> Self:

@@ -98,7 +98,8 @@ class Judge:
         state = self.refused(sql, role, settings)
         who = f" by {role}" if role else ""
         self.need(state, f"it is not refused{who}: {sql}")
-        self.need(state[:3] != "42P" and state not in ("42703", "42601"), f"it cannot be tried{who}: {sql}")
+        absent = state[:3] == "42P" or state in ("42601", "42703", "42883")  # no such thing as it names
+        self.need(not absent, f"it cannot be tried{who}: {sql}")
 
     def needs_accepted(self, sql: str, role: str = "", **settings: str) -> None:
         """Raise Wrong where the server refuses a statement."""
@@ -174,7 +175,8 @@ class PostgresTask:
     """One task at a database.
 
     It begins with `tables` and then the statements of `setup`. `check` raises Wrong, or Refused, where the
-    final state is not as the instruction asks. `solution` is one that solves the task.
+    final state is not as the instruction asks. `solution` are statements that solve the task, with
+    ``@schema`` for the schema's name.
     """
 
     instruction: str
@@ -205,7 +207,10 @@ class Family:
             task,
             schema=schema,
             instruction=f"Work in the schema {schema}: all names are meant there. {task.instruction}",
-            solution=[f"SET search_path = {schema}", *task.solution],
+            solution=[
+                f"SET search_path = {schema}",
+                *(sql.replace("@schema", schema) for sql in task.solution),
+            ],
         )
 
 
