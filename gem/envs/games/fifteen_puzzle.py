@@ -137,13 +137,18 @@ def any_board(side: int, rng: Random) -> Board:
     while True:
         tiles = list(range(1, side * side))
         rng.shuffle(tiles)
-        inversions = sum(a > b for k, a in enumerate(tiles) for b in tiles[k + 1 :])
         gap = int(rng.random() * side * side)
-        # a move up or down passes side - 1 tiles: with an even side it changes the parity of inversions
-        parity = inversions + (side - 1 - gap // side) * (side - 1)
         board = (*tiles[:gap], 0, *tiles[gap:])
-        if parity % 2 == 0 and board != goal(side):
+        if solvable(side, board) and board != goal(side):
             return board
+
+
+def solvable(side: int, board: Board) -> bool:
+    """Return whether moves can bring the board into order: they reach half of all boards."""
+    tiles, gap = [tile for tile in board if tile], board.index(0)
+    inversions = sum(a > b for k, a in enumerate(tiles) for b in tiles[k + 1 :])
+    # a move up or down passes side - 1 tiles: with an even side it changes the parity of inversions
+    return (inversions + (side - 1 - gap // side) * (side - 1)) % 2 == 0
 
 
 def scramble(side: int, moves: int, rng: Random) -> Board:
