@@ -34,8 +34,10 @@ ABOUT_CARDS = """
 
 `gem-gym audit ID` plays policies on an environment and prints its card; this site shows the stored ones. A
 row of the table gives the mean return of the environment's own **solver**, of legal **random** play, and of
-the best of the policies that **know nothing**: a constant answer, an empty one, the observation echoed, the
-form of an answer with nothing in it, every candidate answer at once, and instructions to the grader.
+the best of the policies that **know nothing**: a constant answer (answers to other seeds are tried), an empty
+one, the observation echoed, the form of an answer with nothing in it, every candidate answer at once, and
+instructions to the grader. **Episodes** is how many each of them played: 40, fewer where episodes are long. A
+card in full gives the 95% interval of every rate of success: that of 8 wins in 8 episodes begins at 68%.
 **Distinct** is how many different instances that many seeds deal. **Tokens** are those of the first
 observation and the median of the later ones, by a rule of thumb: up to six letters, up to three digits, any
 other sign, a new line are a token each; of a picture, 28 by 28 pixels. **Open** counts the findings that ask
@@ -45,10 +47,10 @@ third of it, a solver hardly better than random play, an answer that leaks, or f
 
 
 AUDITED = {
-    "code": "--episodes 6 --instances 40",
-    "db": "--episodes 6 --instances 40",
-    "terminal": "--episodes 2 --instances 5",
-    "rg": "--episodes 6 --instances 20",
+    "code": "--episodes 8 --instances 40",
+    "db": "--episodes 8 --instances 40",
+    "terminal": "--episodes 8 --instances 40",
+    "rg": "--episodes 8 --instances 20",
 }
 """How families are audited whose episodes take long, or that are many."""
 
@@ -179,8 +181,8 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
         tokens = f"{card.first.median}{f', then {card.later.median}' if card.later else ''}"
         rows.append(
             f"| `{card.env}` | {paid(card, 'solver')} | {paid(card, 'random')} | "
-            f"{max(card.ignorant.values()):.3f} | {card.distinct} of {card.dealt} | {tokens} | "
-            f"{len(card.findings) or 'none'} |"
+            f"{max(card.ignorant.values()):.3f} | {card.policies['empty'].episodes} | "
+            f"{card.distinct} of {card.dealt} | {tokens} | {len(card.findings) or 'none'} |"
         )
     family = told[0].env.partition(":")[0]
     options = f" {AUDITED[family]}" if family in AUDITED else ""
@@ -192,8 +194,8 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
     return [
         "## Cards",
         "",
-        "| id | solver | random | knowing nothing | distinct | tokens | open |",
-        "|---|---|---|---|---|---|---|",
+        "| id | solver | random | knowing nothing | episodes | distinct | tokens | open |",
+        "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
         f"[What a card says](index.md#what-a-card-says); from `gem-gym audit {family}{options}`.",
