@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
 from posixpath import dirname, normpath
 from typing import Any, ClassVar
@@ -91,7 +94,7 @@ class WikiGame(TextGame):
 
     def parse(self, move: str) -> str:
         """Read a title."""
-        title = " ".join(move.split()).casefold()
+        title = folded(move)
         if not title:
             raise ValueError
         return title
@@ -99,7 +102,7 @@ class WikiGame(TextGame):
     def play(self, move: str) -> Play | str:
         """Follow a link."""
         world = self.world
-        linked = {world.titles[page].casefold(): page for page in world.links[self.page]}
+        linked = {folded(world.titles[page]): page for page in world.links[self.page]}
         if move in linked:
             self.trail = (*self.trail, self.page)
             self.page = linked[move]
@@ -173,6 +176,11 @@ class WikiGame(TextGame):
         return self.world.titles[min(links, key=distances.__getitem__)] if links else BACK
 
 
+def folded(title: str) -> str:
+    """Return a title as answers are compared: case and the width of spaces do not matter."""
+    return " ".join(title.split()).casefold()
+
+
 @cache
 def pairs(world: World, clicks: tuple[int, int]) -> tuple[tuple[int, int], ...]:
     """Return every start and target so many clicks apart."""
@@ -214,16 +222,32 @@ def from_zim(path: str, pages: int) -> World:
             if landed is not None and landed.path not in number and len(queue) < pages:
                 number[landed.path] = len(queue)
                 queue.append(landed)
-    titles = [entry.title for entry in queue]
     return World(
         f"{Path(path).name} ({len(queue)} pages)",
-        tuple(t if titles.count(t) == 1 else entry.path for t, entry in zip(titles, queue, strict=True)),
+        tuple(_names([entry.title for entry in queue], [entry.path for entry in queue])),
         tuple(" ".join("".join(page.words).split())[:MOST_TEXT] for page in read),
         tuple(
             tuple(dict.fromkeys(number[to] for to in page.paths if number.get(to, own) != own))
             for own, page in enumerate(read)
         ),
     )
+
+
+def _names(titles: list[str], paths: list[str]) -> Iterator[str]:
+    """Yield what each page is called, no two alike for who answers.
+
+    It is the title, or the path where others share the title; a number follows where that is taken, or would
+    be the way back.
+    """
+    shared = Counter(map(folded, titles))
+    taken = {BACK}
+    for title, path in zip(titles, paths, strict=True):
+        base = name = title if shared[folded(title)] == 1 else path
+        numbers = count(2)
+        while folded(name) in taken:
+            name = f"{base} ({next(numbers)})"
+        taken.add(folded(name))
+        yield name
 
 
 def _landed(entry: Any) -> Any:

@@ -125,9 +125,8 @@ PAGES = {
 }
 
 
-@pytest.fixture
-def zim(tmp_path):
-    """A small ZIM file, with a redirection from "old" to the main page and a picture."""
+def written(path, pages, more=lambda creator, item: None):
+    """Write a ZIM file of pages, each a title and a body, whose main page is "main"."""
     writer = pytest.importorskip("libzim.writer")
 
     class Item(writer.Item):
@@ -150,14 +149,23 @@ def zim(tmp_path):
         def get_hints(self):
             return {writer.Hint.FRONT_ARTICLE: self.of[2] == "text/html"}
 
-    path = tmp_path / "small.zim"
     with writer.Creator(path).config_indexing(False, "eng").set_mainpath("main") as creator:
-        for place, (title, body) in PAGES.items():
+        for place, (title, body) in pages.items():
             html = f"<html><head><title>{title}</title></head><body>{body}</body></html>"
             creator.add_item(Item(place, title, "text/html", html))
-        creator.add_item(Item("logo.png", "logo", "image/png", "no page"))
-        creator.add_redirection("old", "Old", "main", {})
+        more(creator, Item)
     return str(path)
+
+
+@pytest.fixture
+def zim(tmp_path):
+    """A small ZIM file, with a redirection from "old" to the main page and a picture."""
+
+    def more(creator, item):
+        creator.add_item(item("logo.png", "logo", "image/png", "no page"))
+        creator.add_redirection("old", "Old", "main", {})
+
+    return written(tmp_path / "small.zim", PAGES, more)
 
 
 def test_a_zim_file_is_a_world(zim):
@@ -167,6 +175,25 @@ def test_a_zim_file_is_a_world(zim):
     assert world.links == ((1, 2), (2, 3), (0,), ())
     assert world.texts[0] == "Read of ants or bees."
     assert world.texts[1] == "It lives near the bee & fern."
+
+
+def test_pages_with_titles_alike_can_each_be_reached(tmp_path):
+    pages = {
+        "main": ("Main", "".join(f'<a href="{to}">it</a>' for to in ("go", "GO", "Go!", "return", "wide"))),
+        "go": ("Go", '<a href="main">back</a>'),
+        "GO": ("GO", '<a href="main">back</a>'),
+        "Go!": ("go", '<a href="main">back</a>'),
+        "return": ("Back", '<a href="main">back</a>'),
+        "wide": ("Two  words", '<a href="main">back</a>'),
+    }
+    zim = written(tmp_path / "alike.zim", pages)
+    world = from_zim(zim, 1000)
+    assert world.titles == ("Main", "go", "GO (2)", "Go!", "Back (2)", "Two  words")
+    for page, title in enumerate(world.titles[1:], 1):
+        env = WikiGame(zim=zim, clicks=1)
+        env._pairs = ((0, page),)
+        env.reset(seed=0)
+        assert go(env, title.upper()).info == {"success": True, "stop": "solved"}
 
 
 def test_a_large_zim_file_is_read_as_far_as_asked(zim):
