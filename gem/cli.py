@@ -235,6 +235,22 @@ def check(
     return code
 
 
+def _audit_code() -> int:
+    from gem.graders.audit_code import audit_code
+    from gem.testing.solutions import HUMANEVAL, basics, humaneval
+
+    code = 0
+    for name, solutions in (("code:Basics", basics()), ("HumanEval", humaneval())):
+        if not solutions:
+            print(f"{name}: not audited: GEM_DATA names no folder that holds {' or '.join(HUMANEVAL)}.")
+            continue
+        print(f"{name}: about {30 * len(solutions)} programs, which takes minutes ...", file=sys.stderr)
+        found = audit_code(solutions)
+        print(f"{name}, {found}")
+        code = code if found.ok else FAILED
+    return code
+
+
 def audit(
     targets: Annotated[
         Positional[tuple[str, ...]], arg(metavar="ID|FAMILY|FILE.py:Class", help_behavior_hint="")
@@ -254,11 +270,13 @@ def audit(
         episodes: how many each policy plays, at most; fewer where episodes are long.
         instances: how many seeds are dealt to count distinct instances.
         json: write the cards to this file; the cards of other environments that it holds stay.
-        grader: audit a grader instead, math or text: rewritten answers must score the same, mutants not.
+        grader: audit a grader instead, math, text or code: rewritings must score the same, mutants not.
     """
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
+        if grader == "code":
+            return _audit_code()
         from gem.graders.audit import audit_grader
 
         found = audit_grader(grader)

@@ -40,6 +40,14 @@ class Rule:
     right: int = 0
     wrong: list[tuple[str, str]] = field(default_factory=list)  # answer, reference
 
+    def enter(self, right: bool, answer: str, reference: str) -> None:
+        """Count one verdict of the grader."""
+        self.tried += 1
+        if right:
+            self.right += 1
+        else:
+            self.wrong.append((answer, reference))
+
 
 @dataclass(slots=True)
 class GraderCard:
@@ -119,8 +127,8 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
     """
     if name not in SUBJECTS:
         raise BadArgument(
-            f"no grader {name!r} can be audited.{did_you_mean(name, SUBJECTS)} "
-            f"Accepted: {', '.join(SUBJECTS)}."
+            f"no grader {name!r} can be audited.{did_you_mean(name, (*SUBJECTS, 'code'))} "
+            f"Accepted: {', '.join(SUBJECTS)}, and code, in Python by gem.graders.audit_code."
         )
     make, golds, equivalences, mutations = SUBJECTS[name]
     grader = grader or make()
@@ -138,11 +146,7 @@ def _judged(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str],
         answer = rewrite(gold)
         if answer is None or (not expected and answer == gold):
             continue
-        rule.tried += 1
-        if grader(answer, gold).correct is expected:
-            rule.right += 1
-        else:
-            rule.wrong.append((answer, gold))
+        rule.enter(grader(answer, gold).correct is expected, answer, gold)
     return rule
 
 

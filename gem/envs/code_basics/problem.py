@@ -76,7 +76,11 @@ class Problem:
     @cached_property
     def tests(self) -> dict[str, Any]:
         """The tests, those shown first, as a data set's `tests` column holds them."""
-        rng = seeding.stream(0, "code:Basics", self.name)
+        return self.drawn(0)
+
+    def drawn(self, seed: int) -> dict[str, Any]:
+        """Return tests of another draw."""
+        rng = seeding.stream(seed, "code:Basics", self.name)
         given = [example[0] for example in self.examples]
         for case in (*self.edges, *(self.draw(rng, size) for size in SIZES)):
             if case not in given:

@@ -1,0 +1,33 @@
+"""Programs that are known to be right, for the audit of the code grader: `gem-gym audit --grader code`."""
+
+from __future__ import annotations
+
+from gem.envs.code_basics import PROBLEMS, Problem
+from gem.graders.audit_code import Solution
+from gem.graders.code_tests import read_tests
+from gem.tasks import sources
+
+HUMANEVAL = ("openai/openai_humaneval", "humaneval")
+"""Its name on the hub, and how its file is called where it comes from; looked for under GEM_DATA alone."""
+
+
+def basics() -> list[Solution]:
+    """Return the reference solutions of the built-in problems."""
+
+    def solution(problem: Problem) -> Solution:
+        tests = read_tests(problem.tests)
+        return Solution(
+            problem.name, problem.source, tests, lambda: (read_tests(problem.drawn(n)) for n in range(1, 5))
+        )
+
+    return [solution(problem) for problem in PROBLEMS.values()]
+
+
+def humaneval() -> list[Solution]:
+    """Return HumanEval's canonical solutions; none where the data are not there."""
+    path = next((path for name in HUMANEVAL if (path := sources.find(name))), None)
+    rows = sources.FileRows(path, None) if path else []
+    return [
+        Solution(row["entry_point"], row["prompt"] + row["canonical_solution"], read_tests(row["test"], row))
+        for row in rows
+    ]
