@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import partial
 from operator import index
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from gem.content import Image, Obs, Text
 from gem.core import Env, Start, Step
@@ -66,13 +66,21 @@ class TextGame(Env):
     game has them; `board`, `draw_board` and `instance`; and the six headings of an environment's docstring.
 
     With ``render_mode="image"`` a picture stands where an observation shows the board, or behind the text of
-    a game that shows none. As text the observation reads as it does without pictures.
+    a game that shows none. As text the observation reads as it does without pictures, but that the first
+    one says what the picture shows (`PICTURE`) in the place of what the signs of the board mean (`SIGNS`),
+    which stands with the board.
 
     Rewards. The return of a won game is exactly 1, in both modes. ``sparse``: 1 on the winning move,
     else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
     the rest of 1, so a lost game returns half its progress. Progress is a potential: undoing and
     repeating earns nothing. An unreadable answer ends the game and earns -0.1.
     """
+
+    SIGNS: ClassVar[str] = ""
+    """What the signs of the board as text mean, where the rules say so."""
+
+    PICTURE: ClassVar[str] = ""
+    """The same of the board as a picture."""
 
     max_turns: int
 
@@ -145,6 +153,11 @@ class TextGame(Env):
 
     # -- pictures
 
+    @property
+    def legend(self) -> str:
+        """What the signs of the board mean, in the form in which it is shown."""
+        return self.SIGNS if self.render_mode == "text" else self.PICTURE
+
     def picture(self, alt: str = "") -> Image:
         """Return the state as a PNG; `alt` is what it stands for.
 
@@ -153,11 +166,18 @@ class TextGame(Env):
         """
         return Image(self.draw_board().png(), "image/png", alt)
 
-    def _illustrated(self, text: str) -> Obs:
-        """Return an observation with a picture in the place of the board, or at its end."""
+    def _illustrated(self, text: str, signs: str = "") -> Obs:
+        """Return an observation with a picture in the place of the board, or at its end.
+
+        The picture stands for the board, and for what its `signs` mean.
+        """
         board = self.board()
         before, found, after = text.partition(board) if board else (text, "", "")
-        parts = (Text(before.removesuffix("\n")), self.picture(found), Text(after.removeprefix("\n")))
+        parts = (
+            Text(before.removesuffix("\n")),
+            self.picture(f"{signs}\n{found}" if signs else found),
+            Text(after.removeprefix("\n")),
+        )
         return tuple(part for part in parts if isinstance(part, Image) or part.text)
 
     # -- the contract
@@ -168,7 +188,7 @@ class TextGame(Env):
         self.turn = 0
         self._paid = 0.0
         text = self.deal()
-        return Start(text if self.render_mode == "text" else self._illustrated(text), {})
+        return Start(text if self.render_mode == "text" else self._illustrated(text, self.SIGNS), {})
 
     def step(self, action: str) -> Step:
         """Read the answer, make the move, pay the turn; see Env.step."""

@@ -61,6 +61,9 @@ class Crosswords(TextGame):
         ``crossword_clues.tsv``, are gem's own.
     """
 
+    SIGNS = f"In the grid {OPEN} is an open cell and {OUTSIDE} is no part of a word."
+    PICTURE = "In the picture the clues are under the grid, whose white cells are parts of words."
+
     def __init__(
         self,
         num_words: Range = 3,
@@ -98,9 +101,8 @@ class Crosswords(TextGame):
         )
         return (
             f"Crossword: fill in all the words in at most {self.max_turns} turns. Each clue says where its "
-            f"word begins. In the grid {OPEN} is an open cell and {OUTSIDE} is no part of a word. Give one "
-            "letter per turn, as row, column and letter separated by spaces, inside \\boxed{}. A wrong "
-            f"letter is not written.\n{self.board()}"
+            f"word begins. {self.legend} Give one letter per turn, as row, column and letter separated by "
+            f"spaces, inside \\boxed{{}}. A wrong letter is not written.\n{self.board()}"
         )
 
     def _cross(self, count: int) -> list[Entry]:

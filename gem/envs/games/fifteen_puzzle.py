@@ -49,6 +49,9 @@ class FifteenPuzzle(TextGame):
         relaxed models", 1992); ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    SIGNS = "The board (. is the gap):"
+    PICTURE = "The board (the place without a tile is the gap):"
+
     def __init__(
         self,
         num_rows: Range = 3,
@@ -76,7 +79,7 @@ class FifteenPuzzle(TextGame):
             f"{side * side - 1} with the gap last, in at most {self.max_turns} moves. A move slides the tile "
             "beside the gap into it; say in which direction the tile moves: up, down, left or right. Give "
             "your move inside \\boxed{}. A direction in which no tile can slide costs a turn.\n"
-            f"The board (. is the gap):\n{self.board()}"
+            f"{self.legend}\n{self.board()}"
         )
 
     def board(self) -> str:

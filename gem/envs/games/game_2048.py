@@ -62,6 +62,9 @@ class Game2048(TextGame):
         meet beyond 64.
     """
 
+    SIGNS = "The board (a dot is an empty cell):"
+    PICTURE = "The board (a cell without a number is empty):"
+
     def __init__(
         self,
         target: int | tuple[int, int] = 2048,
@@ -93,7 +96,7 @@ class Game2048(TextGame):
             "one of their sum, each tile merging at most once a move. Then a 2, or rarely a 4, appears in an "
             "empty cell. A move that changes nothing costs a turn; the game is lost when no move changes "
             "anything. Give your move inside \\boxed{}.\n"
-            f"The board (a dot is an empty cell):\n{self.board()}"
+            f"{self.legend}\n{self.board()}"
         )
 
     def _add(self) -> None:

@@ -50,6 +50,15 @@ class Minesweeper(TextGame):
         Folklore of the 1960s; R. Donner, C. Johnson, 1990; ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    SIGNS = (
+        "A flag (F) keeps a cell from being revealed; flagging it again takes the flag away. A dot is a "
+        "hidden cell."
+    )
+    PICTURE = (
+        "A flag keeps a cell from being revealed; flagging it again takes the flag away. In the picture grey "
+        "cells are hidden and white ones are revealed: without a number, no mine is around."
+    )
+
     def __init__(
         self,
         rows: Range = 8,
@@ -88,9 +97,8 @@ class Minesweeper(TextGame):
             f"columns. Reveal every other cell in at most {self.max_turns} turns; revealing a mine loses. A "
             "revealed cell shows how many of the up to eight cells around it are mines. Give your move as "
             "reveal or flag, then row and column, inside \\boxed{}; rows count from the top and columns from "
-            "the left, from 1. The first cell you reveal is safe. A flag (F) keeps a cell from being "
-            "revealed; flagging it again takes the flag away. A dot is a hidden cell.\n"
-            f"{self.board()}"
+            "the left, from 1. The first cell you reveal is safe. "
+            f"{self.legend}\n{self.board()}"
         )
 
     def instance(self) -> tuple[int, int, tuple[int, ...]]:

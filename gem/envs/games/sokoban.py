@@ -80,6 +80,12 @@ class Sokoban(TextGame):
         H. Imabayashi, 1982; signs as in XSokoban's levels; ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    SIGNS = "Signs: # wall, _ floor, . goal, $ box, * box on a goal, @ player, + player on a goal."
+    PICTURE = (
+        "In the picture bricks are walls, a red ring is a goal, a crossed square is a box (yellow, or green "
+        "on a goal), and the blue disk is the player."
+    )
+
     def __init__(
         self,
         height: Range = 8,
@@ -112,8 +118,7 @@ class Sokoban(TextGame):
             f"{self.max_turns} moves. A move takes the player one cell up, down, left or right, and pushes "
             "the box that stands there if the cell behind it is free; boxes cannot be pulled. A move that is "
             "blocked costs a turn. Give your move inside \\boxed{}.\n"
-            "Signs: # wall, _ floor, . goal, $ box, * box on a goal, @ player, + player on a goal.\n"
-            f"{self.board()}"
+            f"{self.legend}\n{self.board()}"
         )
 
     def instance(self) -> tuple[Boxes, ...]:

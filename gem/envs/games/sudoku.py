@@ -38,6 +38,9 @@ class Sudoku(TextGame):
         H. Garns, 1979; ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    SIGNS = "A dot is an empty cell."
+    PICTURE = "In the picture the digits given are bold on grey, and your own are blue on white."
+
     def __init__(
         self,
         clues: Range = 30,
@@ -70,8 +73,7 @@ class Sudoku(TextGame):
             "row, column and digit, separated by spaces, inside \\boxed{}; rows count from the top and "
             "columns from the left, from 1. The cells given at the start stay; your own digits you may "
             "overwrite, and digit 0 empties a cell. A digit that its row, column or box already holds is "
-            "refused and costs the turn. A dot is an empty cell.\n"
-            f"{self.board()}"
+            f"refused and costs the turn. {self.legend}\n{self.board()}"
         )
 
     def instance(self) -> str:

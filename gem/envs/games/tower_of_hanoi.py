@@ -42,6 +42,9 @@ class TowerOfHanoi(TextGame):
         E. Lucas, 1883; ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    SIGNS = "The pegs, from bottom to top (- is empty):"
+    PICTURE = "The pegs:"
+
     def __init__(
         self,
         num_disks: Range = 3,
@@ -74,7 +77,7 @@ class TowerOfHanoi(TextGame):
             f"disks to peg {PEGS[self.target]} in at most {self.max_turns} moves. A move takes the top disk "
             "of one peg to another peg, never onto a smaller disk. A move against the rules changes nothing "
             "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
-            f"The pegs, from bottom to top (- is empty):\n{self.board()}"
+            f"{self.legend}\n{self.board()}"
         )
 
     def _tower(self, peg: int) -> Pegs:

@@ -43,6 +43,8 @@ class Wordle(TextGame):
         J. Wardle, 2021; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
     """
 
+    PICTURE = f" In the picture {IN_PLACE} is green, {ELSEWHERE} yellow and {ABSENT} grey."
+
     def __init__(
         self,
         word_length: Range = 5,
@@ -64,7 +66,7 @@ class Wordle(TextGame):
             f"Wordle: I have a secret English word of {self.length} letters. Find it in at most "
             f"{self.max_turns} guesses. Each guess must be an English word. After it I mark each of its "
             f"letters: {IN_PLACE} is right and in place, {ELSEWHERE} is in the word but elsewhere, {ABSENT} "
-            "is not in the word. Give your guess inside \\boxed{}."
+            f"is not in the word.{self.legend} Give your guess inside \\boxed{{}}."
         )
 
     def instance(self) -> str:
