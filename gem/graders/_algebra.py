@@ -71,15 +71,21 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
         if verdict is False and len(gold[1]) == 2:  # 2:4 may be 1:2, but 12:00 is not 1:00
             left, right = (("/", *tree[1]) for tree in (gold, answer))
             equal = exactly(left) is not None and exactly(left) == exactly(right)
-            return None if equal else False
+            return equal and not any(_clock(tree) for tree in (gold, answer))
         return verdict
     if gold[0] == answer[0] == "base":
         return gold == answer if gold[2] == answer[2] else None
     ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
     if ratio[0] == "ratio" and is_scalar(other):
         quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
-        return None if quotient is not None and quotient == exactly(other) else False
+        return quotient is not None and quotient == exactly(other)
     return None
+
+
+def _clock(ratio: Node) -> bool:
+    """Whether a ratio of two may be a time of the day: 12:00 is not 1:00."""
+    hours, minutes = (exactly(part) for part in ratio[1])
+    return hours is not None and minutes is not None and hours <= 24 and (minutes >= 10 or minutes == 0)
 
 
 # -- sets and sequences

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from gem.graders._latex import Node
 from gem.graders._scalars import all_of, approximately, infinite, same_number
 
@@ -96,6 +98,8 @@ def same_set(gold: Node, answer: Node) -> bool | None:
     left, right = _pieces(gold), _pieces(answer)
     if left is None or right is None:
         return None
+    if _named(gold) and _named(answer) and variable(gold) != variable(answer):
+        return False
     left, right = _joined(left), _joined(right)
     if len(left) != len(right):
         return False
@@ -105,6 +109,11 @@ def same_set(gold: Node, answer: Node) -> bool | None:
     )
 
 
+def _named(node: Node) -> bool:
+    """Whether a set is said by inequalities, which name a variable."""
+    return node[0] == "rel" or (node[0] == "union" and all(part[0] == "rel" for part in node[1]))
+
+
 def _same_end(a: Node, b: Node) -> bool | None:
     if infinite(a) or infinite(b):
         return approximately(a) == approximately(b)
@@ -112,8 +121,38 @@ def _same_end(a: Node, b: Node) -> bool | None:
 
 
 def variable(node: Node) -> Node | None:
-    variables = [side for side in node[2] if side[0] == "sym"]
+    """Return the variable of an inequality; of a union of them, the one that all have."""
+    if node[0] == "union":
+        names = {variable(part) if part[0] == "rel" else None for part in node[1]}
+        return names.pop() if len(names) == 1 else None
+    variables = [side for side in map(_within, node[2]) if side[0] == "sym"]
     return variables[0] if len(variables) == 1 else None
+
+
+def _within(side: Node) -> Node:
+    """Return what is between bars, without a constant that is added to it."""
+    if side[:2] != ("fn", "abs"):
+        return side
+    inside: Node = side[2][0]
+    if inside[0] == "+" and len(inside[1]) == 2 and approximately(inside[1][1]) is not None:
+        inside = inside[1][0]
+    return inside
+
+
+def _from_distance(node: Node) -> list[Piece] | None:
+    """Return what |x - a| < b, or another comparison with a positive b, allows x."""
+    _, (op,), (left, right) = node
+    if left[:2] != ("fn", "abs"):
+        left, right, op = right, left, {"<": ">", ">": "<", "<=": ">=", ">=": "<="}[op]
+    if (approximately(right) or 0.0) <= 0 or infinite(right):
+        return None
+    inside: Node = left[2][0]
+    middle: Node = ("num", Fraction(0), None) if inside[0] == "sym" else ("-", inside[1][1])
+    low, high = ("+", (middle, ("-", right))), ("+", (middle, right))
+    inf: Node = ("const", "inf")
+    if op in ("<", "<="):
+        return [(low, high, op == "<", op == "<")]
+    return [(("-", inf), low, True, op == ">"), (high, inf, op == ">", True)]
 
 
 def from_inequality(node: Node) -> list[Piece] | None:
@@ -122,6 +161,8 @@ def from_inequality(node: Node) -> list[Piece] | None:
     name = variable(node)
     if name is None or len(sides) > 3 or any(op not in ("<", ">", "<=", ">=") for op in operators):
         return None
+    if name not in sides:
+        return _from_distance(node) if len(sides) == 2 else None
     at = sides.index(name)
     low: Node = ("-", ("const", "inf"))
     high: Node = ("const", "inf")

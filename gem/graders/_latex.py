@@ -43,7 +43,7 @@ _CHARACTERS = str.maketrans(
         "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "÷": r"\div ",
         "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": "*", "≤": r"\le ", "≥": r"\ge ",
         "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "π": r"\pi ", "√": r"\sqrt ",
-        "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}",
+        "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
         "⁴": "^{4}", "¹": "^{1}", "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
         "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
@@ -96,6 +96,19 @@ _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])")
 _SPACED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,/])")
 _MIXED = re.compile(r"(?<![\d.^_{])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\d.])")
 
+_SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)([eE])([+-]?\d+)(?![\w.{])")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
+_APOSTROPHES = re.compile(r"(?<![\w.'])(\d{1,3}(?:'\d{3})+)(?![\d'])")
+_PERIOD = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(\d{1,30})\s*\}|(\d))|\((\d{1,30})\)(?!\d))"
+_REPEATING = re.compile(rf"(?<![\d.,])(\d{{0,30}})\.(\d{{0,30}}){_PERIOD}")
+_GOING_ON = re.compile(
+    r"(?<![\d.,])(\d{1,30})\.(\d{0,30}?)(?:(\d)\3{2,30}|(\d{2,12})\4{1,15})"
+    r"\s*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))"
+)
+_FOREIGN = re.compile(r"([\[\]])([^\[\](){},;]+[,;][^\[\](){},;]+)([\[\]])")
+_BASED_WORD = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{\s*([0-9A-Fa-f]+)\s*\}\s*(?=_)")
+_SEGMENT = re.compile(r"\\overline\s*\{\s*([A-Z]{2})\s*\}")
+
 _LETTER_UNIT = re.compile(r"^([+-]?[\d.]+) ([mgshlL])$")
 
 UNITS: dict[str, tuple[str, Fraction]] = {}
@@ -104,7 +117,8 @@ UNITS: dict[str, tuple[str, Fraction]] = {}
 for _measure, _names in {
     "length": {
         "mm": "1/1000", "cm": "1/100", "m": "1", "meter": "1", "metre": "1", "km": "1000", "inch": "127/5000",
-        "ft": "381/1250", "feet": "381/1250", "foot": "381/1250", "mile": "201168/125", "centimeter": "1/100",
+        "inche": "127/5000", "ft": "381/1250", "feet": "381/1250", "foot": "381/1250", "mile": "201168/125",
+        "centimeter": "1/100",
         "kilometer": "1000", "millimeter": "1/1000", "yard": "1143/1250", "yd": "1143/1250",
     },
     "mass": {"mg": "1/1000000", "g": "1/1000", "gram": "1/1000", "kg": "1", "kilogram": "1", "ton": "1000"},
@@ -262,6 +276,7 @@ class _Reader:
     """A recursive descent over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
+        text = _plainer(text)
         text = _GROUPED.sub(self._grouped, text)
         if " " in text:
             text = _SPACED.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
@@ -322,12 +337,18 @@ class _Reader:
     def listing(self) -> Node:
         """Items separated by commas, semicolons, and, or."""
         items = [self.relation()]
+        between: set[str] = set()
         while self.peek() in (",", ";", "\\and", "\\or"):
-            self.take()
+            last = self.take()
             while self.peek() in (",", "\\and", "\\or"):  # the Oxford comma
-                self.take()
+                last = self.take()
+            between.add(last)
             items.append(self.relation())
-        return items[0] if len(items) == 1 else self.node("seq", "", "", tuple(items))
+        if len(items) == 1:
+            return items[0]
+        if between == {"\\or"} and all(_inequality(item) for item in items):
+            return self.node("union", tuple(items))
+        return self.node("seq", "", "", tuple(items))
 
     def relation(self) -> Node:
         operators: list[str] = []
@@ -630,6 +651,8 @@ class _Reader:
                 root = self.sum()
                 self.expect("]")
             inside = self.argument()
+            if root is None and inside[0] == "-" and inside[1][0] == "num":
+                return self.node("*", (("fn", "sqrt", (inside[1],)), ("const", "i")))
             if root is None:
                 return self.node("fn", "sqrt", (inside,))
             return self.node("fn", "root", (inside, root))
@@ -647,9 +670,8 @@ class _Reader:
             return self.node("fn", "floor" if name == "lfloor" else "ceil", (inside,))
         if name == "emptyset":
             return self.node("seq", "{", "}", ())
-        if name == "mathbb" and self.take() == "{" and self.take() == "R" and self.take() == "}":
-            inf = ("const", "inf")
-            return self.node("seq", "(", ")", (("-", inf), inf))
+        if name == "mathbb" and (self.after("R") or self.after("{", "R", "}")):
+            return self.reals()
         if name == "begin":
             return self.matrix()
         if name == "boxed":
@@ -657,6 +679,23 @@ class _Reader:
         if name in ("prime", "sum", "prod", "int", "lim"):
             self.fail(f"\\{name}")
         return self.fail(f"command \\{name}")
+
+    def after(self, *tokens: str) -> bool:
+        """Whether these tokens are next; then they are taken."""
+        found = tuple(self.tokens[self.at : self.at + len(tokens)]) == tokens
+        self.at += len(tokens) * found
+        return found
+
+    def reals(self) -> Node:
+        r"""The real numbers, or the positive or negative ones of ``\mathbb{R}^+``."""
+        inf: Node = ("const", "inf")
+        low: Node = ("-", inf)
+        high = inf
+        for sign in "+-":
+            if self.after("^", sign) or self.after("^", "{", sign, "}") or self.after("_", sign):
+                zero = ("num", Fraction(0), None)
+                low, high = (zero, inf) if sign == "+" else (low, zero)
+        return self.node("seq", "(", ")", (low, high))
 
     def argument(self) -> Node:
         r"""The argument of a command: a group, or one digit as in \frac12."""
@@ -726,6 +765,43 @@ class _Reader:
         if not rows or len({len(row) for row in rows}) > 1:
             self.fail("a ragged matrix")
         return self.node("matrix", tuple(rows))
+
+
+def _inequality(node: Node) -> bool:
+    return node[0] == "rel" and all(op in ("<", ">", "<=", ">=") for op in node[1])
+
+
+def _plainer(text: str) -> str:
+    """Rewrite numbers and intervals that are written in ways of their own."""
+    if any(c in text for c in "eExX"):
+        text = _TIMES_TEN.sub("*", _SCIENTIFIC.sub(_scientific, text))
+    if "'" in text:
+        text = _APOSTROPHES.sub(lambda m: m[1].replace("'", ""), text)
+    if "\\" in text or "(" in text:
+        text = _REPEATING.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5]), text)
+        text = _SEGMENT.sub(r"\1", _BASED_WORD.sub(r"\1", text))
+    if "..." in text or "dots" in text:
+        text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
+    if text[:1] == "]" or text[-1:] == "[":
+        text = _FOREIGN.sub(lambda m: f"{'[('[m[1] == ']']}{m[2]}{'])'[m[3] == '[']}", text)
+    return text
+
+
+def _scientific(match: re.Match[str]) -> str:
+    mantissa, letter, power = match.groups()
+    if letter == "e" and not power[0].isdigit() and "." not in mantissa and mantissa != "1":
+        return match[0]  # 2e-1 is an expression of e
+    return f"{mantissa}*10^{{{power}}}"
+
+
+def _periodic(whole: str, decimals: str, period: str) -> str:
+    r"""Return the fraction of a decimal whose period goes on: 0, 1, 6 is \frac{1}{6}."""
+    nines = 10 ** len(period) - 1
+    value = Fraction(int(whole + decimals or "0"), 10 ** len(decimals))
+    value += Fraction(int(period), nines * 10 ** len(decimals))
+    if value.denominator == 1:
+        return str(value)
+    return f"({value.numerator}/{value.denominator})"
 
 
 def _mixed(match: re.Match[str]) -> str:

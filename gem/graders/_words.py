@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -12,7 +13,7 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _UNITS = {word: number for number, word in enumerate(_ONES.split())} | {
     word: 10 * number for number, word in enumerate(_TENS.split(), 2)
 }
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _ORDINALS = {
     "first": "one", "second": "two", "third": "three", "fifth": "five", "eighth": "eight", "ninth": "nine",
     "twelfth": "twelve",
@@ -53,14 +54,39 @@ def number(words: str) -> int | None:
         elif word in ("hundred", "a") and not group and last == "start":
             group = 100 if word == "hundred" else 0
             last = "scale" if word == "hundred" else "start"
-        elif word in _SCALES and group:
-            total += group * _SCALES[word]
+        elif word in SCALES and group:
+            total += group * SCALES[word]
             group, last = 0, "scale"
         else:
             return None
     if last == "start":
         return None
     return -(total + group) if negative else total + group
+
+
+_PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
+          "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}  # fmt: skip
+_NO_NOUNS = ("dozen", "dozens", "score", "pair", "pairs", "percent", "point", "times", "squared", "cubed",
+             "in", "out", "of", "to")  # fmt: skip
+
+
+def quantity(words: str) -> Fraction | None:
+    """Return what a number in words says, alone, as a fraction, or before one noun; None for other words.
+
+    >>> quantity("two thirds"), quantity("three apples")
+    (Fraction(2, 3), Fraction(3, 1))
+    """
+    rest, _, last = words.strip().casefold().replace("-", " ").rpartition(" ")
+    part = _PARTS.get("half" if last == "halves" else last.removesuffix("s"))
+    one = rest in ("a", "one")
+    whole = None if one and part else number(words)  # "one hundredth" is no ordinal
+    if whole is not None:
+        return Fraction(whole)
+    count = 1 if one else number(rest)
+    if count is None or part:
+        return Fraction(count, part) if count and part else None
+    noun = last.isalpha() and not last.endswith("ths") and last not in _NO_NOUNS and last not in SCALES
+    return Fraction(count) if noun and rest != "a" and number(last) is None else None
 
 
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"

@@ -30,13 +30,28 @@ LONGEST = 200_000  # characters at the end of a reply in which a box is looked f
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
 CONTROL = {"gold": r"$\frac{1}{2} + x$", "answer": r"$x + \frac{2}{4}$"}
 
-_INTEGER = re.compile(r"([+-]?)0*((?:\d+|[1-9]\d{0,2}(?:,\d{3})+))")
+_INTEGER = re.compile(r"([+-]?)0*((?:\d+|[1-9]\d{0,2}(?:,\d{3})+))", re.ASCII)
 _CHOICE = re.compile(
     r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|[.:)]\s*\S.*|(?<=\))\s*\S.*)", re.DOTALL
 )
 _STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|rm|bf)\s*\{([^{}]*)\}")
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
 _CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
+_EMPHASIS = re.compile(r"\s*(\*\*|__|`+)\s*([^*`]+?)\s*\1[\s.]*")
+_LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}")
+_SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
+_BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
+_IT_IS = re.compile(r"(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
+_SAYINGS = {
+    r"\mathbb{R}": re.compile(r"(?:all |any |every |the )*(?:reals|real numbers?)"),
+    r"\emptyset": re.compile(
+        r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)|(?:the )?empty set|none"
+    ),
+    "does not exist": re.compile(r"dne|(?:the )?(?:limit )?does(?: not|n't) exist"),
+    "infinitely many": re.compile(
+        r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions?)?"
+    ),
+}
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
@@ -259,7 +274,7 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
     if len(answer) > ANSWER or len(gold) > ANSWER:
         return False, "too long"
     left, right = _prepared(gold), _prepared.__wrapped__(answer)
-    if left == right:
+    if left == right or ("\\" in left + right and _plain(left) == _plain(right)):
         return bool(left), "same text"
     if not right:
         return False, "no answer"
@@ -278,10 +293,33 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
 
 @lru_cache(maxsize=2048)
 def _prepared(text: str) -> str:
-    text = normalised(text)
+    emphasised = _EMPHASIS.fullmatch(text)
+    text = normalised(emphasised[2] if emphasised else text)
+    if "," in text:
+        text = _LETTERS.sub(r"\1", text)
+    if len(text) < 60:
+        text = _said(text)
     if ":" in text:
         text = _CLOCK.sub(r"\1 \2m", text)
     return _ORDINAL.sub(r"\1", text) if "th" in text or "st" in text or "nd" in text or "rd" in text else text
+
+
+def _said(text: str) -> str:
+    """Rewrite the few phrases that stand for a number or a set."""
+    words = _STYLED.sub(r"\1", text).strip().casefold()
+    if words[-1:].isalpha():
+        for meaning, phrase in _SAYINGS.items():
+            if phrase.fullmatch(words):
+                return meaning
+    between = _BETWEEN.fullmatch(text)
+    if between:
+        return f"{between[1]}:{between[2]}"
+    return _SCALED.sub(_scaled, text) if "illion" in words or "thousand" in words else text
+
+
+def _scaled(match: re.Match[str]) -> str:
+    amount = Fraction(match[1]) * _words.SCALES[match[2].casefold()]
+    return str(amount) if amount.denominator == 1 else match[0]
 
 
 def _choice(gold: str, answer: str) -> bool | None:
@@ -301,20 +339,26 @@ def _phrase(gold: str, answer: str) -> bool | None:
     plain = _STYLED.sub(r"\1", gold).strip()
     if not _PHRASE.fullmatch(plain) or not _WORD.search(plain) or plain in ("pi", "infinity", "inf", "oo"):
         return None
-    given = _STYLED.sub(r"\1", answer).strip()
+    given = _IT_IS.sub("", _STYLED.sub(r"\1", answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
     if len(plain) <= 3 and sorted(plain) == sorted(given.replace("*", "").replace(" ", "")):
         return None  # xy and yx may be products
-    said = _words.number(plain)
-    if said is not None:
-        return said == _words.number(given) or re.sub(r"[,\s]", "", given) == str(said)
+    said = _words.quantity(plain)
+    if said is not None and (said.denominator > 1 or _words.number(plain) is not None):
+        return said == _words.quantity(given) or decide(str(said), given)[0]
     if _flat(given) in ("true", "false", "yes", "no") and _flat(plain) in ("true", "false", "yes", "no"):
         return {"true": "yes", "false": "no"}.get(_flat(plain), _flat(plain)) == {
             "true": "yes",
             "false": "no",
         }.get(_flat(given), _flat(given))
     return False if "\\" not in plain else None
+
+
+def _plain(text: str) -> str:
+    """Return a text without its styles and case, for words in formulas."""
+    plain = " ".join(_STYLED.sub(r"\1", text).split())
+    return plain.casefold() if _WORD.search(plain) and "\\" not in plain else plain
 
 
 def _flat(text: str) -> str:
@@ -329,7 +373,7 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if main != gold and decide(main, rest)[0] is False:
             return False, "different"  # already without what holds under "where"
         return _unread_gold(gold, answer)
-    number = _words.number(answer) if answer[:1].isalpha() and "\\" not in answer else None
+    number = _words.quantity(answer) if answer[:1].isalpha() and "\\" not in answer else None
     if number is not None and constant(left):
         answer = str(number)
     try:
