@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gem import seeding
-from gem.errors import BadArgument
+from gem.errors import BadArgument, NoSolver
 from gem.record import Agent, Episode, Limits, StopReason
 from gem.rollout import Job, rollout
 from gem.statistics import Interval, mean_interval, wilson
@@ -65,12 +65,16 @@ def evaluate(
     a multi-agent environment, or a mapping says who holds which.
 
     Raises:
-        BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made.
+        BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made. NoSolver: where the
+            environment has no solver, or no random actor, for an agent that is one.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     jobs = [Job(env_id, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
     played = rollout(jobs, agent, limits=limits or Limits(), concurrency=concurrency, on_episode=on_episode)
+    failed = [episode.error for episode in played if episode.error is not None]
+    if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
+        raise NoSolver(failed[0].message)
     return summarise(env_id, played)
 
 

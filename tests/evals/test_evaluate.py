@@ -4,10 +4,13 @@ import pytest
 
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, UnknownEnv
+from gem.core import Env
+from gem.errors import BadArgument, NoSolver, UnknownEnv
 from gem.evals import evaluate
 from gem.evals.evaluate import summarise
 from gem.record import Episode, Failure, StopReason, Turn, Verdict
+from gem.registry import ENV_REGISTRY, EnvSpec, register
+from gem.testing.doubles import EchoEnv
 
 
 def played(stop, verdict=Verdict.SCORED, reward=0.0, error=None):
@@ -64,6 +67,16 @@ def test_an_environment_that_does_not_say_has_no_success():
     result = summarise("test:X", [played(StopReason.ENDED, reward=0.5)])
     assert result.success is None
     assert result.reward.mean == 0.5
+
+
+def test_an_agent_that_the_environment_has_not_is_refused(monkeypatch):
+    class Mute(EchoEnv):
+        sample_random_action = Env.sample_random_action
+
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    register(EnvSpec("test:Mute", Mute))
+    with pytest.raises(NoSolver, match=r"no random actor: Mute lacks sample_random_action\(\)"):
+        evaluate(RandomAgent(), "test:Mute", episodes=3)
 
 
 def test_bad_input_is_refused():
