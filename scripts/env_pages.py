@@ -131,7 +131,8 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
         )
     head = ["| id | keywords | turns | solver | data set |", "|---|---|---|---|---|"]
     table = ["## Ids", "", *head, *rows, ""]
-    shown = next((spec for spec in specs if spec.data is None), None)
+    here = [spec for spec in specs if spec.data is None]
+    shown = next((spec for spec in here if spec.solver != "none"), next(iter(here), None))
     episode: list[str] = []
     drawn = b""
     with contextlib.suppress(NoVerdict):  # no sandbox here: the page goes without an episode
@@ -139,20 +140,26 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
             episode, drawn = transcript(shown), picture(shown)
     page = Page(env_class.__name__, summary, [spec.id for spec in specs], "", drawn)
     seen = [f"![The board]({page.picture_path.removeprefix('envs/')})", ""] if drawn else []
-    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *card_section(specs), *episode]
+    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *episode, *card_section(specs)]
     page.text = "\n".join(lines)
     return page
 
 
 def family_page(family: Family) -> Page:
-    """Write the page of a family from the docstring of the class that makes its environments."""
-    summary, manual = parse(class_of(family.spec(family.names[0])))
+    """Write the page of a family from the docstrings of the classes that make its environments."""
+    specs = [family.spec(name) for name in family.names]
+    by_seats = {len(spec.seats) > 1: spec for spec in reversed(specs)}  # the first of each kind
+    summary, manual = parse(class_of(specs[0]))
+    for further in (spec for spec in by_seats.values() if spec is not specs[0]):
+        also, headings = parse(class_of(further))
+        summary += f" {also}"
+        manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]
     needs = [f"Needs `pip install 'gem-gym[{family.extra}]'`.", ""] if family.extra else []
-    ids = [f"{family.prefix}:{name}" for name in family.names]
+    ids = [spec.id for spec in specs]
     names = ["## Ids", "", *(f"- `{env_id}`" for env_id in ids)]
-    first = transcript(family.spec(family.names[0]))
+    first = transcript(specs[0])
     about = ["[What this bridge mends, and what it does not give](../bridges.md).", ""]
-    told = card_section([family.spec(name) for name in family.names], foreign=True)
+    told = card_section(specs, foreign=True)
     lines = [f"# {family.prefix}:", "", summary, "", *about, *needs, *manual, *first, *told, *names]
     return Page(family.prefix, summary, ids, "\n".join(lines))
 
@@ -207,7 +214,7 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
 
 def why_no_card(spec: EnvSpec) -> str:
     """Return why an id has no stored card, in a sentence."""
-    if spec.seats:
+    if len(spec.seats) > 1:
         return "What one of several seats earns depends on who plays the others: ids of one seat are audited."
     if spec.data:
         return "The questions are those of a data set that is not part of gem: audit it where that is."
@@ -262,7 +269,7 @@ def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
             try:
                 action = env.sample_random_action() if spec.solver == "none" else env.solve()
             except NoSolver:  # a foreign world may have no actor at all
-                break
+                return [*lines, said("Environment", obs), "It has no expert and no random actor.", ""]
             lines += [said("Environment", obs), said("Agent", action)]
             step = env.step(action)
             obs = step.obs
@@ -286,15 +293,18 @@ def said(who: str, obs: Any) -> str:
 
 def index(written: list[Page]) -> str:
     """Write the page that lists the others."""
-    rows = [f"| [{p.title}]({p.path.removeprefix('envs/')}) | {p.summary} | {len(p.ids)} |" for p in written]
+    rows = [
+        f"| [{p.title}]({p.path.removeprefix('envs/')}) | {p.summary} | `{p.ids[0]}` | {len(p.ids)} |"
+        for p in written
+    ]
     return "\n".join(
         [
             "# Environments",
             "",
             "Generated from the environments' own docstrings; `gem-gym list` prints the same ids.",
             "",
-            "| environment | task | ids |",
-            "|---|---|---|",
+            "| environment | task | its first id | ids |",
+            "|---|---|---|---|",
             *rows,
             ABOUT_CARDS,
         ]

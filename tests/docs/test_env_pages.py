@@ -78,3 +78,16 @@ def test_environments_of_several_seats_have_pages(env_pages):
     specs = [spec for spec in map(gem.spec, gem.ids("multi")) if "Kuhn" in spec.id]
     for spec in specs:
         assert "## An episode" in env_pages.class_page(env_pages.class_of(spec), [spec]).text
+
+
+def test_a_page_shows_an_expert_where_one_of_its_ids_has_one(env_pages):
+    specs = [spec for spec in map(gem.spec, gem.ids("multi")) if "ConnectFour" in spec.id]
+    page = env_pages.class_page(env_pages.class_of(specs[0]), specs)
+    assert "`multi:ConnectFour-v0-vs-" in page.text.partition("## An episode")[2]
+    assert page.picture[1:4] == b"PNG"
+
+
+def test_why_there_is_no_card_fits_the_id(env_pages):
+    why = {i: env_pages.why_no_card(gem.spec(i)) for i in ("multi:KuhnPoker-v0", "math:GSM8K")}
+    assert "several seats" in why["multi:KuhnPoker-v0"]
+    assert "data set" in why["math:GSM8K"]

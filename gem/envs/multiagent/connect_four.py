@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from gem.content import Image
 from gem.envs.games.base import integer
+from gem.envs.games.board_image import AMBER, BLUE, GREY, PAPER, RED, CellCanvas
 from gem.envs.multiagent.seated_game import SeatedGame
 from gem.errors import BadArgument
 from gem.parsing import boxed
 from gem.record import StopReason
 
 WIDTH, HEIGHT = 7, 6
+NUMBERS = "1234567"
 STRIDE = HEIGHT + 1  # bits of a column: one more than its cells, so that no line runs over the edge
 BOTTOM = sum(1 << STRIDE * column for column in range(WIDTH))
 BOARD = BOTTOM * ((1 << HEIGHT) - 1)
@@ -96,15 +99,28 @@ class ConnectFour(SeatedGame):
 
     def board(self) -> str:
         """Return the board as text, the highest row first."""
+        rows = ["".join(map(self._stone, range(row, STRIDE * WIDTH, STRIDE))) for row in range(HEIGHT)]
+        return "\n".join(map(" ".join, [*reversed(rows), NUMBERS]))
+
+    def picture(self, alt: str = "") -> Image:
+        """Return the board as a PNG, stones of player_0 red, of player_1 yellow; `alt` is what it stands for.
+
+        Raises:
+            MissingExtra: without Pillow.
+        """
+        grid = CellCanvas(HEIGHT, WIDTH, below=20)
+        grid.box((grid.left, grid.top), (WIDTH * grid.cell, HEIGHT * grid.cell), BLUE, corner=8)
+        for column, number in enumerate(NUMBERS):
+            for row in range(HEIGHT):
+                stone = self._stone(STRIDE * column + HEIGHT - 1 - row)
+                grid.disk(grid.centre(row, column), 17, {"X": RED, "O": AMBER}.get(stone, PAPER))
+            grid.text((grid.centre(0, column)[0], grid.bottom + 14), number, 16, GREY)
+        return Image(grid.png(), "image/png", alt)
+
+    def _stone(self, cell: int) -> str:
+        """Return what lies in a cell: X, O or, for nothing, a point."""
         first = self.own if self._first_to_move() else self.own ^ self.taken
-        rows = []
-        for row in reversed(range(HEIGHT)):
-            cells = []
-            for column in range(WIDTH):
-                bit = 1 << STRIDE * column + row
-                cells.append("." if not self.taken & bit else "X" if first & bit else "O")
-            rows.append(" ".join(cells))
-        return "\n".join([*rows, " ".join(str(column + 1) for column in range(WIDTH))])
+        return "." if not self.taken >> cell & 1 else "X" if first >> cell & 1 else "O"
 
     def _first_to_move(self) -> bool:
         return self.taken.bit_count() % 2 == 0

@@ -1,8 +1,10 @@
 from functools import cache
+from io import BytesIO
 
 import pytest
 
 from gem import seeding
+from gem.envs.games.board_image import AMBER, MARGIN, PAPER, RED
 from gem.envs.multiagent.connect_four import (
     BOARD,
     BOTTOM,
@@ -132,3 +134,28 @@ def test_a_full_column_loses_and_a_full_board_is_a_draw():
 def test_wrong_keywords_are_refused(wrong):
     with pytest.raises(BadArgument, match="accepted"):
         ConnectFour(**wrong)
+
+
+def test_the_board_as_text_and_as_a_picture():
+    image = pytest.importorskip("PIL.Image")
+    env = new()
+    for column in (4, 4, 5, 4, 1):
+        drop(env, column)
+    assert env.board().splitlines() == [
+        *(". . . . . . .",) * 3,
+        ". . . O . . .",
+        ". . . O . . .",
+        "X . . X X . .",
+        "1 2 3 4 5 6 7",
+    ]
+    picture = env.picture("the board")
+    assert (picture.mime, picture.alt) == ("image/png", "the board")
+    with image.open(BytesIO(picture.data)) as drawn:
+        seen = [
+            "".join(
+                {RED: "X", AMBER: "O", PAPER: "."}["#{:02x}{:02x}{:02x}".format(*drawn.getpixel((x, y)))]
+                for x in range(MARGIN + 22, MARGIN + 44 * WIDTH, 44)
+            )
+            for y in range(MARGIN + 22, MARGIN + 44 * HEIGHT, 44)
+        ]
+    assert [" ".join(row) for row in seen] == env.board().splitlines()[:-1]
