@@ -12,6 +12,7 @@ import itertools
 import json
 import marshal
 import os
+import re
 import resource
 import shutil
 import signal
@@ -40,14 +41,14 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 READY_S = 60.0
 
-_PACKAGES = ("numpy", "sympy", "scipy", "pandas", "matplotlib")
+_WORDS = {name: re.compile(rf"{name}\b") for name in ("numpy", "sympy", "scipy", "pandas", "matplotlib")}
 
 Message = dict[str, Any]
 
 
 def kind_for(code: str, more: Sequence[str] = ()) -> str:
     """Return the kind of fork server that has what a program names."""
-    wanted = {*more, *(name for name in _PACKAGES if name in code)}  # code may be of any length
+    wanted = {*more, *(name for name, word in _WORDS.items() if word.search(code))}
     for kind, packages in KINDS.items():
         if wanted <= {package.partition(".")[0] for package in packages}:
             return kind

@@ -6,6 +6,7 @@ and are trusted; whatever this process says may be a lie of the program in it, a
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal's own wrappers touch much of enum
 import ast
 import atexit
 import builtins
@@ -25,7 +26,6 @@ import socket
 import stat
 import struct
 import sys
-import tarfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -39,6 +39,8 @@ FIGURES, FIGURE_BYTES = 8, 4 << 20
 STATE_BYTES = 256 << 10
 LONGEST_LINE = 1000  # of a source that does not compile, which is shown with the error
 LONGEST_VALUE = 256 << 10
+LOOK_S = 0.05  # between looks at the CPU time and the output of a case
+_SIGNALS = frozenset(map(int, signal.valid_signals()))
 
 Request = dict[str, Any]
 
@@ -245,6 +247,10 @@ def _walk(path: str, *, make: bool) -> tuple[int, str]:
 
 def unpack(image: bytes) -> None:
     """Unpack a tar over the home: folders, files, links, with their modes and times, and nothing else."""
+    import tarfile
+
+    # Python 3.12 and later want to hear it, early 3.11 does not know it; the checks below are ours.
+    unfiltered: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     home = os.environ["HOME"]
     with tarfile.open(fileobj=io.BytesIO(image)) as tar:
         for member in tar:
@@ -253,15 +259,12 @@ def unpack(image: bytes) -> None:
                     raise OSError(errno.EINVAL, "not below the working folder", member.name)
                 member.mode = (member.mode or 0o644) & 0o777 | (0o700 if member.isdir() else 0)
                 member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
-                tar.extract(member, home, **_UNFILTERED)
-
-
-# Python 3.12 and later want to hear it, early 3.11 does not know it; the checks above are ours.
-_UNFILTERED: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+                tar.extract(member, home, **unfiltered)
 
 
 def pack(longest: int) -> bytes:
     """Return the home as a tar of its folders, regular files and links."""
+    import tarfile
 
     def keep(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
@@ -385,7 +388,7 @@ def session(request: Request, end: socket.socket) -> NoReturn:
                     reply = {}
                 case other:
                     reply = {"error": f"unknown request {other!r}"}
-        except (OSError, ValueError, tarfile.TarError, MemoryError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             reply = {"error": _words(error)}
         try:
             wire.send({"n": request["n"], **reply}, blobs)
@@ -415,16 +418,23 @@ def _words(error: BaseException) -> str:
 
 def _reap() -> None:
     """Collect orphans that ended, once there are many: one of them may be a child that a cell waits for."""
-    try:
-        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            return
-    except ChildProcessError:
+    if not _ended():
         return
     dead = [pid for pid in _others() if _fields(pid)[:1] == ["Z"]]
     if len(dead) >= 8:
         for pid in dead:
             with contextlib.suppress(OSError):
                 os.waitpid(pid, os.WNOHANG)
+
+
+def _ended() -> bool | None:
+    """Say whether a child has ended that nobody has waited for; None where there is no child at all."""
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13: it may be so
+        return True
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return None
 
 
 def _others() -> list[int]:
@@ -452,10 +462,10 @@ def _fields(pid: int) -> list[str]:
 
 
 def _kill_everything_else() -> None:
-    """End every process that a program has left, and collect them."""
+    """End every process that a program has left, and collect them: orphans are this process's children."""
     deadline = time.monotonic() + 2
-    while (others := _others()) and time.monotonic() < deadline:
-        for pid in [-1] if os.getpid() == 1 else others:
+    while _ended() is not None and time.monotonic() < deadline:
+        for pid in [-1] if os.getpid() == 1 else _others():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -463,7 +473,7 @@ def _kill_everything_else() -> None:
                 pass
             time.sleep(0.001)
         except ChildProcessError:
-            pass
+            return
 
 
 class _Cells:
@@ -751,13 +761,14 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
     put_files(files)
     lockdown.adopt_orphans()
     wire.send({"begun": True})
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    program = None if request["program"] is None else lockdown.Filter(request["program"])
     while True:
         try:
             case = wire.receive()
         except (EOFError, OSError):
             os._exit(0)
-        reply, blobs = _judge_case(request, compiled, code, case)
+        reply, blobs = _judge_case(program, compiled, code, case)
         _kill_everything_else()
         try:
             if _clear_up():
@@ -768,13 +779,13 @@ def judge(request: Request, end: socket.socket) -> NoReturn:
 
 
 def _judge_case(
-    request: Request, compiled: CodeType, code: str, case: Request
+    program: lockdown.Filter | None, compiled: CodeType, code: str, case: Request
 ) -> tuple[Request, list[bytes]]:
     stdin, out, err, value = (_nameless(data) for data in (case["stdin"] or b"", b"", b"", b""))
-    begun = time.monotonic()
+    begun = looked = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SIGNALS)
         for fd, to in ((stdin, 0), (out, 1), (err, 2)):
             os.dup2(fd, to)
         value = fcntl_dup(value, 20)
@@ -782,8 +793,8 @@ def _judge_case(
         os.closerange(value + 1, 64)
         reseed(None)
         lockdown.show()
-        if request["program"] is not None:
-            lockdown.Filter(request["program"]).install()
+        if program is not None:
+            program.install()
         seconds = math.ceil(case["cpu_s"])
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         end(_case(compiled, code, case, value))
@@ -794,18 +805,20 @@ def _judge_case(
         done, status, usage = os.wait4(pid, os.WNOHANG)
         if done:
             break
-        left = deadline - time.monotonic()
-        if left <= 0:
+        now = time.monotonic()
+        if now >= deadline:
             why = "wall"
-        elif _spent(pid) > case["cpu_s"]:
-            why = "cpu"
-        elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
-            why = "output"
+        elif now >= looked + LOOK_S:  # most cases are over before
+            looked = now
+            if _spent(pid) > case["cpu_s"]:
+                why = "cpu"
+            elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
+                why = "output"
         if why:
             os.kill(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
             break
-        signal.sigtimedwait([signal.SIGCHLD], min(left, 0.05))
+        signal.sigtimedwait([signal.SIGCHLD], min(deadline - now, LOOK_S))
     reply = {
         "status": status,
         "why": why,

@@ -429,13 +429,10 @@ def _warm(packages: list[str]) -> None:
     import bisect  # noqa: F401
     import collections  # noqa: F401
     import datetime  # noqa: F401
-    import decimal  # noqa: F401
-    import fractions  # noqa: F401
     import heapq  # noqa: F401
     import itertools  # noqa: F401
     import math  # noqa: F401
     import random  # noqa: F401
-    import statistics  # noqa: F401
     import string  # noqa: F401
     import typing  # noqa: F401
 
