@@ -58,7 +58,7 @@ class Judge:
         for name, value in (settings or {}).items():
             self._send(f"SET {name} = {literal(value)}")
         self._send(f"SET ROLE {role or 'NONE'}")
-        rows = self._send(re.sub(r"@(\w+)", rf"{self.schema}.\1", sql))
+        rows = self._send(re.sub(r"(?<!\w)@(\w+)", rf"{self.schema}.\1", sql))
         return [tuple(map(_plain, row)) for row in rows]
 
     def value(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> Any:

@@ -1,0 +1,277 @@
+r"""McpPostgresEnv: a task at a PostgreSQL database, worked on through the tools of an MCP server."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from gem.core import Env, Start, Step
+from gem.envs.mcp_postgres_tasks import FAMILIES, GROUPS, Judge, PostgresTask, Refused, Wrong
+from gem.envs.postgres import Database, server
+from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean
+from gem.graders.sql import Row
+from gem.record import StopReason
+from gem.tools.calls import Found, find
+from gem.tools.mcp_tool import MCPTool
+from gem.tools.postgres import Connection, SqlError
+
+LARGEST = 256 * 2**20
+"""Bytes that an episode's database may have on disk; the tasks begin with about 10 MB."""
+
+JUDGE_S = 20.0
+"""Seconds that a statement of the verifier may take: what the agent made may run in it."""
+
+_CALL_S = 60.0  # what a call may take; the server ends a statement long before
+_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
+_HOW = """\
+You work at a PostgreSQL database through tools; what you see and change there is yours alone. You may call \
+several tools in a turn, and go on in the next with what they said. When the task is done, write <submit/>: \
+what is committed then counts, and whatever is still running is ended. You have {turns} turns. There are \
+the group roles {groups}.
+
+{tools}"""
+_FORM = "Write tool calls, or <submit/> when the task is done."
+
+
+class McpPostgresEnv(Env):
+    """A task at a PostgreSQL database, by the tools of an MCP server.
+
+    Task:
+        Bring a small database into the state that the instruction asks for: constraints, columns and types,
+        tables split, merged or partitioned, triggers, functions, privileges, row-level security, views,
+        indexes, and repairs of data. The seed draws one of the tasks of `FAMILIES`, its rows and its details.
+    Action:
+        Calls of the tools that the prompt describes, in ``<tool_call>{"name": ..., "arguments":
+        {...}}</tool_call>``; several run in order. ``<submit/>`` ends the task, after the calls of the same
+        turn. An action with neither is answered with how to write one, and its turn is gone.
+    Observation:
+        What the tools say: rows, plans, errors of the database.
+    Reward:
+        1 where the verifier finds the final state as asked, else 0; nothing before the end. It looks with
+        queries of its own as a role with the agent's rights and no more, changes rows under the agent's
+        views, triggers and policies to see what they do, and undoes it.
+    End:
+        When the agent submits, or when the turns are used up: then too what is committed counts. A database
+        that grows beyond 256 MB fails the task.
+    Source:
+        Tasks and verifiers are gem's own, in the manner of MCPMark's database tasks.
+
+    Each episode has a database, a role and an MCP server of its own, made by its first call and gone with its
+    end. It cannot be forked or saved. The task follows from the seed; names of roles and timings do not.
+    """
+
+    forkable: ClassVar[bool] = False
+    shared: ClassVar[tuple[str, ...]] = ("_tools",)
+
+    def __init__(
+        self, task: str | None = None, level: str | None = None, max_turns: int = 30, dsn: str | None = None
+    ) -> None:
+        """Choose which tasks are drawn.
+
+        Args:
+            task: one family, as ``AuditLog``; None draws from all.
+            level: ``easy`` or ``hard``: from those alone.
+            max_turns: the turns that the task states.
+            dsn: of a superuser of the PostgreSQL server; None takes GEM_POSTGRES_DSN, which keeps its
+                password out of stored episodes.
+
+        Raises:
+            BadArgument: for an unknown task or level, or a dsn of no superuser.
+            MissingExtra: without the packages mcp and psycopg, or when no server is named.
+            NoVerdict: when the server cannot be reached.
+        """
+        if task is not None and task not in FAMILIES:
+            raise BadArgument(
+                f"no family {task!r} of database tasks.{did_you_mean(task, FAMILIES)} There are: "
+                f"{', '.join(FAMILIES)}."
+            )
+        if level not in (None, "easy", "hard") or max_turns < 1:
+            raise BadArgument(f"level is {level!r}, max_turns {max_turns}; accepted: easy, hard, 1 or more.")
+        self.names = [task] if task else [name for name in FAMILIES if level in (None, FAMILIES[name].level)]
+        self.max_turns = max_turns
+        self.dsn = dsn
+        self.name = ""
+        self.task: PostgresTask | None = None
+        self.turn = 0
+        self._database: Database | None = None
+        self._tools = _OFFERED.spawn()
+        server(dsn)
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a task; see Env.reset. The database is made when a tool is first called."""
+        super().reset(seed)
+        self._end_database()
+        self.turn = 0
+        self.name = self.rng.choice(self.names)
+        self.task = FAMILIES[self.name].draw(self.rng)
+        how = _HOW.format(
+            turns=self.max_turns, groups=", ".join(GROUPS), tools=self._tools.instruction_string()
+        )
+        return Start(f"{self.task.instruction}\n\n{how}", {"task": self.name})
+
+    def step(self, action: str) -> Step:
+        """Run the calls, and verify the state where the agent submits; see Env.step.
+
+        Raises:
+            NoVerdict: when PostgreSQL or the MCP server is gone.
+        """
+        self.turn += 1
+        found = find(action, self._tools.offered())
+        submitted = _submits(action, found)
+        said: list[str] = []
+        info: dict[str, Any] = {"tool_results": []} if found else {}
+        for each in found:
+            text, tool, error = self._call(each)
+            said.append(text)
+            info["tool_results"].append({"tool": tool, "error": error, "refused": False})
+        if found and server(self.dsn).size(self._open().name) > LARGEST:
+            return self._end(said, info, StopReason.FAILED, "the database has grown too large")
+        if not found and not submitted:
+            said.append(_FORM)
+            info["legal"] = False
+        if submitted:
+            return self._judge(said, info, StopReason.FAILED)
+        if self.turn >= self.max_turns:
+            said.append("No turns are left.")
+            return self._judge(said, info, StopReason.TURN_BUDGET)
+        return Step("\n".join(said), 0.0, False, False, info)
+
+    def close(self) -> None:
+        """End the MCP server, and drop the database and its role."""
+        self._end_database()
+        super().close()
+
+    def sample_random_action(self) -> str:
+        """Return a harmless look around, or a submission; see Env.sample_random_action."""
+        schema = self._need_task().schema
+        looks = [
+            ("list_schemas", {}),
+            ("list_objects", {"schema": schema}),
+            ("execute_sql", {"sql": "SELECT 1"}),
+        ]
+        return "<submit/>" if self.actor_rng.random() < 0.3 else _written(*self.actor_rng.choice(looks))
+
+    def solve(self) -> str:
+        """Return the family's solution and the submission; see Env.solve."""
+        calls = [_written("execute_sql", {"sql": sql}) for sql in self._need_task().solution]
+        return "\n".join([*calls, "<submit/>"])
+
+    # -- the database
+
+    def _call(self, found: Found) -> tuple[str, str, bool]:
+        """Run one call; return what the agent reads, the tool's name, and whether it failed."""
+        self._open()
+        if found.call is None:
+            return self._tools.shown(found.error), "unreadable", True
+        try:
+            result = self._tools.call(found.call.name, dict(found.call.arguments))
+        except ToolError as error:
+            return self._tools.shown(str(error)), found.call.name[:60], True
+        return self._tools.shown(result.text), found.call.name, result.error
+
+    def _open(self) -> Database:
+        """Return the episode's database; made, filled and with its MCP server the first time."""
+        if self._database is None:
+            postgres, task = server(self.dsn), self._need_task()
+            postgres.shared_roles(GROUPS)
+            self._database = postgres.open(_OWN, plpgsql=True)
+            begin = Connection(self._database.dsn)
+            try:
+                begin.script(";\n".join(task.script()))
+            except ToolError as error:
+                self._end_database()
+                raise NoVerdict(f"the set-up of {self} ({self.name}) failed: {error}") from error
+            finally:
+                begin.close()
+            self._tools.reconfigure(_started({"GEM_POSTGRES_MCP_DSN": self._database.dsn}), same_tools=True)
+        return self._database
+
+    def _end_database(self) -> None:
+        self._tools.close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _judge(self, said: list[str], info: dict[str, Any], otherwise: StopReason) -> Step:
+        """End the episode by the verifier."""
+        if self._database is None:  # no task is done from the beginning
+            return self._end(said, info, otherwise, "nothing was done")
+        self._tools.close()
+        access = server(self.dsn).judge(self._database, GROUPS)
+        try:
+            why = self._verify(access)
+        finally:
+            self._end_database()  # what it still holds of the role would keep it from being dropped
+            access.close()
+        return self._end(said, info, otherwise if why else StopReason.SOLVED, why)
+
+    def _verify(self, access: Database) -> str:
+        """Return what is wrong with the state, '' where nothing is."""
+        connection = Connection(access.dsn)
+
+        def send(sql: str) -> Sequence[Row]:
+            try:
+                return connection.run(sql, JUDGE_S, 100_000).rows
+            except SqlError as error:
+                raise Refused(str(error), error.sqlstate) from error
+            except (
+                ToolError
+            ) as error:  # too slow, too large, or it ended the connection: all of the agent's doing
+                raise Wrong(str(error)) from error
+
+        task = self._need_task()
+        try:
+            send("BEGIN")
+            task.check(Judge(send, task.schema))
+        except Wrong as wrong:
+            return str(wrong)
+        except Refused as refused:
+            return f"the verifier's query is refused: {refused.message}"
+        finally:
+            connection.close()
+        return ""
+
+    def _end(self, said: list[str], info: Mapping[str, Any], stop: StopReason, why: str) -> Step:
+        self._end_database()
+        success = stop is StopReason.SOLVED
+        said.append("The task is done." if success else "The task is not done.")
+        info = {**info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
+        return Step("\n".join(said), float(success), True, False, info)
+
+    def _need_task(self) -> PostgresTask:
+        assert self.task is not None  # reset() comes first: gem.Env sees to it
+        return self.task
+
+
+def _started(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return how the MCP server is started."""
+    return {"command": sys.executable, "args": ["-m", "gem.tools.mcp_server.postgres_mcp"], "env": dict(env)}
+
+
+_OFFERED = MCPTool(_started({}), timeout=_CALL_S, connect_timeout=_CALL_S)
+"""What every episode's tools are made from, so that a process asks only once which there are."""
+
+_OWN = (
+    "DO $$ BEGIN EXECUTE format('GRANT CREATE, TEMP ON DATABASE %I TO %I', current_database(), "
+    "current_database()); END $$"
+)
+"""What the agent's role, which has its database's name, may do there."""
+
+
+def _written(name: str, arguments: Mapping[str, str]) -> str:
+    import json
+
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def _submits(action: str, found: Sequence[Found]) -> bool:
+    """Tell whether an action submits, outside its calls and its closed thinking."""
+    outside, last = [], 0
+    for each in found:
+        outside.append(action[last : each.start])
+        last = each.end
+    return bool(_SUBMIT.search(" ".join([*outside, action[last:]]).rpartition("</think>")[2]))
