@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from gem.content import Obs, join
@@ -16,8 +14,8 @@ from gem.graders.code import CodeGrader, feedback
 from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import TOLERANCE
 from gem.sandbox.base import Budget
-from gem.tasks.base import Task, TaskSet
-from gem.tasks.sources import Rows
+from gem.tasks.base import Task
+from gem.tasks.sources import Source
 from gem.tools.python_code_tool import UPSTREAM_TYPES
 
 FENCE = "Give all of it in one fenced code block that begins with ```python."
@@ -52,7 +50,7 @@ class CodeEnv(DatasetEnv):
         self,
         dataset_name: str | None = None,
         split: str | None = None,
-        dataset: str | Path | Rows | TaskSet | Mapping[str, Rows] | None = None,
+        dataset: Source | None = None,
         question_key: str = "problem",
         test_key: str = "tests",
         seed: int = 0,

@@ -6,8 +6,6 @@ guess looks like.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from gem import seeding
@@ -19,7 +17,7 @@ from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import index_at
-from gem.tasks.sources import Rows, load
+from gem.tasks.sources import Source, load
 
 BOXED = "Give your final answer inside \\boxed{}."
 
@@ -200,7 +198,7 @@ class DatasetEnv(Env):
 def tasks_of(
     dataset_name: str | None,
     split: str | None,
-    dataset: str | Path | Rows | TaskSet | Mapping[str, Rows] | None,
+    dataset: Source | None,
     question_key: str,
     answer_key: str,
     images_key: str | None = None,

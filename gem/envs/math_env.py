@@ -2,8 +2,7 @@ r"""Mathematics: MathEnv over any data set, and two families that a program make
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from gem.envs.dataset import DatasetEnv, tasks_of
@@ -11,9 +10,8 @@ from gem.graders.base import Grader, Score
 from gem.graders.math import MathGrader, check_correct, references
 from gem.parsing import boxed
 from gem.tasks.arithmetic import OPERATIONS, Arithmetic
-from gem.tasks.base import TaskSet
 from gem.tasks.procedural import ProceduralTasks, Range, Split, chosen, interval
-from gem.tasks.sources import Rows
+from gem.tasks.sources import Source
 from gem.tasks.word_problems import KINDS, MOST_STEPS, WordProblems
 
 
@@ -42,7 +40,7 @@ class MathEnv(DatasetEnv):
         self,
         dataset_name: str | None = None,
         split: str | None = None,
-        dataset: str | Path | Rows | TaskSet | Mapping[str, Rows] | None = None,
+        dataset: Source | None = None,
         question_key: str = "problem",
         answer_key: str = "answer",
         use_format_error_reward: bool = False,

@@ -2,16 +2,14 @@ r"""Mathematics with pictures: MathVisualEnv over any data set, and two families
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from gem.envs.games.board_image import pillow
 from gem.envs.math_env import MathEnv
 from gem.envs.vision import charts, geometry
 from gem.graders.base import Grader
-from gem.tasks.base import TaskSet
 from gem.tasks.procedural import Generator, ProceduralTasks, Range, Split, chosen, interval
-from gem.tasks.sources import Rows
+from gem.tasks.sources import Source
 
 
 class MathVisualEnv(MathEnv):
@@ -38,7 +36,7 @@ class MathVisualEnv(MathEnv):
         self,
         dataset_name: str | None = None,
         split: str | None = None,
-        dataset: str | Path | Rows | TaskSet | Mapping[str, Rows] | None = None,
+        dataset: Source | None = None,
         question_key: str = "problem",
         answer_key: str = "answer",
         image_key: str = "images",

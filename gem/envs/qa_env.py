@@ -2,8 +2,6 @@ r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from gem.content import Obs, join
@@ -11,10 +9,10 @@ from gem.envs.dataset import BOXED, DatasetEnv, tasks_of
 from gem.graders.base import Grader, Score
 from gem.graders.text import TextGrader
 from gem.parsing import boxed, tagged
-from gem.tasks.base import Task, TaskSet
+from gem.tasks.base import Task
 from gem.tasks.facts import FactTasks
 from gem.tasks.procedural import Range, Split, interval
-from gem.tasks.sources import Rows
+from gem.tasks.sources import Source
 
 TAGGED = "Give your final answer inside <answer></answer>."
 
@@ -46,7 +44,7 @@ class QaEnv(DatasetEnv):
         self,
         dataset_name: str | None = None,
         split: str | None = None,
-        dataset: str | Path | Rows | TaskSet | Mapping[str, Rows] | None = None,
+        dataset: Source | None = None,
         question_key: str = "problem",
         answer_key: str = "answer",
         use_format_error_reward: bool = False,

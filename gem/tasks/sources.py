@@ -32,6 +32,9 @@ from gem.tasks.order import Order
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Anything with a length whose items, by number, are mappings from column names."""
 
+Source: TypeAlias = str | Path | Rows | TaskSet | Mapping[str, Rows]
+"""What tasks come from: the name of a data set, a path, rows, rows by split, or tasks."""
+
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 """The files that are read."""
 
@@ -47,7 +50,7 @@ _MIMES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "imag
 
 
 def load(
-    source: str | Path | Rows | TaskSet | Mapping[str, Rows],
+    source: Source,
     split: str | None = None,
     question_key: str = "problem",
     answer_key: str = "answer",
