@@ -773,15 +773,20 @@ def _inequality(node: Node) -> bool:
 
 def _plainer(text: str) -> str:
     """Rewrite numbers and intervals that are written in ways of their own."""
-    if any(c in text for c in "eExX"):
-        text = _TIMES_TEN.sub("*", _SCIENTIFIC.sub(_scientific, text))
+    if "e" in text or "E" in text:
+        text = _SCIENTIFIC.sub(_scientific, text)
+    if "x" in text or "X" in text:
+        text = _TIMES_TEN.sub("*", text)
     if "'" in text:
         text = _APOSTROPHES.sub(lambda m: m[1].replace("'", ""), text)
-    if "\\" in text or "(" in text:
+    if "." in text:
         text = _REPEATING.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5]), text)
-        text = _SEGMENT.sub(r"\1", _BASED_WORD.sub(r"\1", text))
-    if "..." in text or "dots" in text:
-        text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
+        if "..." in text or "dots" in text:
+            text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
+    if "_" in text and "\\" in text:
+        text = _BASED_WORD.sub(r"\1", text)
+    if "\\overline" in text:
+        text = _SEGMENT.sub(r"\1", text)
     if text[:1] == "]" or text[-1:] == "[":
         text = _FOREIGN.sub(lambda m: f"{'[('[m[1] == ']']}{m[2]}{'])'[m[3] == '[']}", text)
     return text

@@ -42,6 +42,7 @@ _LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)
 _SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
 _IT_IS = re.compile(r"(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
+_PHRASED = re.compile(r"(?:\\[a-z]+\s*\{)?[A-Za-z' ]{3,}\}?")
 _SAYINGS = {
     r"\mathbb{R}": re.compile(r"(?:all |any |every |the )*(?:reals|real numbers?)"),
     r"\emptyset": re.compile(
@@ -274,7 +275,7 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
     if len(answer) > ANSWER or len(gold) > ANSWER:
         return False, "too long"
     left, right = _prepared(gold), _prepared.__wrapped__(answer)
-    if left == right or ("\\" in left + right and _plain(left) == _plain(right)):
+    if left == right or (_STYLED.search(left + right) and _plain(left) == _plain(right)):
         return bool(left), "same text"
     if not right:
         return False, "no answer"
@@ -306,15 +307,15 @@ def _prepared(text: str) -> str:
 
 def _said(text: str) -> str:
     """Rewrite the few phrases that stand for a number or a set."""
-    words = _STYLED.sub(r"\1", text).strip().casefold()
-    if words[-1:].isalpha():
+    if _PHRASED.fullmatch(text):
+        words = _STYLED.sub(r"\1", text).strip().casefold()
         for meaning, phrase in _SAYINGS.items():
             if phrase.fullmatch(words):
                 return meaning
     between = _BETWEEN.fullmatch(text)
     if between:
         return f"{between[1]}:{between[2]}"
-    return _SCALED.sub(_scaled, text) if "illion" in words or "thousand" in words else text
+    return _SCALED.sub(_scaled, text) if "illion" in text or "thousand" in text else text
 
 
 def _scaled(match: re.Match[str]) -> str:
