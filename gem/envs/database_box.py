@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any
 from gem.envs.database_domains import TODAY
 from gem.envs.database_worker import DUMPED, LONGEST, STATEMENTS
 from gem.envs.postgres import SHARED, UNREPEATABLE, Database, server
-from gem.errors import GemError, ToolError
+from gem.errors import ToolError
 from gem.sandbox import default_sandbox, open_sandbox
 from gem.sandbox.base import Budget, SandboxFailed, Session
 from gem.tools.postgres import Connection, Result, Statement, statements
@@ -103,7 +102,8 @@ class PostgresBox:
         """
         self.turn_s = turn_s
         self._server = server(dsn)
-        self._databases: dict[tuple[str, bool], Database] = {}
+        self._databases: list[Database] = []
+        self._read_only: dict[str, Database] = {}
         self._open: dict[str, tuple[Database, Connection, bool, int]] = {}
 
     def open(self, name: str, script: str, *, writable: bool = False, rows: int = 50) -> None:
@@ -112,11 +112,14 @@ class PostgresBox:
         Two names of one script that is only read are one database.
         """
         grant = "SELECT, INSERT, UPDATE, DELETE" if writable else "SELECT"
-        key = (name if writable else script, writable)
-        if key not in self._databases:
-            revoke = (*SHARED, *UNREPEATABLE)
-            self._databases[key] = self._server.open(script, grant=grant, revoke=revoke)
-        database = self._databases[key]
+        database = None if writable else self._read_only.get(script)
+        if database is None:
+            database = self._server.open(script, grant=grant, revoke=(*SHARED, *UNREPEATABLE))
+            self._databases.append(database)
+            if not writable:
+                self._read_only[script] = database
+        if name in self._open:
+            self._open[name][1].close()
         self._open[name] = database, Connection(database.dsn), writable, rows
 
     def run(self, name: str, sql: str) -> list[dict[str, Any]]:
@@ -168,10 +171,9 @@ class PostgresBox:
         """Drop the databases."""
         for _, connection, _, _ in self._open.values():
             connection.close()
-        for database in self._databases.values():
-            with contextlib.suppress(GemError):
-                database.close()
-        self._databases, self._open = {}, {}
+        for database in self._databases:
+            database.close()
+        self._databases, self._read_only, self._open = [], {}, {}
 
 
 def _check(statement: Statement, writable: bool) -> None:
