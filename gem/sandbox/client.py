@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import marshal
 import os
 import select
 import threading
@@ -24,10 +23,10 @@ from typing import Any, Self, TypeVar
 from gem.errors import BadArgument
 from gem.sandbox import box
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed
-from gem.sandbox.judging import LONGEST_VALUE, Judging
+from gem.sandbox.judging import Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
 from gem.sandbox.session import ZygoteSession, image_bytes
-from gem.sandbox.verdicts import checked_budget, checked_files, verdict
+from gem.sandbox.verdicts import checked_budget, checked_case, checked_files, verdict
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 _T = TypeVar("_T")
@@ -189,7 +188,7 @@ class ZygoteSandbox:
             "program": None if self.settings.fork else self.settings.program(fork=False),
         }
         limits = checked_budget(budget)
-        asked = [_case(case, limits) for case in cases]
+        asked = [checked_case(case, limits) for case in cases]
         kind = kind_for(code + "".join(case.code or "" for case in cases))
         return Judging(self, kind, request, asked, limits, go_on).results()
 
@@ -326,23 +325,3 @@ def _at_exit() -> None:
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
-
-
-def _case(case: Case, budget: Budget) -> Message:
-    if sum(part is not None for part in (case.stdin, case.call, case.code)) != 1:
-        raise BadArgument(f"a case needs exactly one of stdin, call and code: {case!r:.200}")
-    asked: Message = {
-        "stdin": case.stdin,
-        "call": case.call,
-        "args": case.args,
-        "code": None if case.code is None else case.code.encode("utf-8", "surrogatepass"),
-        "wall_s": budget.wall_s,
-        "cpu_s": budget.cpu_s,
-        "output": budget.output_kb << 10,
-        "value": LONGEST_VALUE,
-    }
-    try:
-        marshal.dumps(asked)
-    except ValueError as error:
-        raise BadArgument(f"a case's args must be plain data: {case!r:.200}") from error
-    return asked

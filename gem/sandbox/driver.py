@@ -1,15 +1,33 @@
-"""The far end of a piped rung: reads a bundle on stdin and becomes a program or a session.
+"""The far end of a piped rung: reads a bundle on stdin, and runs a program, a session or a judge.
 
 Standard library alone. Its source travels in the bundle to wherever a Python is: a bare process, a process
-under sandbox-exec, or a container. It confines nothing but by rlimits; that is the rung's business.
+under sandbox-exec, or a container, whose first process it then is. It confines nothing but by rlimits; that
+is the rung's business.
+
+A program and a session run in a child. This process waits for it, says how it ended, and ends everything
+when the host closes stdin, as it does by dying. What it says of a program comes on stdout in frames: a
+letter, a length, and
+
+- ``B``: the program begins; until then whatever goes wrong is not the program's doing;
+- ``F``: it could not begin, and why;
+- ``1``, ``2``: what it wrote to stdout or stderr;
+- ``E``: how it ended, in JSON.
+
+After the ``B`` of a session or a judge, its process speaks the protocol of `gem.sandbox.runner` on stdout;
+each reply is followed by what was written to stdout and stderr meanwhile, and by how many processes the
+kernel has killed for their memory. How a session's process ended is said on stderr, which no program has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import select
+import signal
 import sys
 import tempfile
+import time
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -29,49 +47,204 @@ exec(compile(bundle.pop("driver"), "<gem.sandbox.driver>", "exec"), scope)
 scope["main"](bundle)
 """
 
+_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+_DUMPABLE, _SUBREAPER = 4, 36
+
 
 def main(bundle: dict[str, Any]) -> NoReturn:
-    """Do what the bundle asks: its ``kind`` is run or session, its ``runner`` is source."""
-    home = bundle["home"]
+    """Do what the bundle asks: its ``kind`` is run, session or judge, its ``runner`` is source."""
+    home, temporary = bundle["home"], bundle["temporary"]
+    for folder in (home, temporary):
+        os.makedirs(folder, exist_ok=True)
     os.chdir(home)
-    temporary = os.path.join(home, ".tmp")
-    os.makedirs(temporary, exist_ok=True)
     os.environ.update(HOME=home, PWD=home, TMPDIR=temporary)
     runner = _load(bundle["runner"])
-    _limit(bundle["limits"])
+    if bundle["kind"] == "judge":  # its own watcher, and nobody's parent but its cases'
+        _limit(bundle["limits"])
+        _frame(b"B", b"")
+        end = _End(bundle["output"], temporary)
+        _open_streams(runner)
+        runner.judge(bundle["request"], end)
+    _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
+    _prctl(_SUBREAPER, 1)
     if bundle["kind"] == "run":
-        given = tempfile.TemporaryFile(dir=temporary)  # noqa: SIM115 - open until the process ends
-        given.write(bundle["stdin"])
-        given.flush()
-        os.lseek(given.fileno(), 0, os.SEEK_SET)
-        os.dup2(given.fileno(), 0)
-        given.close()
-        runner.open_streams()
+        _run(bundle, runner, temporary)
+    _session(bundle, runner, temporary)
+
+
+def _run(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
+    out, err, ready = os.pipe(), os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _be_child(bundle["limits"])
+            given = tempfile.TemporaryFile(dir=temporary)  # noqa: SIM115 - open until the process ends
+            given.write(bundle["request"].pop("stdin"))
+            given.seek(0)
+            runner.put_files(bundle["request"].pop("files"))
+            for fd, to in ((given.fileno(), 0), (out[1], 1), (err[1], 2)):
+                os.dup2(fd, to)
+            given.close()
+            runner.open_streams()
+            os.write(ready[1], b"B")
+            os.closerange(3, 64)
+        except BaseException as error:
+            os.write(ready[1], b"F" + f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))
+            os._exit(1)
         runner.run(bundle["request"])
-    end = _End(bundle["output"], temporary)
-    runner.open_streams()
-    runner.session(bundle["request"], end)
-    os._exit(1)
+    for _, writer in (out, err, ready):
+        os.close(writer)
+    began = os.read(ready[0], 4096) or b"Fthe child ended"
+    _frame(began[:1], began[1:])
+    if began[:1] == b"F":
+        os._exit(1)
+    _frame(b"E", json.dumps(_attend(pid, {out[0]: b"1", err[0]: b"2"}, bundle, runner)).encode())
+    os._exit(0)
+
+
+def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], runner: Any) -> dict[str, Any]:
+    """Pass on what a program writes until it ends or has to; then end whatever it left."""
+    begun, killed_before = time.monotonic(), _killed_for_memory()
+    deadline = begun + bundle["wall_s"]
+    room = dict.fromkeys(streams, bundle["output"])
+    poll = select.poll()
+    poll.register(0, 0)  # its end alone
+    for fd in streams:
+        os.set_blocking(fd, False)
+        poll.register(fd, select.POLLIN)
+    why, cut = "", False
+
+    def read(fd: int) -> bool:
+        """Pass on what is there; False when there is no more, or too much."""
+        nonlocal cut
+        with contextlib.suppress(BlockingIOError):
+            piece = os.read(fd, 1 << 16)
+            if piece[: room[fd]]:
+                _frame(streams[fd], piece[: room[fd]])
+            cut |= len(piece) > room[fd]
+            room[fd] -= min(len(piece), room[fd])
+            return bool(piece) and not cut
+        return False
+
+    while True:
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        left = deadline - time.monotonic()
+        if done:
+            break
+        if cut or left <= 0:
+            why = "output" if cut else "wall"
+            os.kill(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            break
+        for fd, event in poll.poll(min(left, 0.01) * 1000):
+            if fd == 0:
+                _end_all(runner)
+                os._exit(1)  # nobody is there any more
+            if event & select.POLLIN:
+                read(fd)
+            else:
+                poll.unregister(fd)
+    wall_s = time.monotonic() - begun
+    _end_all(runner)
+    for fd in streams:
+        while read(fd):
+            pass
+    if not why and os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+        why = "memory" if _killed_for_memory() > killed_before else ""
+    return {
+        "status": status,
+        "why": why,
+        "cut": cut,
+        "wall_s": wall_s,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss << (0 if sys.platform == "darwin" else 10),
+    }
+
+
+def _session(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
+    killed_before = _killed_for_memory()
+    _frame(b"B", b"")
+    pid = os.fork()
+    if pid == 0:
+        _be_child(bundle["limits"])
+        end = _End(bundle["output"], temporary)
+        _open_streams(runner)
+        runner.session(bundle["request"], end)
+    poll = select.poll()
+    poll.register(0, 0)
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        if poll.poll(20):
+            _end_all(runner)
+            os._exit(0)
+    killed = _killed_for_memory() > killed_before
+    _end_all(runner)
+    os.write(2, f"\nended {os.waitstatus_to_exitcode(ended[1])} {int(killed)}\n".encode())
+    os._exit(0)
+
+
+def _be_child(limits: dict[str, int]) -> None:
+    _prctl(_DUMPABLE, 1)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # before its parent, whose word on it is wanted
+    _limit(limits)
+
+
+def _end_all(runner: Any) -> None:
+    """End every process but this one, which is all of the container's, or else all below it."""
+    runner._kill_everything_else()
+
+
+def _killed_for_memory() -> int:
+    """Return how many processes of this container the kernel has killed for their memory."""
+    for path in _COUNTS:
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    return 0
+
+
+def _frame(kind: bytes, data: bytes) -> None:
+    view = memoryview(kind + len(data).to_bytes(4, "big") + data)
+    while view:
+        view = view[os.write(1, view) :]
 
 
 def _load(source: str) -> Any:
     """Return `gem.sandbox.runner` made from its source; nothing named gem stays importable."""
     lockdown = ModuleType("gem.sandbox.lockdown")
-    vars(lockdown).update(hide=_nothing, show=_nothing, adopt_orphans=_nothing)
+    vars(lockdown).update(
+        hide=lambda: _prctl(_DUMPABLE, 0),
+        show=lambda: _prctl(_DUMPABLE, 1),
+        adopt_orphans=lambda: _prctl(_SUBREAPER, 1),
+    )
     package, sandbox, runner = (ModuleType(n) for n in ("gem", "gem.sandbox", "gem.sandbox.runner"))
     vars(sandbox).update(lockdown=lockdown)
     vars(package).update(sandbox=sandbox, __path__=[])
-    vars(runner).update(__file__="<gem>/runner.py")
+    vars(runner).update(__file__="/<gem>/runner.py")
     for module in (package, sandbox, lockdown, runner):
         sys.modules[module.__name__] = module
-    exec(compile(source, "<gem>/runner.py", "exec"), vars(runner))  # noqa: S102 - our own source
+    exec(compile(source, "/<gem>/runner.py", "exec"), vars(runner))  # noqa: S102 - our own source
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]
     return runner
 
 
-def _nothing() -> None:
-    """What a runner that confines itself would do: here that is the business of the command in front."""
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # Linux alone has it
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _open_streams(runner: Any) -> None:
+    """Make the streams over pipes, which cannot be rewound, whatever 1 and 2 are."""
+    kept, pipe = (os.dup(1), os.dup(2)), os.pipe()
+    for fd in (1, 2):
+        os.dup2(pipe[1], fd)
+    runner.open_streams()
+    for fd, own in zip((1, 2), kept, strict=True):
+        os.dup2(own, fd)
+    for fd in (*kept, *pipe):
+        os.close(fd)
 
 
 def _limit(limits: dict[str, int]) -> None:
@@ -86,7 +259,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 class _End:
-    """The socket that `runner.session` expects, over pipes; what cells wrote follows each reply."""
+    """The socket that `gem.sandbox.runner` expects, over pipes; see the module for what follows a reply."""
 
     def __init__(self, longest: int, folder: str) -> None:
         self.source, self.sink, self.longest = os.dup(0), os.dup(1), longest
@@ -111,6 +284,6 @@ class _End:
             text = os.pread(file, min(size, self.longest + 1), 0)
             os.ftruncate(file, 0)
             data += len(text).to_bytes(4, "big") + text
-        view = memoryview(data)
+        view = memoryview(data + _killed_for_memory().to_bytes(4, "big"))
         while view:
             view = view[os.write(self.sink, view) :]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, make_child
-from gem.sandbox.verdicts import verdict
+from gem.sandbox.verdicts import case_verdict, verdict
 from gem.sandbox.wire import Garbled, Wire, watch
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 BEGIN_S = 30.0
 COMPILE_CPU_S = 1.0  # at least; compiling may take what a case may
 BACKSTOP_S = 10.0  # the child keeps the deadlines of cases itself; one that is so late hangs
-LONGEST_VALUE = 4 << 20
 
 Message = dict[str, Any]
 
@@ -120,7 +117,9 @@ class Judging:
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
         try:
-            return self._read(case, reply, blobs, child.zygote.shared), "spoiled" not in reply
+            return case_verdict(
+                case, reply, blobs, self.budget, self.sandbox.info, shared=child.zygote.shared
+            ), "spoiled" not in reply
         except (KeyError, TypeError, ValueError) as error:
             raise Lost("a submission's child broke the protocol") from error
 
@@ -130,27 +129,6 @@ class Judging:
             return Lost(words)
         killed = os.waitstatus_to_exitcode(ended["status"]) == -signal.SIGKILL
         return Lost(words) if killed and self.sandbox.settings.namespaces else Broke(words)
-
-    def _read(self, case: Message, reply: Message, blobs: list[bytes], shared: int) -> Result:
-        out, err, value = blobs
-        cap = case["output"]
-        ended = {
-            "status": reply["status"],
-            "why": reply["why"],
-            "cpu_s": reply["cpu_s"],
-            "wall_s": reply["wall_s"],
-            "memory": max(0, reply["maxrss_kb"] * 1024 - shared),
-        }
-        cut = len(out) > cap or len(err) > cap
-        text, words = out[:cap].decode("utf-8", "replace"), err[:cap].decode("utf-8", "replace")
-        result = verdict(ended, text, words, self.budget, self.sandbox.info, cut=cut)
-        if not result.ok or case["stdin"] is not None:
-            return result
-        if len(value) > LONGEST_VALUE:
-            return replace(result, status=Status.OLE, cut=True)
-        if not _is_json(value):
-            return replace(result, status=Status.RE, stderr=words + "the program ended before its end\n")
-        return replace(result, value=value.decode()) if case["call"] is not None else result
 
     def _hear(
         self, child: Child, wire: Wire, patience_s: float
@@ -185,11 +163,3 @@ class Judging:
                     return reply[0], reply[1], None
             if "status" in ready and (ended := child.ended()) is not None:
                 return None, [], ended
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text.decode())
-    except (ValueError, RecursionError):
-        return False
-    return True

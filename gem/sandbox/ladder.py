@@ -216,10 +216,10 @@ def make(name: str, **options: Any) -> Any:
 
         return RemoteSandbox(**options)
     if name in ("container", "seatbelt", "none"):
-        from gem.sandbox import piped
+        from gem.sandbox import container, piped
 
         kinds: dict[str, Callable[..., Any]] = {
-            "container": piped.ContainerSandbox,
+            "container": container.ContainerSandbox,
             "seatbelt": piped.SeatbeltSandbox,
             "none": piped.UnsafeSandbox,
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import json
 import marshal
 import math
@@ -27,15 +26,23 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT
+from gem.sandbox.verdicts import case_verdict, checked_budget, checked_case, checked_files, verdict
 
-DOES_NOT_COMPILE, NO_MEMORY = 254, 253  # the runner's exit codes
+STARTING = 4  # commands that begin at once
+BACKSTOP_S = 10.0  # the driver keeps the deadlines itself; one that is so late hangs
+ENDING_S = 5.0
+KILLED = 128 + 9
 _LONGEST_FILE = 64 << 20
 _LONGEST_REPLY = 256 << 20
+_LONGEST_WORDS = 1 << 16
+_ENDED = "the session ended in this cell\n"
+
+Message = dict[str, Any]
 
 
 class OneShotSandbox(ABC):
@@ -164,6 +171,13 @@ def _with(result: Result, **changes: Any) -> Result:
 class PipedSandbox(OneShotSandbox):
     """A sandbox made of a command line that runs a Python; see the module."""
 
+    start_s = 60.0  # until the driver is there, which no program's own time includes
+    watched: bool = False  # whether the driver is out of the program's reach
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starting = threading.BoundedSemaphore(STARTING)
+
     def run(
         self,
         code: str,
@@ -177,34 +191,57 @@ class PipedSandbox(OneShotSandbox):
         """Run a program in a fresh process.
 
         Raises:
-            SandboxFailed: when the command cannot be started.
+            SandboxFailed: when the command could not be started, or was lost, twice.
         """
         self._check_open()
-        budget = budget or Budget()
+        budget = checked_budget(budget)
         request = {
             "code": code.encode("utf-8", "surrogatepass"),
             "args": [arg.replace("\0", "") for arg in args],
-            "files": _checked(files),
+            "files": checked_files(files),
+            "stdin": stdin,
         }
-        bundle = self._bundle("run", request, budget, stdin)
-        with tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True) as home:
-            process = self._start(home, bundle, budget)
-            streams = [_Reader(pipe, budget.output_kb << 10, process.kill) for pipe in process.outputs()]
-            begun, why = time.monotonic(), ""
-            while process.returncode() is None:
-                if time.monotonic() - begun > budget.wall_s:
-                    why = "wall"
-                elif cancelled is not None and cancelled.is_set():
+        cancelled = cancelled or threading.Event()
+        try:
+            return self._run_once(request, budget, cancelled)
+        except SandboxFailed:
+            if cancelled.is_set():
+                raise
+            return self._run_once(request, budget, cancelled)
+
+    def _run_once(self, request: Message, budget: Budget, cancelled: threading.Event) -> Result:
+        frames: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
+        written = {b"1": bytearray(), b"2": bytearray()}
+        ended: Message | None = None
+        why = ""
+        with contextlib.closing(
+            _Process(self, "run", request, budget, frames, _frames, cancelled)
+        ) as process:
+            begun = time.monotonic()
+            while ended is None and not why:
+                if cancelled.is_set():
                     why = "cancelled"
-                if why:
-                    break
-                process.wait(min(0.02, budget.wall_s))
-            process.end()
-            out, err = (stream.finish() for stream in streams)
-            self._explain(process, err)
-            wall_s = time.monotonic() - begun
-        cut = any(stream.cut for stream in streams)
-        return self._result(process.returncode(), why, cut, out, err, wall_s, budget)
+                elif time.monotonic() > begun + budget.wall_s + BACKSTOP_S:
+                    why = "late"
+                with contextlib.suppress(queue.Empty):
+                    kind, data = frames.get(timeout=0.05)
+                    if kind in written:
+                        written[kind] += data
+                    elif kind == b"E":
+                        ended = json.loads(data)
+                    else:
+                        why = "lost"
+        out, err = (bytes(text).decode("utf-8", "replace") for text in written.values())
+        if ended is not None:
+            return verdict(ended, out, err, budget, self.info, cut=ended["cut"])
+        if why == "lost" and process.code == KILLED:  # the kernel took the driver too
+            status, why = Status.MLE, "memory"
+        elif self.watched and why != "cancelled":
+            raise SandboxFailed(f"the rung {self.rung!r} lost a program: {process.said()}")
+        else:
+            status = Status.TLE if why == "late" else Status.RE
+        wall_s = time.monotonic() - begun
+        return Result(status, out, err, signal=9, wall_s=wall_s, info={**self.info, "why": why})
 
     def session(
         self,
@@ -220,46 +257,78 @@ class PipedSandbox(OneShotSandbox):
         self._check_open()
         return PipedSession(
             self,
-            {"files": _checked(files), "image": None if image is None else _tar(image), "seed": seed},
-            budget or Budget(),
+            {"files": checked_files(files), "image": None if image is None else _tar(image), "seed": seed},
+            checked_budget(budget),
         )
 
-    def _result(
-        self, code: int | None, why: str, cut: bool, out: str, err: str, wall_s: float, budget: Budget
-    ) -> Result:
-        killed = -code if code is not None and code < 0 else None
-        if code is not None and 128 < code < 128 + 65:  # a container's engine says it so
-            killed = code - 128
-        status = Status.RE if code else Status.OK
-        if why == "wall" or killed == 24 or (killed == 9 and not cut and wall_s >= budget.cpu_s):  # SIGXCPU
-            status = Status.TLE
-        elif cut:
-            status = Status.OLE
-        elif code == DOES_NOT_COMPILE and re.search(r"^\w*Error", err, re.MULTILINE):
-            status, code = Status.CE, 1
-        elif code == NO_MEMORY and "MemoryError" in err:
-            status, code = Status.MLE, 1
-        return Result(
-            status=status,
-            stdout=out,
-            stderr=err,
-            exit_code=None if killed else code,
-            signal=killed,
-            wall_s=wall_s,
-            cut=cut,
-            info=self.info,
-        )
+    def judge(
+        self,
+        code: str,
+        cases: Sequence[Case],
+        *,
+        go_on: Callable[[int, Result], bool] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> list[Result]:
+        """Compile once, run every case in a fork of its own, return the results in order.
 
-    def _bundle(
-        self, kind: str, request: dict[str, Any], budget: Budget, stdin: bytes = b""
-    ) -> dict[str, Any]:
+        Raises:
+            SandboxFailed: when the command could not be started, or was lost, twice.
+            BadArgument: for a case that is not exactly one of the three, or arguments that are no plain data.
+        """
+        self._check_open()
+        budget = checked_budget(budget)
+        request = {
+            "code": code.encode("utf-8", "surrogatepass"),
+            "files": checked_files(files),
+            "program": None,
+        }
+        asked = [checked_case(case, budget) for case in cases]
+        results: list[Result] = []
+        lost_at = -1
+        while len(results) < len(asked):
+            with contextlib.closing(_Talk(self, "judge", request, budget)) as talk:
+                first = talk.hear(budget.wall_s + BACKSTOP_S)
+                if first is None or not first.head["begun"]:
+                    words = "compiling took more than the budget has\n" if first is None else first.err
+                    return [Result(Status.CE, stderr=words, exit_code=1, info=self.info)]
+                while len(results) < len(asked):
+                    result, goes_on = self._judge(talk, asked[len(results)], budget)
+                    if result is None:
+                        if lost_at == len(results):
+                            raise SandboxFailed(f"the rung {self.rung!r} lost a judge: {talk.process.said()}")
+                        lost_at = len(results)
+                        break
+                    results.append(result)
+                    if go_on is not None and not go_on(len(results) - 1, result):
+                        return results
+                    if not goes_on:
+                        break
+        return results
+
+    def _judge(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
+        """Return a case's result, None where it was lost, and whether the judge can go on."""
+        begun = time.monotonic()
+        heard = talk.ask(case, case["wall_s"] + BACKSTOP_S)
+        if heard is None:
+            code = talk.process.end()
+            if self.watched and code != KILLED:
+                return None, False
+            status = Status.MLE if code == KILLED else Status.RE
+            return Result(status, signal=9, wall_s=time.monotonic() - begun, info=self.info), False
+        if heard.out_of_memory and os.waitstatus_to_exitcode(heard.head["status"]) == -signal.SIGKILL:
+            heard.head["why"] = heard.head["why"] or "memory"
+        return case_verdict(case, heard.head, heard.blobs, budget, self.info), "spoiled" not in heard.head
+
+    def bundle(self, kind: str, request: Message, budget: Budget) -> Message:
+        """Return what the driver is told."""
         here = Path(__file__).parent
         return {
             "driver": (here / "driver.py").read_text(),
             "runner": (here / "runner.py").read_text(),
             "kind": kind,
             "request": request,
-            "stdin": stdin,
+            "wall_s": budget.wall_s,
             "output": budget.output_kb << 10,
             "limits": {
                 "CORE": 0,
@@ -270,26 +339,17 @@ class PipedSandbox(OneShotSandbox):
             },
         }
 
-    def _start(self, home: str, bundle: dict[str, Any], budget: Budget) -> _Process:
-        command, inside = self.command(home, budget)
-        data = marshal.dumps({**bundle, "home": inside})
-        try:
-            process = _Process(command, home, self.kill)
-        except OSError as error:
-            raise SandboxFailed(f"{command[0]} cannot be started: {error}") from error
-        process.give(struct.pack(">I", len(data)) + data)
-        return process
-
-    def _explain(self, process: _Process, err: str) -> None:
-        """Raise SandboxFailed where the command in front failed, not the program. For subclasses."""
-
     @abstractmethod
-    def command(self, home: str, budget: Budget) -> tuple[list[str], str]:
-        """Return the command that runs `BOOT`, and the name of the folder `home` as it is seen inside."""
+    def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
+        """Return the command that runs `BOOT`, and its home and its folder for temporary files."""
+
+    def environment(self, home: str) -> dict[str, str]:
+        """Return the environment of the command."""
+        kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+        return {**kept, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process and all of its group."""
-        _kill_group(process)
+        """End a command that did not end when its input was closed."""
 
 
 class UnsafeSandbox(PipedSandbox):
@@ -297,9 +357,9 @@ class UnsafeSandbox(PipedSandbox):
 
     rung = "none"
 
-    def command(self, home: str, budget: Budget) -> tuple[list[str], str]:
+    def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
         """Return this interpreter, bare."""
-        return [sys.executable, "-I", "-c", BOOT], home
+        return [sys.executable, "-I", "-c", BOOT], f"{home}/home", f"{home}/tmp"
 
 
 class SeatbeltSandbox(PipedSandbox):
@@ -313,7 +373,7 @@ class SeatbeltSandbox(PipedSandbox):
         if shutil.which("sandbox-exec") is None:
             raise SandboxFailed("sandbox-exec is not there: this rung is for macOS.")
 
-    def command(self, home: str, budget: Budget) -> tuple[list[str], str]:
+    def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
         """Return the interpreter under a profile that starts from nothing."""
         home = os.path.realpath(home)
         readable = {sys.prefix, sys.base_prefix, *(path for path in sys.path if os.path.isdir(path))}
@@ -321,7 +381,7 @@ class SeatbeltSandbox(PipedSandbox):
             home=json.dumps(home),
             readable=" ".join(f"(subpath {json.dumps(os.path.realpath(path))})" for path in sorted(readable)),
         )
-        return ["sandbox-exec", "-p", profile, sys.executable, "-I", "-c", BOOT], home
+        return ["sandbox-exec", "-p", profile, sys.executable, "-I", "-c", BOOT], f"{home}/home", f"{home}/tmp"
 
 
 _SEATBELT = """(version 1)
@@ -335,202 +395,217 @@ _SEATBELT = """(version 1)
 """
 
 
-class ContainerSandbox(PipedSandbox):
-    """Docker or Podman: a container per run or session, without network, capabilities or a writable root.
+class _Process:
+    """A started command whose driver is there; closing it ends it and all of its group.
 
-    Args:
-        image: what has a Python 3.11 or newer; pulled by the engine where it is absent.
-        engine: the command; docker, else podman, by default.
-        runtime: the engine's ``--runtime``, such as runsc for gVisor.
-        python: the interpreter's name in the image.
+    A thread gives it its input, one hands what it says to `listen`, one keeps the first words of its stderr,
+    which are those of the command in front.
 
     Raises:
-        SandboxFailed: when there is no such engine, or it does not answer.
+        SandboxFailed: when the driver does not come to be there.
     """
-
-    rung = "container"
-    start_s = 30.0
 
     def __init__(
         self,
-        image: str | None = None,
-        *,
-        engine: str | None = None,
-        runtime: str | None = None,
-        python: str = "python3",
+        sandbox: PipedSandbox,
+        kind: str,
+        request: Message,
+        budget: Budget,
+        frames: queue.SimpleQueue[Any],
+        listen: Callable[[BinaryIO, queue.SimpleQueue[Any]], None],
+        cancelled: threading.Event | None = None,
     ) -> None:
-        super().__init__()
-        found = engine or next((name for name in ("docker", "podman") if shutil.which(name)), None)
-        if found is None:
-            raise SandboxFailed("no container engine: neither docker nor podman is installed.")
-        self.engine, self.runtime, self.python = found, runtime, python
-        self.image = image or os.environ.get("GEM_SANDBOX_IMAGE") or "python:3.11-slim"
-        self._numbers = itertools.count(1)
-        self._label = f"gem-sandbox-{secrets.token_hex(6)}"
-        self.info |= {"engine": found, "image": self.image, **({"runtime": runtime} if runtime else {})}
-        try:
-            seen = subprocess.run(
-                [found, "version", "--format", "{{.Server.Version}}"],
-                capture_output=True,
-                text=True,
-                timeout=self.start_s,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SandboxFailed(f"{found} does not answer: {error}") from error
-        if seen.returncode:
-            raise SandboxFailed(f"{found} does not answer: {(seen.stderr or seen.stdout).strip()[-300:]}")
-
-    def command(self, home: str, budget: Budget) -> tuple[list[str], str]:
-        """Return ``docker run`` with everything taken away."""
-        name = f"{self._label}-{next(self._numbers)}"
-        memory = f"{budget.memory_mb}m"
-        writable = f"rw,nosuid,nodev,size={budget.disk_mb}m,nr_inodes={budget.inodes},mode=1777"
-        return [
-            *(self.engine, "run", "--rm", "--interactive", "--init", "--name", name, "--label", self._label),
-            *(["--runtime", self.runtime] if self.runtime else []),
-            *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-            *("--read-only", "--tmpfs", f"/sandbox:{writable},exec", "--tmpfs", f"/tmp:{writable}"),
-            *("--user", "65534:65534", "--memory", memory, "--memory-swap", memory),
-            *("--pids-limit", str(budget.processes), "--ipc", "private", "--workdir", "/sandbox"),
-            *(self.image, self.python, "-I", "-c", BOOT),
-        ], "/sandbox"
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """End the container, then the engine's client."""
-        if process.returncode is None and isinstance(process.args, list):
-            name = process.args[process.args.index("--name") + 1]
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(
-                    [self.engine, "kill", str(name)], capture_output=True, timeout=self.start_s, check=False
+        self.sandbox = sandbox
+        self.code: int | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True)
+        home = self._folder.name
+        command, inside, temporary = sandbox.command(home, budget)
+        bundle = {**sandbox.bundle(kind, request, budget), "home": inside, "temporary": temporary}
+        with sandbox.starting:
+            try:
+                self.popen = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=home,
+                    env=sandbox.environment(home),
+                    start_new_session=True,
                 )
-        _kill_group(process)
+            except OSError as error:
+                self._folder.cleanup()
+                raise SandboxFailed(f"{command[0]} cannot be started: {error}") from error
+            self._words = bytearray()
+            self._threads = [self._beside(self._keep_words), self._beside(listen, self.popen.stdout, frames)]
+            try:
+                self.give(bundle)
+                self._wait_for_driver(frames, cancelled)
+            except BaseException:
+                self.end()
+                raise
 
-    def _explain(self, process: _Process, err: str) -> None:
-        if process.returncode() in (125, 126, 127) and re.search(r"^(docker|podman|Error|crun|runc)\b", err):
-            raise SandboxFailed(f"{self.engine} could not start a container: {err.strip()[-300:]}")
+    def _beside(self, work: Callable[..., None], *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=work, args=args, name="gem-sandbox-pipe", daemon=True)
+        thread.start()
+        return thread
 
+    def _wait_for_driver(self, frames: queue.SimpleQueue[Any], cancelled: threading.Event | None) -> None:
+        deadline = time.monotonic() + self.sandbox.start_s
+        first: Any = None
+        while first is None:
+            if cancelled is not None and cancelled.is_set():
+                raise SandboxFailed("the run was cancelled before the program began.")
+            if time.monotonic() > deadline:
+                raise SandboxFailed(f"{self.sandbox.start_s:g} s were not enough to begin: {self.said()}")
+            with contextlib.suppress(queue.Empty):
+                first = frames.get(timeout=0.05)
+        if first[0] != b"B":
+            self.end()
+            words = first[1].decode("utf-8", "replace") or self.said()
+            raise SandboxFailed(f"the rung {self.sandbox.rung!r} could not begin: {words}")
 
-class _Process:
-    """A started command: fed from a thread, ended with all of its group."""
+    def give(self, message: Message) -> None:
+        """Write a message to it without waiting for it to read."""
+        data = marshal.dumps(message)
+        self._beside(self._write, struct.pack("!I", len(data)) + data)
 
-    def __init__(
-        self, command: list[str], home: str, kill: Callable[[subprocess.Popen[bytes]], None]
-    ) -> None:
-        self._kill = kill
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        self.popen = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=home,
-            env={**kept, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
-            start_new_session=True,
-        )
+    def _write(self, data: bytes) -> None:
+        assert self.popen.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self.popen.stdin.write(data)
+            self.popen.stdin.flush()
 
-    def outputs(self) -> list[BinaryIO]:
-        assert self.popen.stdout is not None
+    def _keep_words(self) -> None:
         assert self.popen.stderr is not None
-        return [self.popen.stdout, self.popen.stderr]  # type: ignore[list-item]
+        with self.popen.stderr as pipe, contextlib.suppress(OSError, ValueError):
+            while piece := os.read(pipe.fileno(), 1 << 16):
+                self._words += piece[: _LONGEST_WORDS - len(self._words)]
 
-    def give(self, data: bytes) -> None:
-        """Write to it without waiting for it to read."""
-        source = self.popen.stdin
-        assert source is not None
+    def said(self) -> str:
+        """Return what the command in front said on its stderr."""
+        self._threads[0].join(0.2)
+        return bytes(self._words).decode("utf-8", "replace").strip()[-500:] or "it said nothing"
 
-        def write() -> None:
-            with contextlib.suppress(OSError, ValueError):
-                source.write(data)
-                source.flush()
-
-        threading.Thread(target=write, name="gem-sandbox-stdin", daemon=True).start()
-
-    def returncode(self) -> int | None:
-        return self.popen.poll()
-
-    def wait(self, seconds: float) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(seconds)
-
-    def kill(self) -> None:
-        self._kill(self.popen)
-
-    def end(self) -> None:
-        """Kill what is left of it, and wait."""
-        self._kill(self.popen)
-        self.popen.wait()
-        if self.popen.stdin is not None:
+    def end(self) -> int | None:
+        """End it, wait, and return its exit code, as a shell has it; the first time counts."""
+        if self.code is None:
+            assert self.popen.stdin is not None
             with contextlib.suppress(OSError):
-                self.popen.stdin.close()
+                self.popen.stdin.close()  # the driver ends by that
+            try:
+                self.popen.wait(ENDING_S)
+            except subprocess.TimeoutExpired:
+                self.sandbox.kill(self.popen)
+            if hasattr(os, "killpg"):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.popen.pid, signal.SIGKILL)
+            if self.popen.poll() is None:
+                self.popen.kill()
+            code = self.popen.wait()
+            self.code = code if code >= 0 else 128 - code
+            self._folder.cleanup()
+        return self.code
+
+    def close(self) -> None:
+        """End it."""
+        self.end()
 
 
-_KEPT = ("PATH", "SYSTEMROOT", "DOCKER_HOST", "XDG_RUNTIME_DIR", "CONTAINER_HOST")
+def _frames(pipe: BinaryIO, frames: queue.SimpleQueue[Any]) -> None:
+    """Pass on a program's frames, then an empty one."""
+    with contextlib.suppress(OSError, EOFError, ValueError), pipe:
+        while True:
+            kind = _exactly(pipe, 1)
+            frames.put((kind, _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big"))))
+    frames.put((b"", b""))
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode is None:
-        process.kill()
+def _replies(pipe: BinaryIO, replies: queue.SimpleQueue[Any]) -> None:
+    """Pass on the driver's first frame, then replies; None when the pipe ends or carries what is none."""
+    with contextlib.suppress(Exception), pipe:  # whatever the far end sent
+        replies.put((_exactly(pipe, 1), _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big"))))
+        killed = 0
+        while True:
+            head = json.loads(_exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big")))
+            blobs = [_exactly(pipe, int(length)) for length in head["blobs"]]
+            texts = [_exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big")) for _ in range(2)]
+            before, killed = killed, int.from_bytes(_exactly(pipe, 4), "big")
+            out, err = (text.decode("utf-8", "replace") for text in texts)
+            replies.put(_Heard(head, blobs, out, err, killed > before))
+    replies.put(None)
+    replies.put(None)
 
 
-class _Reader:
-    """A thread that keeps the first `longest` bytes of a pipe and calls `overflow` once there are more."""
+def _exactly(pipe: BinaryIO, length: int) -> bytes:
+    if length > _LONGEST_REPLY:
+        raise EOFError
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
 
-    def __init__(self, pipe: BinaryIO, longest: int, overflow: Callable[[], None]) -> None:
-        self.pipe, self.longest, self.overflow = pipe, longest, overflow
-        self.data, self.cut = bytearray(), False
-        self.thread = threading.Thread(target=self._read, name="gem-sandbox-reader", daemon=True)
-        self.thread.start()
 
-    def _read(self) -> None:
-        with self.pipe, contextlib.suppress(OSError, ValueError):
-            while piece := os.read(self.pipe.fileno(), 1 << 16):
-                room = self.longest - len(self.data)
-                self.data += piece[:room]
-                if len(piece) > room and not self.cut:
-                    self.cut = True
-                    self.overflow()
+class _Heard(NamedTuple):
+    """A reply; what was written meanwhile, and whether a process was killed for its memory."""
 
-    def finish(self) -> str:
-        """Return what came; a daemon that left the group may hold the pipe, and is not waited for."""
-        self.thread.join(0.5)
-        return bytes(self.data).decode("utf-8", "replace")
+    head: Message
+    blobs: list[bytes]
+    out: str
+    err: str
+    out_of_memory: bool
+
+
+class _Talk:
+    """Requests and replies with the far end of a session or a judge."""
+
+    def __init__(self, sandbox: PipedSandbox, kind: str, request: Message, budget: Budget) -> None:
+        self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.process = _Process(sandbox, kind, request, budget, self._heard, _replies)
+        self._number = 0
+
+    def ask(self, request: Message, seconds: float) -> _Heard | None:
+        """Return the reply to a request; None where none comes in time, or another."""
+        self._number += 1
+        self.process.give({**request, "n": self._number})
+        heard = self.hear(seconds)
+        if heard is not None and heard.head.get("n", self._number) != self._number:
+            return None  # a forged or doubled answer: the far end is not to be trusted on
+        return heard
+
+    def hear(self, seconds: float) -> _Heard | None:
+        """Return the next reply; None where none comes in time."""
+        with contextlib.suppress(queue.Empty):
+            heard: _Heard | None = self._heard.get(timeout=seconds)
+            return heard
+        return None
+
+    def close(self) -> None:
+        """End the far end."""
+        self.process.end()
 
 
 class PipedSession:
     """A session whose process reads requests on stdin and answers on stdout."""
 
-    def __init__(self, sandbox: PipedSandbox, request: dict[str, Any], budget: Budget) -> None:
+    def __init__(self, sandbox: PipedSandbox, request: Message, budget: Budget) -> None:
         self.sandbox, self.request, self.budget = sandbox, request, budget
         self.restarts = 0
-        self._cells = self._number = 0
+        self._cells = 0
         self._lock = threading.Lock()
-        self._process: _Process | None = None
+        self._talk: _Talk | None = None
+        self._ending: threading.Thread | None = None
         self._closed = False
         self._begin()
 
     def _begin(self) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True)
         request = {**self.request, "first": self._cells + 1}
-        bundle = self.sandbox._bundle("session", request, self.budget)
-        self._process = process = self.sandbox._start(self._home.name, bundle, self.budget)
-        self._replies: queue.SimpleQueue[tuple[dict[str, Any], list[bytes], str, str] | None]
-        self._replies = queue.SimpleQueue()
-        out, err = process.outputs()
-        self._errors = _Reader(err, 1 << 16, lambda: None)
-        threading.Thread(target=_replies, args=(out, self._replies), daemon=True).start()
-        reply = self._wait(60.0)
-        if reply is None:
+        self._talk = talk = _Talk(self.sandbox, "session", request, self.budget)
+        heard = talk.hear(self.sandbox.start_s)
+        if heard is None or not heard.head["begun"]:
             self._end()
-            said = self._errors.finish()
-            self.sandbox._explain(process, said)
-            raise SandboxFailed(f"a session did not begin: {said.strip()[-300:] or 'no answer'}")
-        if not reply[0]["begun"]:
-            self._end()
-            raise BadArgument(f"the session's files or image cannot be unpacked: {reply[0]['error']}")
+            if heard is None:
+                raise SandboxFailed(f"a session did not begin: {talk.process.said()}")
+            raise BadArgument(f"the session's files or image cannot be unpacked: {heard.head['error']}")
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
         """Run a cell."""
@@ -559,7 +634,7 @@ class PipedSession:
 
     def snapshot(self) -> bytes:
         """Return the working folder as a tar."""
-        return self._file({"op": "pack", "longest": _LONGEST_REPLY})[0]
+        return self._file({"op": "pack", "path": ".", "longest": _LONGEST_REPLY})[0]
 
     def fork(self) -> NoReturn:
         """Refuse: this rung has no fork server."""
@@ -571,115 +646,88 @@ class PipedSession:
             self._closed = True
             self._end()
 
-    def _file(self, request: dict[str, Any]) -> list[bytes]:
+    def _file(self, request: Message) -> list[bytes]:
         with self._lock:
-            fresh = self._revive()
-            reply = self._exchange(request, self.budget.wall_s)
-            if reply is None:
+            talk, fresh = self._revive()
+            heard = talk.ask(request, self.budget.wall_s)
+            if heard is None:
                 self._end()
                 raise ToolError(f"the session ended while {request['path']!r} was asked for.")
-            if "error" in reply[0]:
-                raise ToolError(f"{reply[0]['error']}{' (the session began anew)' if fresh else ''}")
-            return reply[1]
+            if "error" in heard.head:
+                raise ToolError(f"{heard.head['error']}{' (the session began anew)' if fresh else ''}")
+            return heard.blobs
 
-    def _ask(self, request: dict[str, Any], budget: Budget | None, grace_s: float = 0.0) -> Result:
+    def _ask(self, request: Message, budget: Budget | None, grace_s: float = 0.0) -> Result:
         budget = budget or self.budget
         with self._lock:
-            fresh = self._revive()
+            talk, fresh = self._revive()
             info = {**self.sandbox.info, **({"restarted": True} if fresh else {})}
             begun = time.monotonic()
-            reply = self._exchange(request, budget.wall_s + grace_s)
+            heard = talk.ask(request, budget.wall_s + grace_s)
             wall_s = time.monotonic() - begun
-            if reply is None:
-                process = self._process
-                code = None if process is None else process.returncode()
-                self._end()
-                why = "wall" if wall_s >= budget.wall_s else ""
-                result = self.sandbox._result(
-                    1 if code in (0, None) else code, why, False, "", "", wall_s, budget
-                )
-                return _with(result, info=info, stderr=result.stderr or "the session ended in this cell\n")
-        head, blobs, out, err = reply
-        longest = budget.output_kb << 10
-        burst = max(len(out), len(err)) > longest
+            if heard is None:
+                return self._ended(talk, wall_s, budget, info)
+        head, longest = heard.head, budget.output_kb << 10
+        burst = max(len(heard.out), len(heard.err)) > longest
+        status = Status(head["status"])
+        if heard.out_of_memory and status is Status.RE:
+            status = Status.MLE
         return Result(
-            status=Status.OLE if burst else Status(head["status"]),
-            stdout=out[:longest],
-            stderr=err[:longest],
+            status=Status.OLE if burst else status,
+            stdout=heard.out[:longest],
+            stderr=heard.err[:longest],
             exit_code=head.get("exit_code"),
             signal=head.get("signal"),
             wall_s=wall_s,
             cpu_s=head.get("cpu_s", 0.0),
             cut=burst or bool(head.get("cut")),
             value=head.get("value"),
-            figures=tuple(blobs),
+            figures=tuple(heard.blobs),
             info=info,
         )
 
-    def _revive(self) -> bool:
+    def _ended(self, talk: _Talk, wall_s: float, budget: Budget, info: Message) -> Result:
+        """Return what the end of the session means, in a cell that got no reply. Raises SandboxFailed."""
+        info["ended"] = True
+        if wall_s >= budget.wall_s:
+            self._end(wait=False)
+            return Result(Status.TLE, stderr=_ENDED, signal=9, wall_s=wall_s, info=info)
+        killed = self._end() == KILLED
+        told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
+        if not told and self.sandbox.watched and not killed:
+            raise SandboxFailed(f"the rung {self.sandbox.rung!r} lost a session: {talk.process.said()}")
+        code, spent = (int(told[-1][0]), told[-1][1] == "1") if told else (-9, killed)
+        return Result(
+            Status.MLE if spent and code == -9 and self.sandbox.watched else Status.RE,
+            stderr=_ENDED,
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            wall_s=wall_s,
+            info=info,
+        )
+
+    def _revive(self) -> tuple[_Talk, bool]:
         if self._closed:
             raise EnvClosed("this session is closed; open another one.")
-        if self._process is not None:
-            return False
-        self.restarts += 1
-        self._begin()
-        return True
+        if fresh := self._talk is None:
+            self.restarts += 1
+            self._begin()
+        assert self._talk is not None
+        return self._talk, fresh
 
-    def _exchange(
-        self, request: dict[str, Any], seconds: float
-    ) -> tuple[dict[str, Any], list[bytes], str, str] | None:
-        assert self._process is not None
-        self._number += 1
-        data = marshal.dumps({**request, "n": self._number})
-        self._process.give(struct.pack("!I", len(data)) + data)
-        return self._wait(seconds)
-
-    def _wait(self, seconds: float) -> tuple[dict[str, Any], list[bytes], str, str] | None:
-        try:
-            reply = self._replies.get(timeout=seconds)
-        except queue.Empty:
+    def _end(self, *, wait: bool = True) -> int | None:
+        """End the far end; `wait` until nothing of it is left, and return its exit code."""
+        talk, self._talk = self._talk, None
+        if self._ending is not None:
+            self._ending.join()
+            self._ending = None
+        if talk is None:
             return None
-        if reply is not None and reply[0].get("n", self._number) != self._number:
-            return None  # a forged or doubled answer: the session is not to be trusted on
-        return reply
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-            self._home.cleanup()
-
-
-def _replies(pipe: BinaryIO, replies: queue.SimpleQueue[Any]) -> None:
-    """Read framed replies until the pipe ends or carries what is none."""
-
-    def exactly(length: int) -> bytes:
-        if length > _LONGEST_REPLY:
-            raise EOFError
-        data = pipe.read(length)
-        if len(data) < length:
-            raise EOFError
-        return data
-
-    try:
-        while True:
-            head = json.loads(exactly(int.from_bytes(exactly(4), "big")))
-            blobs = [exactly(int(length)) for length in head["blobs"]]
-            texts = [exactly(int.from_bytes(exactly(4), "big")).decode("utf-8", "replace") for _ in range(2)]
-            replies.put((head, blobs, *texts))
-    except Exception:  # whatever the far end sent
-        replies.put(None)
-    with contextlib.suppress(OSError):
-        pipe.close()
-
-
-def _checked(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    for path in files or {}:
-        if path.startswith("/") or not path or ".." in path.split("/") or "\0" in path:
-            raise BadArgument(
-                f"a file is to be written at {path!r}; accepted: a path below the working folder."
-            )
-    return dict(files or {})
+        if wait:
+            return talk.process.end()
+        self._ending = threading.Thread(target=talk.close, name="gem-sandbox-end")
+        self._ending.start()
+        return None
 
 
 def _tar(image: str | os.PathLike[str] | bytes) -> bytes:

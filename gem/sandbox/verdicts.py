@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import marshal
 import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.sandbox.base import Budget, Result, Status
+from gem.sandbox.base import Budget, Case, Result, Status
 
+LONGEST_VALUE = 4 << 20  # of what a judged call returns
 _DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the box's half
 _COMPILING = re.compile(r"(\w*SyntaxError|IndentationError|TabError)\b")
 _MEMORY = re.compile(r"[\w.]*MemoryError\b")
@@ -53,6 +56,47 @@ def verdict(
     )
 
 
+def case_verdict(
+    case: Mapping[str, Any],
+    reply: Mapping[str, Any],
+    blobs: list[bytes],
+    budget: Budget,
+    info: Mapping[str, Any],
+    *,
+    shared: int = 0,
+) -> Result:
+    """Say how a case ended, from what its judge saw; `shared` bytes of its memory are not its own.
+
+    Raises KeyError, TypeError or ValueError for a reply that is none.
+    """
+    out, err, value = blobs
+    cap = case["output"]
+    ended = {
+        "status": reply["status"],
+        "why": reply["why"],
+        "cpu_s": reply["cpu_s"],
+        "wall_s": reply["wall_s"],
+        "memory": max(0, reply["maxrss_kb"] * 1024 - shared),
+    }
+    text, words = out[:cap].decode("utf-8", "replace"), err[:cap].decode("utf-8", "replace")
+    result = verdict(ended, text, words, budget, info, cut=len(out) > cap or len(err) > cap)
+    if not result.ok or case["stdin"] is not None:
+        return result
+    if len(value) > LONGEST_VALUE:
+        return replace(result, status=Status.OLE, cut=True)
+    if not _is_json(value):
+        return replace(result, status=Status.RE, stderr=words + "the program ended before its end\n")
+    return replace(result, value=value.decode()) if case["call"] is not None else result
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def checked_budget(budget: Budget | None) -> Budget:
     """Return a budget whose numbers are positive. Raises BadArgument."""
     if budget is None:
@@ -79,3 +123,24 @@ def checked_path(path: str) -> str:
     if path.startswith("/") or not parts or ".." in parts or "\0" in path:
         raise BadArgument(f"files: a path must stay below the working folder, not be {path!r}.")
     return path
+
+
+def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
+    """Return what a judge is told of a case. Raises BadArgument."""
+    if sum(part is not None for part in (case.stdin, case.call, case.code)) != 1:
+        raise BadArgument(f"a case needs exactly one of stdin, call and code: {case!r:.200}")
+    asked = {
+        "stdin": case.stdin,
+        "call": case.call,
+        "args": case.args,
+        "code": None if case.code is None else case.code.encode("utf-8", "surrogatepass"),
+        "wall_s": budget.wall_s,
+        "cpu_s": budget.cpu_s,
+        "output": budget.output_kb << 10,
+        "value": LONGEST_VALUE,
+    }
+    try:
+        marshal.dumps(asked)
+    except ValueError as error:
+        raise BadArgument(f"a case's args must be plain data: {case!r:.200}") from error
+    return asked

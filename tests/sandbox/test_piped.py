@@ -1,8 +1,7 @@
-"""Rungs that are a command in front of a Python: bare, and a container engine played by a script."""
+"""Rungs that are a command in front of a Python; the container rung has tests of its own."""
 
 import asyncio
 import os
-import stat
 import sys
 import threading
 import time
@@ -11,7 +10,7 @@ import pytest
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, SandboxFailed, Status
-from gem.sandbox.piped import ContainerSandbox, SeatbeltSandbox, UnsafeSandbox
+from gem.sandbox.piped import SeatbeltSandbox, UnsafeSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are asked for in POSIX's way")
 
@@ -149,63 +148,3 @@ def test_seatbelt_is_for_macos():
         pytest.skip("here it may work")
     with pytest.raises(SandboxFailed, match="macOS"):
         SeatbeltSandbox()
-
-
-ENGINE = f"""#!{sys.executable}
-import json, os, subprocess, sys
-log = open({{log!r}}, "a")
-log.write(json.dumps(sys.argv[1:]) + "\\n")
-log.close()
-verb = sys.argv[1]
-if verb == "version":
-    print("99.0")
-elif verb == "run":
-    if "broken" in sys.argv:
-        sys.exit(print("docker: Error response from daemon: no such image", file=sys.stderr) or 125)
-    at = sys.argv.index("python3")
-    boot = sys.argv[at + 3].replace('scope["main"]', 'bundle["home"] = os.getcwd(); scope["main"]')
-    os.execv(sys.executable, [sys.executable, *sys.argv[at + 1 : at + 3], boot])
-"""
-
-
-@pytest.fixture
-def engine(tmp_path):
-    """A container engine that isolates nothing: it holds the command line and the conversation."""
-    path = tmp_path / "docker"
-    path.write_text(ENGINE.format(log=str(tmp_path / "log")))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
-
-
-def test_a_container_per_run(engine, tmp_path):
-    sandbox = ContainerSandbox("image:1", engine=engine, runtime="runsc")
-    done = sandbox.run("print(6 * 7)", budget=Budget(memory_mb=100, processes=7))
-    assert (done.stdout, done.info["rung"], done.info["image"]) == ("42\n", "container", "image:1")
-    line = next(line for line in (tmp_path / "log").read_text().splitlines() if '"run"' in line)
-    for wanted in (
-        "--network",
-        "none",
-        "--cap-drop",
-        "ALL",
-        "no-new-privileges",
-        "--read-only",
-        "100m",
-        "runsc",
-    ):
-        assert f'"{wanted}"' in line
-    session = sandbox.session()
-    assert session.execute("6 * 7").value == "42"
-    session.close()
-    assert sum('"kill"' in line for line in (tmp_path / "log").read_text().splitlines()) >= 1
-
-
-def test_a_container_that_does_not_start_is_no_verdict(engine):
-    with pytest.raises(SandboxFailed, match="no such image"):
-        ContainerSandbox("broken", engine=engine).run("print(1)")
-    with pytest.raises(SandboxFailed, match="no such image"):
-        ContainerSandbox("broken", engine=engine).session()
-
-
-def test_an_engine_that_does_not_answer():
-    with pytest.raises(SandboxFailed, match="does not answer"):
-        ContainerSandbox(engine="/bin/false")
