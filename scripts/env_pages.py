@@ -156,7 +156,12 @@ def family_page(family: Family) -> Page:
         manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]
     needs = [f"Needs `pip install 'gem-gym[{family.extra}]'`.", ""] if family.extra else []
     ids = [spec.id for spec in specs]
-    names = ["## Ids", "", *(f"- `{env_id}`" for env_id in ids)]
+    names = ["## Ids", ""]
+    if any(spec.solver != "none" for spec in specs):
+        rows = (f"| `{spec.id}` | {spec.max_turns or ''} | {solver(spec)} |" for spec in specs)
+        names += ["| id | turns | solver |", "|---|---|---|", *rows]
+    else:
+        names += [f"- `{env_id}`" for env_id in ids]
     first = transcript(specs[0])
     about = ["[What this bridge mends, and what it does not give](../bridges.md).", ""]
     told = card_section(specs, foreign=True)

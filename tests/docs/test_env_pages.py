@@ -87,6 +87,12 @@ def test_a_page_shows_an_expert_where_one_of_its_ids_has_one(env_pages):
     assert page.picture[1:4] == b"PNG"
 
 
+def test_a_familys_page_tells_how_well_its_solver_plays(env_pages):
+    pytest.importorskip("gymnasium")
+    page = env_pages.family_page(FAMILIES["gymnasium"])
+    assert "\n| `gymnasium:FrozenLake-v1` | 100 | wins 71.4% of seeds 0 to 499 |\n" in page.text
+
+
 def test_why_there_is_no_card_fits_the_id(env_pages):
     why = {i: env_pages.why_no_card(gem.spec(i)) for i in ("multi:KuhnPoker-v0", "math:GSM8K")}
     assert "several seats" in why["multi:KuhnPoker-v0"]
