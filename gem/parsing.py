@@ -6,6 +6,7 @@ Model output is hostile: every parser is linear in the length of the text and ne
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
@@ -55,22 +56,29 @@ def tagged(text: str, tag: str) -> str | None:
 def code(text: str, language: str | None = None) -> str | None:
     """Return the last closed fenced code block, or None.
 
-    With `language`, only fences so labelled count (``py`` and ``python3`` count as ``python``).
+    With `language`, only fences so labelled count, by any of its names (``py`` is ``python``).
     The block keeps its own indentation.
     """
     found: str | None = None
+    for _, _, label, body in fences(text):
+        if language is None or label == _language(language):
+            found = body.rstrip("\n")
+    return found
+
+
+def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield start, end, language and content of each closed fenced block."""
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
-        mark = fence.group(1)
+        mark = fence[1]
         if opened is None:
             opened = fence
-        elif mark[0] == opened.group(1)[0] and len(mark) >= len(opened.group(1)) and not fence.group(2):
-            if language is None or _language(opened.group(2)) == _language(language):
-                found = text[opened.end() + 1 : fence.start()].rstrip("\n")
+        elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]) and not fence[2]:
+            body = text[opened.end() + 1 : fence.start()]
+            yield opened.start(), fence.end(), _language(opened[2]), body
             opened = None
-    return found
 
 
 def _language(label: str) -> str:
     label = label.lower()
-    return "python" if label in ("py", "python", "python3") else label
+    return {"py": "python", "python3": "python", "sh": "bash", "shell": "bash"}.get(label, label)

@@ -23,8 +23,6 @@ THINK = "think"
 JSON_TAG = "tool_call"
 """The tag around a JSON function call."""
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
-
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -83,7 +81,7 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
     labels = {label: tool for tool in tools for label in tool.fences}
     spans: list[tuple[int, int, Callable | None, str]] = []
     drafts: list[tuple[int, int]] = []
-    for start, end, label, body in _fenced(text):
+    for start, end, label, body in parsing.fences(text):
         if label in labels:
             spans.append((start, end, labels[label], body))
     for start, end, tag, body in _tagged(text, (*tags, JSON_TAG, THINK)):
@@ -133,23 +131,6 @@ def _content(body: str) -> str:
     return plain.lstrip() if plain[:1].isspace() else plain
 
 
-def _fenced(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield start, end, label and content of each closed fenced block."""
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        mark = fence.group(1)
-        if opened is None:
-            opened = fence
-        elif mark[0] == opened.group(1)[0] and len(mark) >= len(opened.group(1)) and not fence.group(2):
-            yield (
-                opened.start(),
-                fence.end(),
-                _language(opened.group(2)),
-                text[opened.end() + 1 : fence.start()],
-            )
-            opened = None
-
-
 def _tagged(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, tag and content of each closed tag; the opening nearest to the closing counts.
 
@@ -168,9 +149,3 @@ def _tagged(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, s
 @functools.lru_cache(maxsize=64)
 def _tokens(tags: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(f"<(/?)({'|'.join(map(re.escape, tags))})>")
-
-
-def _language(label: str) -> str:
-    return {"py": "python", "python3": "python", "sh": "bash", "shell": "bash"}.get(
-        label.lower(), label.lower()
-    )

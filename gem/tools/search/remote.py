@@ -26,7 +26,7 @@ LONGEST_WAIT_S = 10.0
 
 
 class RemoteEngine(SearchEngine):
-    """A service over HTTP: how it is asked, how long, how often. Subclasses say what, and read the answer.
+    """A service over HTTP: how it is asked, how long, how often; subclasses define `_search`.
 
     Args:
         timeout_s: seconds of one try, from the connection to the last byte.
@@ -58,6 +58,15 @@ class RemoteEngine(SearchEngine):
         self.timeout_s, self.retries, self.backoff_s = timeout_s, retries, backoff_s
         self._opening = threading.Lock()
         self._client: tuple[int, Any] | None = None
+
+    def search(self, query: str, topk: int = 3) -> list[Hit]:
+        """Return what the service finds, in its order; see SearchEngine.search."""
+        check_topk(topk)
+        query = plain(query)
+        return self._search(query, topk) if query else []
+
+    def _search(self, query: str, topk: int) -> list[Hit]:
+        raise NotImplementedError(f"{type(self).__name__} must define _search().")
 
     def close(self) -> None:
         """Close the connections; the next search opens new ones."""
@@ -148,25 +157,21 @@ class RetrieveEngine(RemoteEngine):
         self.url = url if parts.path.strip("/") else urlunsplit(parts._replace(path="/retrieve"))
         self.wire = wire
 
-    def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return what the server found, in its order; see SearchEngine.search."""
-        check_topk(topk)
-        if not (query := plain(query)):
-            return []
+    def _search(self, query: str, topk: int) -> list[Hit]:
         if self.wire != "auto":
-            return self._search(self.wire, query, topk)
+            return self._retrieve(self.wire, query, topk)
         try:
-            found = self._search("json", query, topk, retried=RETRIED - {500})
+            found = self._retrieve("json", query, topk, retried=RETRIED - {500})
         except SearchFailed as refused:
             if refused.status not in _NOT_UNDERSTOOD:
                 raise
-            found = self._search("msgpack", query, topk)
+            found = self._retrieve("msgpack", query, topk)
             self.wire = "msgpack"
         else:
             self.wire = "json"
         return found
 
-    def _search(self, wire: str, query: str, topk: int, retried: frozenset[int] = RETRIED) -> list[Hit]:
+    def _retrieve(self, wire: str, query: str, topk: int, retried: frozenset[int] = RETRIED) -> list[Hit]:
         if wire == "json":
             asked: dict[str, Any] = {"queries": [query], "topk": topk, "return_scores": True}
             content = json.dumps(asked).encode()
@@ -186,7 +191,7 @@ class RetrieveEngine(RemoteEngine):
 
 
 class SerpApiEngine(RemoteEngine):
-    """Google's results by SerpAPI; the key is the environment variable SERPAPI_API_KEY.
+    """Google's organic results by SerpAPI, their snippets as texts; the variable SERPAPI_API_KEY is set.
 
     Args:
         url: another place of the service.
@@ -202,11 +207,7 @@ class SerpApiEngine(RemoteEngine):
         super().__init__(**limits)
         self.url = url
 
-    def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return the organic results, with their snippets as texts; see SearchEngine.search."""
-        check_topk(topk)
-        if not (query := plain(query)):
-            return []
+    def _search(self, query: str, topk: int) -> list[Hit]:
         key = os.environ.get(self.key_names[0], "")
         params = {"engine": "google", "q": query, "num": topk, "api_key": key}
         return self._results("organic_results", topk, params)
@@ -225,7 +226,7 @@ class SerpApiEngine(RemoteEngine):
 
 
 class GoogleEngine(SerpApiEngine):
-    """Google's Custom Search; the key is GOOGLE_API_KEY, the engine GOOGLE_CSE_ID in the environment.
+    """Google's Custom Search, ten results at most; the variables GOOGLE_API_KEY and GOOGLE_CSE_ID are set.
 
     Args:
         url: another place of the service.
@@ -240,11 +241,7 @@ class GoogleEngine(SerpApiEngine):
     def __init__(self, *, url: str = "https://www.googleapis.com/customsearch/v1", **limits: Any) -> None:
         super().__init__(url=url, **limits)
 
-    def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return the results, ten at most, with their snippets as texts; see SearchEngine.search."""
-        check_topk(topk)
-        if not (query := plain(query)):
-            return []
+    def _search(self, query: str, topk: int) -> list[Hit]:
         key, engine = (os.environ.get(name, "") for name in self.key_names)
         return self._results("items", topk, {"key": key, "cx": engine, "q": query, "num": min(topk, 10)})
 
