@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import py_compile
 import shutil
@@ -19,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gem.sandbox.base import SandboxFailed
+from gem.sandbox.lockdown import HOME, SHARED
 
 CODE = "/opt/gem-sandbox"
 FILES = ("zygote.py", "runner.py", "lockdown.py", "landlock.py")
-HOME = "/sandbox"
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = {
     "passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/sandbox:/bin/bash\n",
@@ -128,11 +129,19 @@ def is_root() -> bool:
         spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     except OSError:
         return False
-    return any(int(first) <= STEP_DOWN_TO < int(first) + int(count) for first, _, count in spans)
+    last = STEP_DOWN_TO + USERS - 1
+    return any(int(first) <= STEP_DOWN_TO <= last < int(first) + int(count) for first, _, count in spans)
 
 
-STEP_DOWN_TO = 64017
-"""The user that root becomes: nobody's, so that no other process can signal or trace ours."""
+STEP_DOWN_TO, USERS = 64017, 800
+"""The users that root becomes: nobody's, so that no other process can signal or trace ours."""
+
+_taken = itertools.count()
+
+
+def next_user() -> int:
+    """Return a user for a box of root's, seldom another box's: processes are counted by user."""
+    return STEP_DOWN_TO + (16 * os.getpid() + next(_taken)) % USERS
 
 
 def bwrap_command(
@@ -183,7 +192,7 @@ def bwrap_command(
     for folder in (HOME, "/tmp", "/run"):
         command += ["--dir", folder]
     if not namespaces:
-        for folder in (HOME, "/tmp", "/dev/shm"):
+        for folder in (HOME, "/tmp", SHARED):
             command += ["--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder]
     for path in sorted(
         {str(parent) for bind in python.binds for parent in Path(bind).parents} - {"/", "/tmp"}
@@ -237,7 +246,7 @@ def covered(python: Interpreter) -> list[str]:
     found = {
         os.path.join(folder, path[len(folder) + 1 :].partition("/")[0])
         for path in python.binds
-        for folder in (HOME, "/tmp", "/dev/shm")
+        for folder in (HOME, "/tmp", SHARED)
         if path.startswith(f"{folder}/")
     }
     return sorted(found)

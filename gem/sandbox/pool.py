@@ -21,13 +21,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gem.errors import EnvClosed
-from gem.sandbox import box, seccomp
+from gem.sandbox import box, lockdown, seccomp
 from gem.sandbox.base import SandboxFailed
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -86,13 +87,15 @@ class Zygote:
         self.load = 0
         self.alive = False
         self.shared = 0
-        self.scratch = None if settings.boxed else tempfile.mkdtemp(prefix="gem-sandbox-")
+        self.scratch: str | None = None
+        self._log = self._about = -1
         self._numbers = itertools.count(1)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control = ours
-        self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
-        self._about = os.memfd_create("gem-zygote-about", os.MFD_CLOEXEC)
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
+            if not settings.boxed:
+                self.scratch = tempfile.mkdtemp(prefix="gem-sandbox-")
+            self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
+            self._about = os.memfd_create("gem-zygote-about", os.MFD_CLOEXEC)
             self.process = self._start(theirs)
         except BaseException:
             self.control.close()
@@ -143,16 +146,15 @@ class Zygote:
         unreachable = settings.boxed and not settings.namespaces
         config = {
             "namespaces": settings.namespaces,
-            "user": box.STEP_DOWN_TO if box.is_root() and settings.boxed else None,
-            # bwrap run by root makes no user namespace, and a user's processes count in all boxes together.
-            "own_users": settings.boxed and not box.is_root(),
+            "user": box.next_user() if box.is_root() and settings.boxed else None,
+            "own_user": settings.boxed,
             "sites": list(python.sites),
             "executable": python.executable,
             "prefix": python.prefix,
             "preload": list(KINDS[self.kind]),
             "keep": box.covered(python),
             "read": list(settings.read),
-            "scratch": box.HOME if unreachable else self.scratch,
+            "scratch": lockdown.HOME if unreachable else self.scratch,
             "programs": {
                 (fork, sockets): settings.program(fork=fork, sockets=sockets) for fork, sockets in pairs
             },
@@ -230,6 +232,11 @@ class Zygote:
         self.alive = False
         self.control.close()
         self.process.returncode = 0  # not ours to wait for
+        self._lock, self.scratch = (
+            threading.Lock(),
+            None,
+        )  # another thread may have held it; not ours to remove
+        self._tidy()
 
     def _tidy(self) -> None:
         with self._lock:
@@ -247,8 +254,9 @@ class Pool:
         self.settings = settings
         self.changed = threading.Condition()
         self.zygotes: dict[str, list[Zygote]] = {kind: [] for kind in KINDS}
+        weakref.finalize(self, _close_all, self.zygotes).atexit = False  # a sandbox that nobody closed
         self.starting: dict[str, int] = dict.fromkeys(KINDS, 0)
-        self.coming: set[Zygote | None] = set()
+        self.coming: set[Zygote] = set()
         self.failure: SandboxFailed | None = None
         self.failures = 0
         self.closed = False
@@ -267,7 +275,8 @@ class Pool:
         threading.Thread(target=self._bring_up, args=(kind,), name=f"gem-zygote-{kind}", daemon=True).start()
 
     def _bring_up(self, kind: str) -> None:
-        zygote = None
+        zygote = failure = None
+        serves = False
         try:
             zygote = Zygote(self.settings, kind)
             with self.changed:
@@ -275,28 +284,20 @@ class Pool:
                 if self.closed:
                     zygote.kill()
             zygote.prepare()
-        except Exception as error:
-            if zygote is not None:
-                zygote.close()
             with self.changed:
-                self.failures += 1
-                self.failure = error if isinstance(error, SandboxFailed) else SandboxFailed(repr(error))
-                self.starting[kind] -= 1
-                self.coming.discard(zygote)
-                self._begin_next()
-                self.changed.notify_all()
-            return
-        with self.changed:
+                if serves := not self.closed:
+                    self.zygotes[kind].append(zygote)
+        except Exception as error:
+            failure = error if isinstance(error, SandboxFailed) else SandboxFailed(repr(error))
+        if zygote is not None and not serves:
+            zygote.close()
+        with self.changed:  # last, for close() waits until nothing is starting any more
+            self.coming -= {zygote}
+            self.failures = 0 if failure is None else self.failures + 1
+            self.failure = failure or self.failure
             self.starting[kind] -= 1
-            self.coming.discard(zygote)
-            self.failures = 0
-            if not self.closed:
-                self.zygotes[kind].append(zygote)
-                zygote = None
             self._begin_next()
             self.changed.notify_all()
-        if zygote is not None:
-            zygote.close()
 
     @contextlib.contextmanager
     def borrow(self, kind: str) -> Iterator[Zygote]:
@@ -362,23 +363,27 @@ class Pool:
 
     def forget(self) -> None:
         """Let go of all of them in a forked process."""
-        for zygote in self.every():
+        for zygote in (*self.every(), *self.coming):
             zygote.forget()
+        self.zygotes.clear()
 
     def close(self) -> None:
         """End them all."""
         with self.changed:
             self.closed = True
-            zygotes = self.every()
-            self.zygotes = {kind: [] for kind in KINDS}
+            zygotes = {kind: self.zygotes[kind] for kind in KINDS}
+            self.zygotes |= {kind: [] for kind in KINDS}
             for zygote in self.coming:
-                if zygote is not None:
-                    zygote.kill()
+                zygote.kill()
             self.changed.notify_all()
             while any(self.starting.values()) and self.changed.wait(READY_S):
                 pass
-        for zygote in zygotes:
-            zygote.close()
+        _close_all(zygotes)
+
+
+def _close_all(zygotes: Mapping[str, Sequence[Zygote]]) -> None:
+    for zygote in itertools.chain(*zygotes.values()):
+        zygote.close()
 
 
 class Stream:

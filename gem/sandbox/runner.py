@@ -39,6 +39,7 @@ FIGURES, FIGURE_BYTES = 8, 4 << 20
 STATE_BYTES = 256 << 10
 LONGEST_LINE = 1000  # of a source that does not compile, which is shown with the error
 LONGEST_VALUE = 256 << 10
+SPARED = 8  # children that ended and were not waited for
 LOOK_S = 0.05  # between looks at the CPU time and the output of a case
 _SIGNALS = frozenset(map(int, signal.valid_signals()))
 
@@ -417,14 +418,14 @@ def _words(error: BaseException) -> str:
 
 
 def _reap() -> None:
-    """Collect orphans that ended, once there are many: one of them may be a child that a cell waits for."""
+    """Collect orphans that ended but the latest: one of them may be a child that a later cell waits for."""
     if not _ended():
         return
-    dead = [pid for pid in _others() if _fields(pid)[:1] == ["Z"]]
-    if len(dead) >= 8:
-        for pid in dead:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
+    stats = [(pid, fields) for pid in _others() if (fields := _fields(pid))]
+    dead = sorted((int(fields[19]), pid) for pid, fields in stats if fields[0] == "Z")  # by their beginning
+    for _, pid in dead[:-SPARED]:
+        with contextlib.suppress(OSError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _ended() -> bool | None:
@@ -913,7 +914,11 @@ def _plain(value: Any, depth: int) -> Any:
 def _clear_up() -> bool:
     """Empty every folder that a case can have written to; says whether there was anything."""
     found = False
-    for folder in {os.environ["HOME"], os.environ["TMPDIR"], *(("/dev/shm",) if os.getpid() == 1 else ())}:
+    for folder in {
+        os.environ["HOME"],
+        os.environ["TMPDIR"],
+        *((lockdown.SHARED,) if os.getpid() == 1 else ()),
+    }:
         if own_entries(folder):
             found = True
             empty(folder)

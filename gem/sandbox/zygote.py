@@ -229,13 +229,13 @@ class Zygote:
         if not namespaces:
             os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
         limits["memory"] += self.mapped
-        write = [home, temporary, *(["/dev/shm"] if namespaces else [])]
+        write = [home, temporary, *([lockdown.SHARED] if namespaces else [])]
         lockdown.confine(
             limits,
             self.config["read"],
             [*write, "/dev/null", "/dev/zero", "/dev/full", "/dev/tty"],
             self.filters[message["fork"], message["loopback"]],
-            count_processes=namespaces or self.config["own_users"],
+            count_processes=namespaces or self.config["own_user"],
             tcp=message["loopback"],
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gem.errors import EnvClosed
-from gem.sandbox import box
+from gem.sandbox import box, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
@@ -217,3 +218,50 @@ def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
         ]
         with other.session() as session:
             assert session.execute("x = 1\nx").value == "1"
+
+
+def test_a_sandbox_that_nobody_closes_ends_with_its_object(sandbox):
+    opened = UsernsSandbox(begin=("bare",))
+    opened.run("pass")
+    processes = [zygote.process for zygote in opened.pool.every()]
+    del opened
+    gc.collect()
+    assert processes
+    assert all(process.returncode is not None for process in processes)
+
+
+def test_a_forked_process_lets_go_of_a_fork_server_that_is_being_started(sandbox, monkeypatch):
+    reached, go_on = threading.Event(), threading.Event()
+    prepare = pool.Zygote.prepare
+
+    def hesitant(zygote):
+        reached.set()
+        assert go_on.wait(60)
+        prepare(zygote)
+
+    monkeypatch.setattr(pool.Zygote, "prepare", hesitant)
+    with UsernsSandbox(begin=("bare",)) as opened:
+        assert reached.wait(60)
+        (coming,) = opened.pool.coming
+        child = os.fork()
+        if child == 0:
+            forgotten = coming.control.fileno() == coming._log == -1 and not opened.pool.coming
+            os._exit(0 if forgotten else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        go_on.set()
+        assert opened.run("print(1)").stdout == "1\n"
+
+
+def test_waiting_for_a_fork_server_is_no_part_of_a_budget(sandbox, monkeypatch):
+    prepare = pool.Zygote.prepare
+
+    def late(zygote):
+        threading.Event().wait(0.7)
+        prepare(zygote)
+
+    monkeypatch.setattr(pool.Zygote, "prepare", late)
+    with UsernsSandbox(begin=()) as opened:
+        endless = opened.run("print(1, flush=True)\nwhile True: pass", budget=Budget(wall_s=0.6))
+        assert (endless.status, endless.info["why"], endless.stdout) == (Status.TLE, "wall", "1\n")
+        with opened.session() as session:
+            assert session.execute("1", Budget(wall_s=0.6)).value == "1"

@@ -235,3 +235,26 @@ def test_what_ran_on_is_not_heard_in_a_clean_command(sandbox):
         session.shell("(while :; do echo forged; done) & disown")
         clean = session.shell("echo true", clean=True)
         assert (clean.stdout, clean.stderr) == ("true\n", "")
+
+
+ORPHANS = """
+import os, subprocess, time
+for _ in range(12):
+    if (pid := os.fork()) == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.waitpid(pid, 0)
+child = subprocess.Popen(["sh", "-c", "exit 3"])
+def dead():
+    stats = [open(f"/proc/{pid}/stat").read() for pid in os.listdir("/proc") if pid.isdigit()]
+    return sum(stat.rpartition(")")[2].split()[0] == "Z" for stat in stats)
+while dead() < 13:
+    time.sleep(0.01)
+"""
+
+
+def test_orphans_are_collected_and_a_cells_own_child_is_left_to_it(session):
+    assert session.execute(ORPHANS).ok
+    result = session.execute("dead(), child.wait()")
+    assert result.value == "(8, 3)"
