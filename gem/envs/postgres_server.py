@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.envs.postgres import VARIABLE
-from gem.errors import MissingExtra, NoVerdict
+from gem.errors import GemError, MissingExtra, NoVerdict
 from gem.tools.postgres import Connection
 
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
@@ -181,14 +181,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run with the server")
     command = parser.parse_args(argv).command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with temporary_server() as dsn:
-        if command:
-            return subprocess.run(command, env={**os.environ, VARIABLE: dsn}).returncode
-        sys.stdout.write(f"export {VARIABLE}='{dsn}'\n")
-        sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
+    try:
+        with temporary_server() as dsn:
+            if command:
+                return subprocess.run(command, env={**os.environ, VARIABLE: dsn}).returncode
+            sys.stdout.write(f"export {VARIABLE}='{dsn}'\n")
+            sys.stdout.flush()
             signal.pause()
-    return 0
+    except KeyboardInterrupt:
+        return 130 if command else 0
+    except (GemError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+    return 1
 
 
 if __name__ == "__main__":

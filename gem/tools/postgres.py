@@ -166,8 +166,8 @@ class Connection:
             )
         except psycopg.ProgrammingError as error:
             raise BadArgument(
-                f"the dsn cannot be read ({error}). Accepted: libpq's form, as 'host=/run/postgresql user=me "
-                "dbname=postgres' or 'postgresql://me@localhost/postgres'."
+                f"the dsn cannot be read ({str(error).strip()}). Accepted: libpq's form, as "
+                "'host=/run/postgresql user=me dbname=postgres' or 'postgresql://me@localhost/postgres'."
             ) from error
         except psycopg.OperationalError as error:
             raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error
