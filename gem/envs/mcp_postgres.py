@@ -2,15 +2,17 @@ r"""McpPostgresEnv: a task at a PostgreSQL database, worked on through the tools
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from gem.core import Env, Start, Step
 from gem.envs.mcp_postgres_tasks import FAMILIES, GROUPS, Judge, PostgresTask, Refused, Wrong
 from gem.envs.postgres import Database, server
-from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean
+from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean, missing_extra
 from gem.graders.sql import Row
 from gem.record import StopReason
 from gem.tools.calls import Found, find
@@ -89,6 +91,8 @@ class McpPostgresEnv(Env):
             )
         if level not in (None, "easy", "hard") or max_turns < 1:
             raise BadArgument(f"level is {level!r}, max_turns {max_turns}; accepted: easy, hard, 1 or more.")
+        if find_spec("mcp") is None:
+            raise missing_extra("mcp:Postgres-v0", "mcp", "mcp")
         self.names = [task] if task else [name for name in FAMILIES if level in (None, FAMILIES[name].level)]
         self.max_turns = max_turns
         self.dsn = dsn
@@ -263,8 +267,6 @@ _OWN = (
 
 
 def _written(name: str, arguments: Mapping[str, str]) -> str:
-    import json
-
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 

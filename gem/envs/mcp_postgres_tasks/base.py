@@ -106,6 +106,12 @@ class Judge:
         state = self.refused(sql, role, settings)
         self.need(not state, f"it is refused ({state}){f' to {role}' if role else ''}: {sql}")
 
+    def needs_no_right_to(self, name: str, *roles: str) -> None:
+        """Raise Wrong where a role has a right to read of a table, if it may enter the schema or not."""
+        for role in roles:
+            asked = f"SELECT has_any_column_privilege('{role}', '@{name}', 'SELECT')"
+            self.need(self.value(asked) is False, f"{role} may read {name}")
+
     def gives(self, query: str, wanted: Sequence[Row], why: str, role: str = "", **settings: str) -> None:
         """Raise Wrong unless a query gives the wanted rows, in any order."""
         differs = same_rows(self.rows(query, role, settings), wanted)

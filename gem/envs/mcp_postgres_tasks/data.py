@@ -19,9 +19,9 @@ def deduplicate(rng: Random) -> PostgresTask:
     for i in range(1, 41):
         name = names[i - 1] if i <= 20 else rng.choice(names[:8])
         email = name.lower().replace(" ", ".") + "@example.org"
-        form = rng.choice([str, str.upper, str.title, " {}".format, "{} ".format])
+        written = rng.choice([email, email.upper(), email.title(), f" {email}", f"{email} "])
         phone = None if rng.random() < 0.5 else f"+{rng.randint(10**9, 10**10)}"
-        contacts.append((i, form(email), name, phone))
+        contacts.append((i, written, name, phone))
         first = kept.setdefault(email, [i, email, name, None])
         first[3] = first[3] or phone
         goes_to[i] = first[0]
