@@ -6,19 +6,24 @@ come.
 """
 
 import json
+import math
+import resource
 import sys
 import time
 
 import gem
 
 NO_PART = {"env_id", "entry_point", "turn_count", "box_mapping"}  # the last tells how a level was made
+GRACE_S = 5
 
 
 def main(env_id, seconds, handed, counts):
     """Deal until the CPU-seconds are over or the last of the numbers is reached."""
+    until = time.process_time() + seconds
+    ends = math.ceil(until) + GRACE_S  # a reset that hangs ends the process
+    resource.setrlimit(resource.RLIMIT_CPU, (ends, ends + 1))
     env = gem.make(env_id)
     seen = set()
-    until = time.process_time() + seconds
     for seed in range(counts[-1]):
         env.reset(seed=seed)
         if "Minesweeper" in env_id:  # it lays its mines at the first cell revealed
