@@ -128,7 +128,7 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
     if name not in SUBJECTS:
         raise BadArgument(
             f"no grader {name!r} can be audited.{did_you_mean(name, (*SUBJECTS, 'code'))} "
-            f"Accepted: {', '.join(SUBJECTS)}, and code, in Python by gem.graders.audit_code."
+            f"Accepted: {', '.join(SUBJECTS)}; and code, which gem.graders.audit_code audits."
         )
     make, golds, equivalences, mutations = SUBJECTS[name]
     grader = grader or make()

@@ -204,7 +204,7 @@ class Pool:
         try:
             answer = _exchange(worker, {**question, "cpu_s": cpu_s}, wall_s)
             worker.asked += 1
-            healthy = worker.asked < self.retire and _resident_mb(worker.pid) < self.memory_mb
+            healthy = worker.asked < self.retire and resident_mb(worker.pid) < self.memory_mb
             return answer
         finally:
             self._give_back(worker, healthy)
@@ -289,7 +289,7 @@ def _receive(line: socket.socket, deadline: float) -> Any:
     return json.loads(data[4:])
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     """Return a process's resident memory in MiB; 0 where the system does not say."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.graders import math as grading
 from gem.graders.math import MathGrader, boxed_reward_fn, check_correct, decide, final_answer, references
-from gem.graders.pool import Pool
+from gem.graders.pool import Pool, resident_mb
 
 HERE = Path(__file__).parent
 VERIFIES = importlib.util.find_spec("math_verify") is not None
@@ -210,6 +210,8 @@ def test_hostile_answers_end_within_their_budget_and_memory_does_not_grow():
         score = grader(reply, golds[i % len(golds)])
         assert (score.value, score.correct) == (0.0, False), reply[:100]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+    pool = grading.workers()
+    assert all(resident_mb(pid) < 200 for pid in (pool.server_pid, *pool.pids))
     assert check_correct(r"\sum_{k=1}^{3} k", "6")
 
 
