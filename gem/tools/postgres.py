@@ -155,7 +155,7 @@ class Connection:
             import psycopg
         except ImportError as error:
             raise missing_extra("PostgreSQL", "psycopg", "postgres") from error
-        self._lost = psycopg.OperationalError
+        self._lost, self._errors = psycopg.OperationalError, psycopg.Error
         try:
             self._connection = psycopg.connect(
                 self._dsn,
@@ -209,7 +209,7 @@ class Connection:
                 if late:
                     raise _GivenUp(f"{_LATE}, and could not be stopped")
                 late, deadline = True, time.monotonic() + _GRACE_S
-                cancel = cancel or _cancel(line)
+                cancel = cancel or self._cancel()
             if (unsent := line.flush()) or line.is_busy():
                 if _wait(line.socket, bool(unsent), deadline):
                     unread += _waiting(line.socket)
@@ -234,7 +234,7 @@ class Connection:
                         continue
                     more = True
                     if cut and not ended:
-                        ended, cancel = True, _cancel(line)
+                        ended, cancel = True, self._cancel()
                         deadline = min(deadline, time.monotonic() + _GRACE_S)
                 if status == 2:
                     changed = result.command_tuples or 0
@@ -259,6 +259,18 @@ class Connection:
             if late and not ended:
                 raise ToolError(_LATE)
         return Result(columns, kept, more, changed)
+
+    def _cancel(self) -> threading.Thread:
+        """Ask the server to end the statement; from a thread, for a server that is stuck never answers."""
+        connection, errors = self._connection, self._errors
+
+        def ask() -> None:
+            with contextlib.suppress(errors):  # the deadline goes on, whatever becomes of it
+                connection.cancel_safe(timeout=_GRACE_S)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        return thread
 
     def _reconnect(self, why: str, code: str) -> NoReturn:
         """Say who ended the connection: the server, or the SQL that ran on it.
@@ -361,19 +373,6 @@ def _complaint(failed: PGresult) -> str:
     """Return an error's message, detail and hint."""
     parts = [_text(failed.error_field(field) or b"") for field in (77, 68, 72)]
     return "; ".join(filter(None, parts))[:2_000] or _text(failed.error_message)[:2_000]
-
-
-def _cancel(line: PGconn) -> threading.Thread:
-    """Ask the server to end the statement; from a thread, because a server that is stuck never answers."""
-    request = line.get_cancel()
-
-    def ask() -> None:
-        with contextlib.suppress(Exception):  # the deadline goes on, whatever becomes of it
-            request.cancel()
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    return thread
 
 
 def _wait(socket: int, write: bool, deadline: float) -> bool:
