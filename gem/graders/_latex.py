@@ -61,7 +61,6 @@ _SPACES = re.compile(r"\s+")
 _THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
 _CURRENCY = re.compile(r"\\\$|[$€£¥₹₽₩₪₫฿]|\b(?:USD|EUR|GBP)\b|\bRs\.?(?= ?\d)")
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
-_ENDING = re.compile(r"(?:\\\\|[\s,;:?]|(?<![.])\.(?![.]))+$")
 _RENAMED = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "geq": "ge", "geqslant": "ge", "leq": "le", "leqslant": "le", "neq": "ne", "gt": ">", "lt": "<",
@@ -147,7 +146,7 @@ def normalised(text: str) -> str:
     if "\\\\" in text:  # the end of a matrix' row, or doubled by an escape too many
         text = text.replace("\\\\", "\\cr " if "\\begin" in text else "\\")
     if "," in text:
-        text = _THIN_COMMA.sub(",", text)
+        text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
     if "\\" in text:
         text = _NO_MEANING.sub(" ", text)
         text = _CURRENCY.sub(" ", text)
@@ -155,7 +154,20 @@ def normalised(text: str) -> str:
     elif "$" in text or not text.isascii():
         text = _CURRENCY.sub(" ", text)
     text = text.replace("~", " ").replace("**", "^") if "~" in text or "**" in text else text
-    return _ENDING.sub("", _SPACES.sub(" ", text).strip())
+    return _without_ending(_SPACES.sub(" ", text).strip())
+
+
+def _without_ending(text: str) -> str:
+    """Return `text` without the punctuation at its end, but for an ellipsis."""
+    end = len(text)
+    while end:
+        if text[end - 1] in " ,;:?" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
+            end -= 1
+        elif text[max(end - 2, 0) : end] == "\\\\":
+            end -= 2
+        else:
+            break
+    return text[:end]
 
 
 @lru_cache(maxsize=2048)

@@ -325,7 +325,7 @@ class _Run:
             "all": self.partial,
         }
         stdin = b"%d\n%b%b" % (len(source), source, json.dumps(tests).encode())
-        imported = sorted(set(re.findall(r"^\s*(?:import|from)\s+(\w+)", program, re.MULTILINE)))
+        imported = sorted(set(re.findall(r"^[ \t]*(?:import|from)[ \t]+(\w+)", program, re.MULTILINE)))
         # The sandbox picks a fork server that has loaded what a program's text names; it sees this one.
         tester = f"{_tester()}\n# The submission imports: {' '.join(imported)}\n"
         result = self.sandbox.run(tester, stdin=stdin, budget=self.budget)

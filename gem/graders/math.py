@@ -30,18 +30,18 @@ LONGEST = 200_000  # characters at the end of a reply in which a box is looked f
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
 CONTROL = {"gold": r"$\frac{1}{2} + x$", "answer": r"$x + \frac{2}{4}$"}
 
-_INTEGER = re.compile(r"([+-]?)0*((?:\d+|[1-9]\d{0,2}(?:,\d{3})+))", re.ASCII)
+_INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(
     r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|[.:)]\s*\S.*|(?<=\))\s*\S.*)", re.DOTALL
 )
 _STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|rm|bf)\s*\{([^{}]*)\}")
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
 _CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
-_EMPHASIS = re.compile(r"\s*(\*\*|__|`+)\s*([^*`]+?)\s*\1[\s.]*")
+_EMPHASIS = re.compile(r"\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*")
 _LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}")
 _SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
-_IT_IS = re.compile(r"(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
+_IT_IS = re.compile(r"^(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
 _PHRASED = re.compile(r"(?:\\[a-z]+\s*\{)?[A-Za-z' ]{3,}\}?")
 _SAYINGS = {
     r"\mathbb{R}": re.compile(r"(?:all |any |every |the )*(?:reals|real numbers?)"),
