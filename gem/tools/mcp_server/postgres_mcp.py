@@ -1,7 +1,8 @@
 """A server for a PostgreSQL database: what is in it, and SQL.
 
-GEM_POSTGRES_MCP_DSN names the database; what may be done in it is its role's business. There is one connection,
-so a transaction, and what SET sets, last from call to call: start a server for each session, over stdio.
+GEM_POSTGRES_MCP_DSN names the database; what may be done in it is its role's business. There is one
+connection, so a transaction, and what SET sets, last from call to call: start a server for each session, over
+stdio.
 """
 
 from __future__ import annotations
@@ -31,9 +32,14 @@ from mcp.shared.exceptions import MCPError  # noqa: E402
 T = TypeVar("T")
 _INTERNAL_ERROR = -32603
 
+_SCHEMAS = """
+SELECT nspname AS schema, pg_catalog.pg_get_userbyid(nspowner) AS owner FROM pg_catalog.pg_namespace
+WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1"""
+
 _OBJECTS = """
 SELECT c.relname AS name, CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table'
-  WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' ELSE 'foreign table' END AS kind
+  WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' ELSE 'foreign table' END
+  AS kind
 FROM pg_catalog.pg_class c WHERE c.relnamespace = $schema AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
 UNION ALL SELECT p.proname || '(' || pg_catalog.pg_get_function_identity_arguments(p.oid) || ')',
   CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END
@@ -63,7 +69,8 @@ _ABOUT = {
       SELECT pg_catalog.pg_get_triggerdef(oid) AS definition
       FROM pg_catalog.pg_trigger WHERE tgrelid = $it AND NOT tgisinternal ORDER BY 1""",
     "Policies": """
-      SELECT polname AS name, polcmd AS command, pg_catalog.pg_get_expr(polqual, polrelid) AS "using",
+      SELECT polname AS name, polcmd AS command, polroles::pg_catalog.regrole[] AS roles,
+        pg_catalog.pg_get_expr(polqual, polrelid) AS "using",
         pg_catalog.pg_get_expr(polwithcheck, polrelid) AS "check"
       FROM pg_catalog.pg_policy WHERE polrelid = $it ORDER BY 1""",
     "Partitions": """
@@ -98,7 +105,7 @@ def _ask(question: Callable[[Connection], T]) -> T:
     try:
         return question(_connection())
     except Failed as error:
-        raise ToolError(f"Error: {error}") from error
+        raise ToolError(str(error)) from error
     except NoVerdict as error:
         raise MCPError(code=_INTERNAL_ERROR, message=str(error)) from error
 
@@ -115,13 +122,7 @@ def _quoted(text: str) -> str:
 @app.tool()
 async def list_schemas() -> str:
     """List the schemas of the database and their owners."""
-    query = "SELECT nspname AS schema, pg_catalog.pg_get_userbyid(nspowner) AS owner "
-    return _table(
-        _run(
-            query
-            + "FROM pg_catalog.pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1"
-        )
-    )
+    return _table(_run(_SCHEMAS))
 
 
 @app.tool()
