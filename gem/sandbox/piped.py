@@ -381,7 +381,8 @@ class SeatbeltSandbox(PipedSandbox):
             home=json.dumps(home),
             readable=" ".join(f"(subpath {json.dumps(os.path.realpath(path))})" for path in sorted(readable)),
         )
-        return ["sandbox-exec", "-p", profile, sys.executable, "-I", "-c", BOOT], f"{home}/home", f"{home}/tmp"
+        command = ["sandbox-exec", "-p", profile, sys.executable, "-I", "-c", BOOT]
+        return command, f"{home}/home", f"{home}/tmp"
 
 
 _SEATBELT = """(version 1)
@@ -451,17 +452,17 @@ class _Process:
 
     def _wait_for_driver(self, frames: queue.SimpleQueue[Any], cancelled: threading.Event | None) -> None:
         deadline = time.monotonic() + self.sandbox.start_s
-        first: Any = None
-        while first is None:
+        while True:
             if cancelled is not None and cancelled.is_set():
                 raise SandboxFailed("the run was cancelled before the program began.")
             if time.monotonic() > deadline:
                 raise SandboxFailed(f"{self.sandbox.start_s:g} s were not enough to begin: {self.said()}")
             with contextlib.suppress(queue.Empty):
-                first = frames.get(timeout=0.05)
-        if first[0] != b"B":
+                kind, data = frames.get(timeout=0.05) or (b"", b"")
+                break
+        if kind != b"B":
             self.end()
-            words = first[1].decode("utf-8", "replace") or self.said()
+            words = data.decode("utf-8", "replace") or self.said()
             raise SandboxFailed(f"the rung {self.sandbox.rung!r} could not begin: {words}")
 
     def give(self, message: Message) -> None:

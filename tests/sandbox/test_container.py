@@ -129,7 +129,15 @@ def test_a_session_that_ends_says_how_and_begins_anew(sandbox):
 
 
 def test_judging_in_one_container(sandbox):
-    code = "import os\ndef f(n):\n    if n == 3: os.kill(os.getppid(), 9)\n    open('left', 'x')\n    return [n, (1,)]"
+    code = """
+import os
+def f(n):
+    if n == 3:
+        os.kill(os.getppid(), 9)
+    for folder in (".", "/tmp", "/dev/shm"):
+        open(f"{folder}/left", "x")
+    return [n, (1,)]
+"""
     begun = next(sandbox._numbers)
     results = sandbox.judge(code, [Case(call="f", args=(n,)) for n in range(5)])
     assert [result.value for result in results] == [f"[{n}, [1]]" for n in range(5)]
@@ -139,7 +147,12 @@ def test_judging_in_one_container(sandbox):
 
 @pytest.mark.slow
 def test_what_judging_finds(sandbox):
-    code = "import time\nn = int(input())\nif n == 1: time.sleep(60)\nif n == 2: x = [bytes(9 << 20) for _ in range(99)]"
+    code = """
+import time
+n = int(input())
+if n == 1: time.sleep(60)
+if n == 2: held = [bytes(9 << 20) for _ in range(99)]
+"""
     cases = [Case(stdin=str(n).encode()) for n in range(4)]
     results = sandbox.judge(code, cases, budget=Budget(wall_s=1.0, memory_mb=256))
     assert [result.status for result in results] == [Status.OK, Status.TLE, Status.MLE, Status.OK]
@@ -291,5 +304,5 @@ def test_both_engines_are_asked_and_named(fake, monkeypatch, tmp_path):
 
 
 def test_an_image_that_is_not_there(sandbox):
-    with pytest.raises(SandboxFailed, match="pull nowhere.invalid/none:1"):
+    with pytest.raises(SandboxFailed, match=r"pull nowhere\.invalid/none:1"):
         ContainerSandbox("nowhere.invalid/none:1", engine=sandbox.engine.command)

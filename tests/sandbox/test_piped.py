@@ -1,10 +1,14 @@
 """Rungs that are a command in front of a Python; the container rung has tests of its own."""
 
 import asyncio
+import json
 import os
+import re
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +152,19 @@ def test_seatbelt_is_for_macos():
         pytest.skip("here it may work")
     with pytest.raises(SandboxFailed, match="macOS"):
         SeatbeltSandbox()
+
+
+def test_the_driver_gives_the_runner_all_that_it_wants_of_its_lockdown():
+    from gem.sandbox import driver
+
+    source = Path(driver.__file__).with_name("runner.py").read_text()
+    wanted = set(re.findall(r"\blockdown\.(\w+)", source)) - {"Filter"}  # a judge is given none
+    code = f"""
+import importlib.util, json, pathlib
+spec = importlib.util.spec_from_file_location("driver", {driver.__file__!r})
+driver = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(driver)
+print(json.dumps(sorted(vars(driver._load({source!r}).lockdown))))
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert wanted <= set(json.loads(done.stdout))
