@@ -389,8 +389,21 @@ def _server(name: str, config: Any) -> Server:
     url, command, args = config.get("url", ""), config.get("command", ""), config.get("args") or ()
     if url and not re.match(r"https?://[^/\s]", str(url)):
         raise BadArgument(f"the MCP server {name!r} has the URL {url!r:.120}; accepted: http:// or https://.")
-    if isinstance(args, str) or not all(isinstance(arg, str) for arg in args):
+    if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
         raise BadArgument(f"the MCP server {name!r} has args {args!r:.120}; accepted: a list of texts.")
+    for key in ("command", "cwd"):
+        if not isinstance(config.get(key) or "", str | os.PathLike):
+            raise BadArgument(
+                f"the MCP server {name!r} has the {key} {config[key]!r:.120}; accepted: text or a path."
+            )
+    for key in ("env", "headers"):
+        given = config.get(key) or {}
+        if not isinstance(given, Mapping) or not all(
+            isinstance(x, str) for pair in given.items() for x in pair
+        ):
+            raise BadArgument(
+                f"the MCP server {name!r} has the {key} {given!r:.120}; accepted: texts by name."
+            )
     return Server(
         name,
         str(url),

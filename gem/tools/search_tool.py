@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gem.errors import BadArgument, ToolError
 from gem.tools.base_tool import BaseTool, ToolResult
-from gem.tools.search import SearchEngine, SearchFailed, open_engine
+from gem.tools.search import ACCEPTED, SearchEngine, SearchFailed, open_engine
 from gem.tools.search.base import Hit, check_topk, plain
 
 URL = "SEARCH_URL"
@@ -62,8 +62,8 @@ class SearchTool(BaseTool):
         search_url = search_url or os.environ.get(URL)
         if not search_url:
             raise BadArgument(
-                f"nothing says where to search: search_url=..., or the environment variable {URL}. Accepted: "
-                "http://host:port/retrieve, serpapi, google, world, a .zim file, a .jsonl corpus, a folder."
+                f"nothing says where to search: search_url=..., or the environment variable {URL}. "
+                f"Accepted: {ACCEPTED}."
             )
         self.topk = check_topk(topk)
         self.max_chars = max_chars

@@ -1,13 +1,14 @@
 """What gem's own MCP servers answer, without a client."""
 
 import asyncio
+import socket
 from datetime import UTC, date, datetime
 
 import pytest
 
 pytest.importorskip("mcp", reason="the mcp package is not installed")
 
-from gem.tools.mcp_server import time_mcp
+from gem.tools.mcp_server import serve, time_mcp
 
 
 def test_formats_of_moment_js_are_read():
@@ -62,3 +63,11 @@ def test_what_the_time_server_answers(name, arguments, answer):
     result = asyncio.run(time_mcp.app.call_tool(name, arguments))
     content = result[0] if isinstance(result, tuple) else getattr(result, "content", result)
     assert content[0].text == answer
+
+
+def test_a_port_that_is_taken_or_none_is_said_in_a_line(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port in (taken.getsockname()[1], 99999):
+            with pytest.raises(SystemExit):
+                serve(time_mcp.app, ["--http", str(port)])
+            assert f"cannot listen on port {port}" in capsys.readouterr().err

@@ -204,6 +204,11 @@ def test_reconfigured_to_another_server(notes, odd_url):
         {"mcpServers": {}},
         {"mcpServers": {"a": 3}},
         {"command": "x", "args": "one text"},
+        {"command": "x", "args": 3},
+        {"command": 3},
+        {"command": "x", "cwd": 3},
+        {"command": "x", "env": {"A": 3}},
+        {"url": "http://host", "headers": "Authorization: none"},
         {"url": "http://host/sse", "transport": "sse"},
     ],
 )

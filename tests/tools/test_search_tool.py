@@ -14,7 +14,7 @@ import pytest
 
 import gem
 from gem.agents.scripted import ScriptedAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, MissingData
 from gem.record import StopReason
 from gem.rollout import Job, rollout
 from gem.tasks.facts import FactTasks
@@ -96,6 +96,14 @@ def test_somewhere_to_search_must_be_named(monkeypatch):
     assert SearchTool().run({"query": "Galileo"}).info == {"hits": 3}
     with pytest.raises(BadArgument, match="topk"):
         SearchTool(topk=0)
+
+
+def test_what_is_nowhere_to_search_is_told_what_is():
+    for absent in ("htp://host/retrieve", "no-such.jsonl"):
+        with pytest.raises(MissingData, match=f"{absent}.*http://host:port/retrieve.*a folder"):
+            SearchTool(search_url=absent)
+    with pytest.raises(BadArgument, match="the source is 5; accepted"):
+        SearchTool(search_url=5)
 
 
 def test_a_failed_search_is_told_counted_and_neither_paid_nor_fined():

@@ -41,7 +41,13 @@ def serve(app: MCPServer, argv: Sequence[str] | None = None) -> None:
         return
     import uvicorn
 
-    with socket.create_server(("127.0.0.1", port), backlog=1024) as listening:
+    if not 0 <= port < 1 << 16:
+        parser.error(f"cannot listen on port {port}; accepted: 0, which takes a free one, to 65535.")
+    try:
+        listening = socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        parser.error(f"cannot listen on port {port}: {error}; --http 0 takes a free one.")
+    with listening:
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")
         sys.stdout.flush()
         config = uvicorn.Config(app.streamable_http_app(), log_level="warning")

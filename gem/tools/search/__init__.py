@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gem.errors import BadArgument, MissingData
 from gem.tools.search.base import Document, Hit, SearchEngine, SearchFailed
 from gem.tools.search.corpus import WORLD
 
-__all__ = ["PROVIDERS", "WORLD", "Document", "Hit", "SearchEngine", "SearchFailed", "open_engine"]
+__all__ = ["ACCEPTED", "PROVIDERS", "WORLD", "Document", "Hit", "SearchEngine", "SearchFailed", "open_engine"]
 
+ACCEPTED = "http://host:port/retrieve, serpapi, google, world, a .zim file, a .jsonl corpus, a folder"
 PROVIDERS = ("serpapi", "google")
 """Services that are meant by name."""
 
@@ -28,6 +30,8 @@ def open_engine(
     Raises:
         MissingData, BadArgument: for what is not there or cannot be read. MissingExtra: without the package.
     """
+    if not isinstance(source, str | Path):
+        raise BadArgument(f"the source is {source!r:.80}; accepted: {ACCEPTED}.")
     text = str(source)
     if text in PROVIDERS or text.startswith(("http://", "https://")):
         from gem.tools.search import remote
@@ -40,6 +44,8 @@ def open_engine(
         from gem.tools.search.zim import ZimIndex
 
         return ZimIndex(text)
+    if text != WORLD and not Path(source).exists():
+        raise MissingData(f"there is no {text!r} to search; accepted: {ACCEPTED}.")
     from gem.tools.search.full_text import FullTextIndex
 
     return FullTextIndex(source if text == WORLD else Path(source), index_dir=index_dir)
