@@ -78,7 +78,7 @@ def load(
     else:
         rows, name, folder = _one_split(source, split, "dataset"), "dataset", None
     if not len(rows):
-        raise BadArgument(f"the data set {name} has no rows; one or more are needed.")
+        raise BadArgument(f"{name} has no rows; one or more are needed.")
     _check_columns(rows[0], name, question_key, answer_key, images_key)
     return RowTasks(name, rows, question_key, answer_key, images_key, folder)
 
