@@ -12,6 +12,12 @@ from gem.tasks.word_problems import KINDS
 SUMS = Arithmetic((2, 4), (1, 3), OPERATIONS)
 
 
+def test_the_split_follows_from_all_of_a_problem():
+    assert {split_of(Problem("What is drawn?", "", key=str(key))) for key in range(100)} == {"train", "test"}
+    assert {split_of(Problem(str(text), "")) for text in range(100)} == {"train", "test"}
+    assert len({split_of(Problem("What is drawn?", str(answer))) for answer in range(100)}) == 1
+
+
 def questions(tasks, n=300):
     return [tasks[i].question for i in range(n)]
 

@@ -82,6 +82,9 @@ def test_candidates_fit_what_is_shown_and_hide_no_letter_that_is_found():
     assert "sleep" in candidates("__ee_", "x")
     assert all(word[2:4] == "ee" and word.count("e") == 2 for word in candidates("__ee_", ""))
     assert not any("s" in word for word in candidates("_____", "s"))
+    assert {"great", "where"} <= set(candidates("_____", ""))
+    assert "great" in candidates("__e__", "")
+    assert "where" not in candidates("__e__", "")
 
 
 def test_words_are_drawn_from_all_lengths_of_the_range():

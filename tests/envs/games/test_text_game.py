@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gem
-from gem.envs.games.base import UNREADABLE_REWARD, interval, numerals
+from gem.envs.games.base import UNREADABLE_REWARD, integer, interval, numerals
 from gem.errors import BadArgument
 
 GAMES = gem.ids("game")
@@ -188,6 +188,13 @@ def test_numerals_are_read_apart_or_digit_by_digit():
 def test_what_is_no_numeral_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011  the caller catches it and has words of its own
         numerals(text)
+
+
+def test_an_integer_is_plainly_one():
+    assert [integer(text) for text in ("7", " 12 ", "-3", "+4")] == [7, 12, -3, 4]
+    for text in ("", "1_0", "1.0", "0x1", "\N{ARABIC-INDIC DIGIT THREE}"):
+        with pytest.raises(ValueError):  # noqa: PT011  as above
+            integer(text)
 
 
 @pytest.mark.parametrize("value", [0, 10, (3, 2), (0, 5), (1, 10), (1, 2, 3), "4", 2.5, None, (1, "2")])

@@ -131,6 +131,9 @@ def test_back_and_forth_and_running_away_earn_nothing():
     assert gained == pytest.approx(0.5 / 7)
     loop = [move(env, text).reward for text in ("C A", "A C", "C B", "B C", "A A", "B A") * 20]
     assert math.fsum(loop) == pytest.approx(0.0, abs=1e-12)
+    env = dealt(("1", "2", "3"), "C")  # two moves away; after this one three
+    assert move(env, "A C").reward == 0.0
+    assert move(env, "C A").reward == 0.0
 
 
 def test_the_last_turn_says_how_far_it_was():

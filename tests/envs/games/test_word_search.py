@@ -58,10 +58,10 @@ def test_every_word_is_listed_and_stands_in_the_grid_in_an_allowed_direction(var
 
 def test_no_line_spells_two_of_the_words():
     env = WordSearch(num_words=12, hardcore=False)
-    for seed in range(100):
-        env.reset(seed=seed)
-        for one, other in product(env.words, repeat=2):
-            assert one == other or (one not in other and one not in other[::-1])
+    env.reset(seed=0)
+    many = env._draw_words(700)  # of a pool with a score of words like star and rats
+    for one, other in product(many, repeat=2):
+        assert one == other or (one not in other and one not in other[::-1])
 
 
 @pytest.mark.parametrize("text", ["1 1 1 3", "1 3 1 1", "1, 1, 1, 3", "1113"])

@@ -91,6 +91,17 @@ def test_a_step_that_forgets_somebody_is_the_environments_error(step, match):
         begun(step).step(LEFT)
 
 
+def test_a_fork_with_a_seed_has_actors_of_its_own():
+    env = gem.make("multi:KuhnPoker-v0")
+    env.reset(seed=3)
+    env.actor_rng_of("player_0").random()
+    twins = [env.fork(), env.fork(seed=1), env.fork(seed=1), env.fork(seed=2)]
+    same, one, again, other = (twin.actor_rng_of("player_0").random() for twin in twins)
+    assert one == again
+    assert len({same, one, other}) == 3
+    assert env.actor_rng_of("player_0").random() == same
+
+
 def test_seeds_state_and_forks_are_those_of_every_env():
     one, other = Both(), Both()
     one.reset(seed=5)

@@ -8,7 +8,7 @@ from gem.agents.base import BaseAgent
 from gem.envs.multiagent.kuhn_poker import KuhnPoker
 from gem.envs.multiagent.matrix_game import MatrixGame
 from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
-from gem.multiagent import SeatEnv
+from gem.multiagent import SeatedGame, SeatEnv
 from gem.record import Reply
 from gem.rollout import Job, rollout
 
@@ -40,6 +40,39 @@ def test_the_others_play_before_and_after():
     assert spy.forgotten == [ask.episode]
     with pytest.raises(EpisodeOver):
         env.step(FOLD)
+
+
+class Toll(SeatedGame):
+    """Each in turn says pay, and the first seat is paid; anything else forfeits."""
+
+    possible_agents = ("a", "b", "c")
+
+    def deal(self):
+        self.tell("a", "Pay.")
+
+    def play(self, moves):
+        ((player, text),) = moves.items()
+        if text != "pay":
+            self.forfeit(player, 1.0)
+            return
+        self.pay("a", {"a": 1.0, "b": 0.5, "c": 0.25}[player])
+        self.selector.next()
+        self.tell(self.selector.selected, "Pay.")
+
+
+def test_what_a_seat_is_paid_while_others_move_is_added_to_its_step():
+    env = SeatEnv(Toll(max_turns=9), "a", ScriptedAgent(lambda ask: "pay"))
+    env.reset(seed=0)
+    assert [env.step("pay").reward for _ in range(2)] == [1.75, 1.75]
+
+
+def test_what_a_seat_forfeits_is_shared_by_the_others():
+    env = Toll(max_turns=9)
+    env.reset(seed=0)
+    step = env.step({"a": "no"})
+    assert step.rewards == {"a": -1.0, "b": 0.5, "c": 0.5}
+    stops = {agent: info["stop"] for agent, info in step.infos.items()}
+    assert stops == {"a": "unreadable", "b": "solved", "c": "solved"}
 
 
 def test_an_opponent_sees_its_whole_conversation():
