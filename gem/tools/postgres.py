@@ -170,7 +170,8 @@ class Connection:
                 "'host=/run/postgresql user=me dbname=postgres' or 'postgresql://me@localhost/postgres'."
             ) from error
         except psycopg.OperationalError as error:
-            raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error
+            # Its frames hold the half-open connection, for which a server that hung would wait.
+            raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error.with_traceback(None)
         self._connection.add_notice_handler(self._note)
         self._began = self.value("SELECT pg_postmaster_start_time()")
 
