@@ -156,6 +156,14 @@ def test_a_secret_in_info_or_in_the_prompt_is_found():
     assert findings(Telling) == findings(Prompted) == {"nothing leaks"}
 
 
+def test_a_secret_that_stands_among_all_the_others_does_not_leak():
+    class Listed(Riddle):
+        def hinted(self):
+            return f"{super().hinted()} It is one of {' '.join('abcdefghij')}."
+
+    assert findings(Listed) == set()
+
+
 def test_a_reward_that_can_be_farmed_is_found():
     class Farm(Riddle):
         def __init__(self):
