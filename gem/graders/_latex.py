@@ -338,6 +338,10 @@ class _Reader:
             raise Unread("too many parts", hopeless=True)
         return parts
 
+    def joined(self, tag: str, items: list[Node], *before: Any) -> Node:
+        """Return one item as it is, several as a node."""
+        return items[0] if len(items) == 1 else self.node(tag, *before, tuple(items))
+
     # -- grammar, from the loosest binding to the tightest
 
     def all(self) -> Node:
@@ -380,16 +384,16 @@ class _Reader:
             if self.take() == "\\cup":
                 items.append(self.ratio())
             else:
-                left = items[0] if len(items) == 1 else self.node("union", tuple(items))
+                left = self.joined("union", items)
                 items = [self.node("without", left, self.ratio())]
-        return items[0] if len(items) == 1 else self.node("union", tuple(items))
+        return self.joined("union", items)
 
     def ratio(self) -> Node:
         items = [self.sum()]
         while self.peek() == ":":
             self.take()
             items.append(self.sum())
-        return items[0] if len(items) == 1 else self.node("ratio", tuple(items))
+        return self.joined("ratio", items)
 
     def sum(self) -> Node:
         terms = []
@@ -429,27 +433,25 @@ class _Reader:
                 right = self.power()
                 right = self.node("-", right) if sign < 0 else right
                 if token == "/":
-                    top = factors[0] if len(factors) == 1 else self.node("*", tuple(factors))
+                    top = self.joined("*", factors)
                     factors = [self.node("/", top, right)]
                 else:
                     factors.append(right)
             elif token[:1] == "'":
-                factors = [self.unit(factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))]
+                factors = [self.unit(self.joined("*", factors))]
             elif token in ("", "+", "-", "|") or token in _STOP:
                 if token == "|" and not self.bars:
                     factors.append(self.power())
                     continue
                 break
             elif token == "(" and self.unit_in_brackets():
-                factors = [self.unit(factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))]
+                factors = [self.unit(self.joined("*", factors))]
             elif token == "%":
                 self.take()
-                factors = [
-                    self.node("%", factors[0] if len(factors) == 1 else self.node("*", tuple(factors)))
-                ]
+                factors = [self.node("%", self.joined("*", factors))]
             elif token == "\\bmod" or token == "\\mod":
                 self.take()
-                left = factors[0] if len(factors) == 1 else self.node("*", tuple(factors))
+                left = self.joined("*", factors)
                 factors = [self.node("fn", "mod", (left, self.power()))]
             else:
                 mixed = self.mixed(factors)
@@ -737,7 +739,7 @@ class _Reader:
                 token[0].isalnum() or token in ("\\pi", "\\frac", "\\sqrt") or token[1:] in _GREEK
             ):
                 factors.append(self.power())
-            arguments = (factors[0] if len(factors) == 1 else self.node("*", tuple(factors)),)
+            arguments = (self.joined("*", factors),)
         if name == "log" and base is not None:
             arguments = (*arguments, base)
         elif base is not None:
