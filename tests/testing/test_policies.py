@@ -1,0 +1,42 @@
+"""What the policies of an audit say."""
+
+import pytest
+
+from gem.testing.doubles import EchoEnv
+from gem.testing.policies import Deals, Moment, policies
+
+
+@pytest.fixture
+def played():
+    """The policies over EchoEnv: seeds 0 to 7 are played, 8 to 19 give constants."""
+    env = EchoEnv()
+    return env, policies(Deals(env, range(20)), range(8), range(8, 20))
+
+
+def said(player, env, seed, turn=0, earned=0.0, last=""):
+    obs = env.reset(seed=seed).obs
+    return player(Moment(env, obs, turn, earned, last))
+
+
+def test_everything_is_said_in_an_order_of_each_episodes_own(played):
+    env, found = played
+    for player in found["answer-everything"]:
+        one, again, other = (said(player, env, seed) for seed in (1, 1, 2))
+        assert one == again
+        assert one != other
+    lines = [said(found["answer-everything"][0], env, seed).splitlines() for seed in (1, 2)]
+    assert sorted(lines[0]) == sorted(lines[1])
+
+
+def test_constants_stay_the_same_and_echoes_do_not(played):
+    env, found = played
+    for name, distinct in (("constant", 1), ("empty", 1), ("echo", 6)):
+        for player in found[name]:
+            assert len({said(player, env, seed) for seed in range(6)}) == distinct
+
+
+def test_what_paid_is_repeated(played):
+    env, found = played
+    (player,) = found["repeat-what-paid"]
+    assert said(player, env, 1, 1, 0.5, "that") == "that"
+    assert said(player, env, 1, 1, 0.0, "that") != "that"
