@@ -77,6 +77,8 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
             body = text[opened.end() + 1 : fence.start()]
             yield opened.start(), fence.end(), _language(opened[2]), body
             opened = None
+        elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]):
+            opened = fence  # labelled: the block before was never closed, as where thinking broke off
 
 
 def _language(label: str) -> str:

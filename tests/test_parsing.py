@@ -131,6 +131,7 @@ def test_what_is_tagged_comes_back(before, content):
         ("```\nunclosed", None, None),
         ("no fence", None, None),
         ("", None, None),
+        ("<think>```python\n1\n```</think>\n```python\n2\n```", "python", "2"),
     ],
 )
 def test_the_last_closed_block_counts(text, language, found):

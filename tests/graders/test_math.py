@@ -1,4 +1,6 @@
 import importlib.util
+import subprocess
+import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
@@ -307,3 +309,24 @@ def test_boxed_reward_fn_wants_a_box():
     assert boxed_reward_fn(r"\boxed{3}", "2", incorrect_reward=-1.0) == ({"formatted": True}, -1.0)
     assert boxed_reward_fn("2", "2") == ({"formatted": False}, 0.0)
     assert boxed_reward_fn(rf"\boxed{{{HARD}}}", "6", fast=True)[1] == 0.0
+
+
+def test_a_long_run_of_one_thing_does_not_hold_the_process():
+    """Quadratic patterns would take minutes: the child has a limit of processor time, past which it dies."""
+    resource = pytest.importorskip("resource")
+    code = """
+from gem.graders.code import submission
+from gem.graders.math import decide, final_answer
+from gem.graders.text import exact_match
+for piece in (" .", "0", " ", "1,", "\\n\\t", "_ ", "\\\\text{", "1.", "answer is "):
+    run = piece * (19_000 // len(piece))
+    for text in (run + "x", run + ",1", "**a**" + run + "x"):
+        decide("x+1", text), final_answer(text), exact_match(text, "1st"), submission(text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
