@@ -125,8 +125,16 @@ def peer(env_id: str, python: Path) -> dict[str, Any]:
     different = {line[1]: line[2] for line in lines if line[0] == "dealt"}
     if hung and len(dealt) < handed:  # it printed no count: each instance that it handed over was dealt
         different[len(dealt)] = len({json.dumps(instance) for instance in dealt})
-    name = env_id.partition(":")[2].partition("-")[0]
-    return {"different": different, "hung": hung, **lengths(PORTS[name](instance) for instance in dealt)}
+    port = PORTS[env_id.partition(":")[2].partition("-")[0]]
+
+    def ported() -> Iterable[gem.Env | str]:
+        for number, instance in enumerate(dealt):
+            env = port(instance)
+            if isinstance(env, gem.Env):
+                env.rng.seed(number)  # what comes later, as 2048's tiles, differs from game to game
+            yield env
+
+    return {"different": different, "hung": hung, **lengths(ported())}
 
 
 def played(env: gem.Env) -> int:

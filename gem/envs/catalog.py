@@ -101,7 +101,7 @@ GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] =
         "exact",
     ),
     ("Sudoku-v0-easy", "sudoku:Sudoku", {"clues": 6, "max_turns": 15, "scale": 4}, 15, "exact"),
-    ("Sudoku-v0-hard", "sudoku:Sudoku", {"clues": 34, "max_turns": 50}, 50, "exact"),
+    ("Sudoku-v0-hard", "sudoku:Sudoku", {"clues": 33, "max_turns": 50}, 50, "exact"),
     ("Sudoku-v0-random", "sudoku:Sudoku", {"clues": (30, 60), "max_turns": 75}, 75, "exact"),
     ("TowerofHanoi-v0-easy", "tower_of_hanoi:TowerOfHanoi", {"num_disks": 3, "max_turns": 10}, 10, "exact"),
     ("TowerofHanoi-v0-hard", "tower_of_hanoi:TowerOfHanoi", {"num_disks": 5, "max_turns": 35}, 35, "exact"),
