@@ -147,6 +147,7 @@ class McpPostgresEnv(Env):
     def close(self) -> None:
         """End the MCP server, and drop the database and its role."""
         self._end_database()
+        self._tools.close()
         super().close()
 
     def sample_random_action(self) -> str:
@@ -195,8 +196,8 @@ class McpPostgresEnv(Env):
         return self._database
 
     def _end_database(self) -> None:
-        self._tools.close()
         if self._database is not None:
+            self._tools.reset(0)  # ends the MCP server, and does not wait until it is gone
             self._database.close()
             self._database = None
 
@@ -204,7 +205,7 @@ class McpPostgresEnv(Env):
         """End the episode by the verifier."""
         if self._database is None:  # no task is done from the beginning
             return self._end(said, info, otherwise, "nothing was done")
-        self._tools.close()
+        self._tools.reset(0)
         access = server(self.dsn).judge(self._database, GROUPS)
         try:
             why = self._verify(access)
