@@ -197,7 +197,7 @@ def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
         with contextlib.closing(open_sandbox(rung, begin=("bare",))) as other:
             other.run("pass")
             ready.append(time.perf_counter() - began)
-    figures = {"bare fork server ready, s": statistics.median(ready)}
+    figures = {"bare fork server ready, s (wanted 0.3)": statistics.median(ready)}
     for name, preload, limit in (("bare", (), 3), ("numpy and sympy", ("numpy", "sympy"), 10)):
         sandbox.session(preload=preload).close()
         before = below()
@@ -205,7 +205,8 @@ def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
         for session in sessions:
             session.execute("1" if not preload else "import numpy, sympy")
         new = innermost([pid for pid in below() if pid not in before])
-        figures[f"idle session, {name}, MiB (wanted {limit})"] = sum(map(proportional, new)) / len(sessions)
+        held = sum(map(proportional, new)) * (1 << 20) / 1e6  # MB are what was wanted
+        figures[f"idle session of {len(sessions)}, {name}, MB (wanted {limit})"] = held / len(sessions)
         for session in sessions:
             session.close()
     for name, first, preload in (
@@ -244,6 +245,7 @@ def innermost(processes: list[int]) -> list[int]:
 
 
 def proportional(pid: int) -> float:
+    """Return the MiB of a process, of what it shares its share."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
