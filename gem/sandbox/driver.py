@@ -67,6 +67,7 @@ def main(bundle: dict[str, Any]) -> NoReturn:
         runner.judge(bundle["request"], end)
     _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
     _prctl(_SUBREAPER, 1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # Python's handlers let them in
     if bundle["kind"] == "run":
         _run(bundle, runner, temporary)
     _session(bundle, runner, temporary)
@@ -183,6 +184,7 @@ def _session(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
 
 
 def _be_child(limits: dict[str, int]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     _prctl(_DUMPABLE, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # before its parent, whose word on it is wanted
