@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 from gem.errors import BadArgument
@@ -17,6 +18,14 @@ LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CLOSED = ("yes", "no", "noanswer")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
+_SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
+_PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
+_SIGN = re.compile(r"(?<!\S)[-−](?=\d)")
+_BETWEEN = re.compile(r"(?<=\d)[./:](?=\d)")
+_BETWEEN_NAMES = str.maketrans({".": "\x01", "/": "\x02", ":": "\x03"})
+_ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
+_YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
+_LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 
 
@@ -58,7 +67,7 @@ def extracted(reply: str) -> str:
     found = boxed(reply)
     if found is None:
         found = tagged(reply, "answer")
-    return reply.strip() if found is None else found
+    return _LABEL.sub("", reply, count=1).strip() if found is None else found
 
 
 def _golds(reference: Any) -> list[str]:
@@ -84,12 +93,18 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
     (True, True)
     """
-    if official:
-        return normalise(answer) == normalise(gold) != ""
-    day = _words.date(gold)
-    if day is not None and day == _words.date(answer):
-        return True
-    return _alike(answer) == _alike(gold) != ""
+    if not official:
+        day = _words.date(gold)
+        if day is not None and day == _words.date(answer):
+            return True
+        years = _YEAR.fullmatch(gold.strip()), _YEAR.fullmatch(answer.strip())
+        if years[0] and years[1]:
+            return years[0][1] == years[1][1]
+    reading = normalise if official else _alike
+    left, right = reading(answer), reading(gold)
+    if left == right == "":  # an article may be the answer: blood of the type A
+        return answer.strip(" .()").casefold() == gold.strip(" .()").casefold() != ""
+    return left == right
 
 
 def f1(answer: str, gold: str, official: bool = False) -> float:
@@ -127,11 +142,14 @@ def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
     text = unicodedata.normalize("NFKC", text)
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = _PERCENT.sub("", _SCALED.sub(_scaled, text)).replace(" & ", " and ")
+    text = _SIGN.sub("\x04", text)
     text = re.sub(r"(?<=\w)[-‐‑–](?=\w)", " ", text)
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(c for c in folded if not unicodedata.combining(c))
-    kept = re.sub(r"(?<=\d)\.(?=\d)", "\x01", kept)  # the point of a decimal is no punctuation
-    words = normalise(kept).split()
+    # the point of a decimal is no punctuation, nor is what makes a time or a fraction
+    kept = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), kept)
+    words = [_shorter(word) for word in normalise(kept).split()]
     found: list[str] = []
     at = 0
     while at < len(words):
@@ -143,10 +161,28 @@ def _alike(text: str) -> str:
         for end in range(min(len(words), at + 8), at, -1):
             number = _words.number(" ".join(words[at:end])) if words[end - 1] not in ("and", "a") else None
             if number is not None:
-                found.append(str(number))
+                found.append(str(number).replace("-", "\x04"))
                 at = end
                 break
         else:
             found.append(words[at])
             at += 1
     return " ".join(found)
+
+
+def _scaled(match: re.Match[str]) -> str:
+    amount = Fraction(match[1]) * _words.SCALES[match[2].casefold()]
+    return str(amount) if amount.denominator == 1 else match[0]
+
+
+def _shorter(word: str) -> str:
+    """Write 5.00 as 5, and ii as 2."""
+    whole, point, decimals = word.partition("\x01")
+    if point and decimals.isdecimal():
+        decimals = decimals.rstrip("0")
+        return whole + (point + decimals if decimals else "")
+    roman = _ROMAN.fullmatch(word)
+    if roman is None:
+        return word
+    ones = {"ix": 9, "iv": 4}.get(roman[2], 5 * ("v" in roman[2]) + roman[2].count("i"))
+    return str(10 * len(roman[1]) + ones)

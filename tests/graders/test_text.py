@@ -37,6 +37,22 @@ DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared"
         ("1972-12-14", "14 December 1972 UTC", True, False),
         ("December 15th, 1972", "14 December 1972", False, False),
         ("Dec 1972", "December 1972", True, False),
+        ("A", "A.", True, True),  # nothing but an article: blood of the type A
+        ("A", "B", False, False),
+        ("1.5 million", "1,500,000", True, False),
+        ("1.5 million", "1.5 billion", False, False),
+        ("in 1999", "1999", True, False),
+        ("5 percent", "5%", True, False),
+        ("$5.00", "$5", True, False),
+        ("-5", "5", False, True),
+        ("minus five", "-5", True, False),
+        ("1990-1995", "1990–1995", True, True),
+        ("1/2", "12", False, True),
+        ("10:30", "1030", False, True),
+        ("Smith & Co", "Smith and Co", True, False),
+        ("world war ii", "World War 2", True, False),
+        ("Henry VIII", "Henry VII", False, False),
+        ("vim", "6 m", False, False),
     ],
 )
 def test_exact_match(answer, gold, same, officially):
@@ -68,6 +84,7 @@ def test_any_gold_answer_will_do_and_f1_takes_the_best():
     assert (part.value, part.correct) == (pytest.approx(0.8), False)
     assert TextGrader()("", golds).why == "no answer"
     assert TextGrader()("2017", 2017).correct
+    assert TextGrader()("Answer: December 1972", golds).correct
 
 
 @pytest.mark.parametrize("gold", [None, [], {}, True])
