@@ -128,6 +128,27 @@ def test_close_ends_the_workers_and_a_later_question_starts_one(pool):
     assert ask(pool)["pid"] != pid
 
 
+def test_close_loses_a_question_that_hangs_and_nothing_else(pool):
+    pid, lost = ask(pool)["pid"], []
+
+    def sleep():
+        try:
+            ask(pool, "sleep")
+        except WorkerLost as error:
+            lost.append(error.spent)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    while pool.pids:  # until the thread has taken the worker
+        pass
+    pool.close()
+    thread.join(LONG_S)
+    assert lost == [False]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert ask(pool, say="next")["said"] == "next"
+
+
 def test_a_missing_package_is_named(pool, monkeypatch):
     monkeypatch.setenv("ECHO_MISSING", "1")
     with pytest.raises(Missing, match="told so") as missing:
