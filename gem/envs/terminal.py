@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 
 from gem.core import Env, Start, Step
 from gem.envs.terminal_tasks import FAMILIES, Box, TerminalTask, read_folder
+from gem.envs.terminal_tasks.container import open_box
 from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, SandboxFailed, Session
+from gem.sandbox.container import find_engine
 from gem.tools.calls import Found, find
 from gem.tools.shell_tool import ShellTool, report
 
@@ -23,7 +25,7 @@ LEVELS = ("easy", "hard")
 _SETUP = Budget(cpu_s=30.0, wall_s=30.0)
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
-You work at a bash shell in a Linux box without internet. Write the commands of a turn in one \
+You work at a bash shell in a {box}. Write the commands of a turn in one \
 <bash>...</bash> or ```bash block; you read what they print. The working folder and exported variables are \
 kept from turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> \
 (or \\boxed{{done}}): what is in the box then counts. You have {turns} turns; a command may take \
@@ -87,10 +89,10 @@ class TerminalEnv(Env):
             task: a task of one's own instead; with an image, a hidden test, and all.
 
         Raises:
-            BadArgument: for an unknown family or level, or a task folder that cannot be read or needs a
-                container engine.
+            BadArgument: for an unknown family or level, or a task folder that cannot be read.
             MissingExtra: when a program that the family needs is absent.
-            SandboxFailed: when this machine has no sandbox, or its best one has no shell.
+            SandboxFailed: when this machine has no sandbox, or its best one has no shell; or, for a task
+                folder with a Dockerfile, no container engine.
         """
         if [name, task_dir, task].count(None) != 2:
             raise BadArgument("TerminalEnv takes a family's name, a task_dir or a task: exactly one of them.")
@@ -116,7 +118,10 @@ class TerminalEnv(Env):
                 raise MissingExtra(
                     f"terminal:{name} needs the program {program}: install it, as by apt install."
                 )
-        check_shell(sandbox_type)
+        if self.given_task is not None and self.given_task.dockerfile is not None:
+            find_engine()
+        else:
+            check_shell(sandbox_type)
         self.task: TerminalTask | None = None
         self.turn = 0
         self.used_s = 0.0
@@ -134,7 +139,13 @@ class TerminalEnv(Env):
         self.used_s = 0.0
         self._solved = False
         self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
-        how = _HOW.format(turns=self.max_turns, command_s=self.command_s, time_s=self.time_s)
+        online = self.task.dockerfile is not None and self.task.dockerfile.internet
+        how = _HOW.format(
+            box="Linux box" if online else "Linux box without internet",
+            turns=self.max_turns,
+            command_s=self.command_s,
+            time_s=self.time_s,
+        )
         return Start(f"{self.task.instruction}\n\n{how}", {})
 
     def step(self, action: str) -> Step:
@@ -208,6 +219,9 @@ class TerminalEnv(Env):
     def _open(self) -> Session:
         if self._session is None:
             task = self._need_task()
+            if task.dockerfile is not None:
+                self._session = open_box(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
+                return self._session
             session = default_sandbox(self.sandbox_type).session(
                 files=task.files,
                 image=task.image,

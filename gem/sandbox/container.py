@@ -81,10 +81,13 @@ class Engine:
 def find_engine(command: str | None = None, image: str | None = None) -> Engine:
     """Return the engine of this name, or the first of docker and podman that answers and has the image.
 
+    ``GEM_SANDBOX_ENGINE`` names one where none was.
+
     Raises:
         SandboxFailed: where there is none, with the reason of each.
     """
     why = []
+    command = command or os.environ.get("GEM_SANDBOX_ENGINE")
     for name in (command,) if command else ENGINES:
         try:
             engine = _engine(name)
@@ -111,7 +114,7 @@ class ContainerSandbox(PipedSandbox):
     Args:
         image: what has a Python 3.11 or newer; ``GEM_SANDBOX_IMAGE``, or python:3.11-slim, by default. It has
             to be on this machine: nothing is pulled.
-        engine: the command; docker, else podman, by default.
+        engine: the command; ``GEM_SANDBOX_ENGINE``, or docker, else podman, by default.
         runtime: the engine's ``--runtime``, such as runsc for gVisor.
         python: the interpreter's name in the image.
 
@@ -146,18 +149,22 @@ class ContainerSandbox(PipedSandbox):
         writable = "rw,nosuid,nodev,exec,mode=1777"
         if not self.engine.podman:
             writable += f",nr_inodes={budget.inodes // 2}"
-        return [
-            *(self.engine.command, "run", "--rm", "--interactive"),
-            *("--name", f"{self._label}-{next(self._numbers)}", "--label", "gem-sandbox"),
-            *(["--runtime", self.runtime] if self.runtime else []),
-            *self.engine.closed(),
-            *(["--read-only-tmpfs=false"] if self.engine.podman else []),
-            *("--network", "none", "--cap-drop", "ALL", "--user", "65534:65534", "--workdir", "/"),
-            *("--read-only", "--shm-size", shared.removeprefix("size=")),
-            *("--tmpfs", f"{_HOME}:{writable},{home}", "--tmpfs", f"{_TEMPORARY}:{writable},{temporary}"),
-            *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(budget.processes + 2)),
-            *("--entrypoint", self.python, self.image, "-I", "-c", BOOT),
-        ], _HOME, _TEMPORARY
+        return (
+            [
+                *(self.engine.command, "run", "--rm", "--interactive"),
+                *("--name", f"{self._label}-{next(self._numbers)}", "--label", "gem-sandbox"),
+                *(["--runtime", self.runtime] if self.runtime else []),
+                *self.engine.closed(),
+                *(["--read-only-tmpfs=false"] if self.engine.podman else []),
+                *("--network", "none", "--cap-drop", "ALL", "--user", "65534:65534", "--workdir", "/"),
+                *("--read-only", "--shm-size", shared.removeprefix("size=")),
+                *("--tmpfs", f"{_HOME}:{writable},{home}", "--tmpfs", f"{_TEMPORARY}:{writable},{temporary}"),
+                *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(budget.processes + 2)),
+                *("--entrypoint", self.python, self.image, "-I", "-c", BOOT),
+            ],
+            _HOME,
+            _TEMPORARY,
+        )
 
     def environment(self, home: str) -> dict[str, str]:
         """Return the caller's: its engine's settings and images are found by it."""

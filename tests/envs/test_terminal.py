@@ -395,11 +395,16 @@ def test_a_terminal_bench_folder_is_played_and_scored(shell, tmp_path):
         assert env.step("<bash>echo b > a.txt</bash><submit/>").reward == 1.0
 
 
-def test_a_folder_that_needs_an_engine_or_has_no_test_says_so(tmp_path):
+def test_a_folder_that_needs_an_engine_or_has_no_test_says_so(tmp_path, monkeypatch):
     harbor(tmp_path)
     (tmp_path / "environment/Dockerfile").write_text("FROM ubuntu\n")
-    with pytest.raises(BadArgument, match="container engine"):
+    monkeypatch.setenv("GEM_SANDBOX_ENGINE", "no-engine-of-this-name")
+    with pytest.raises(SandboxFailed, match="no-engine-of-this-name is not installed"):
         TerminalEnv(task_dir=tmp_path)
+    (tmp_path / "environment/docker-compose.yaml").write_text("services:\n  a:\n    x: y\n  b:\n    x: y\n")
+    with pytest.raises(BadArgument, match="describes its box by docker-compose"):
+        TerminalEnv(task_dir=tmp_path)
+    (tmp_path / "environment/docker-compose.yaml").unlink()
     (tmp_path / "environment/Dockerfile").unlink()
     (tmp_path / "tests/test.sh").unlink()
     with pytest.raises(BadArgument, match=r"no tests/test\.sh"):

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
@@ -24,20 +25,20 @@ class Box:
 
     def __init__(self, session: Session, budget: Budget, setup: str = "", folder: str = "") -> None:
         """Look at `folder` of `session`; `setup` is what the task's set-up printed before the agent came."""
-        self._session = session
-        self._budget = budget
+        self.session = session
+        self.budget = budget
         self.setup = setup
         self._folder = folder
 
     def run(self, command: str) -> Result:
         """Run a bash command."""
         command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
-        return self._session.shell(command, self._budget, clean=True)
+        return self.session.shell(command, self.budget, clean=True)
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None where there is no such regular file."""
         try:
-            return self._session.read_file(posixpath.join(self._folder, path))
+            return self.session.read_file(posixpath.join(self._folder, path))
         except ToolError:
             return None
 
@@ -57,7 +58,7 @@ class Box:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a file: what a test needs beside the agent's work."""
-        self._session.write_file(posixpath.join(self._folder, path), data)
+        self.session.write_file(posixpath.join(self._folder, path), data)
 
 
 Check: TypeAlias = Callable[[Box], str]
@@ -72,6 +73,18 @@ _UNTOUCHED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Dockerfile:
+    """An image to build, and what a container of it may use; `own` files of the folder stay out of it."""
+
+    folder: Path
+    own: frozenset[str] = frozenset()
+    internet: bool = False
+    build_s: float = 600.0
+    memory_mb: int = 2048
+    cpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalTask:
     """One task at a terminal.
 
@@ -80,6 +93,7 @@ class TerminalTask:
     test. `solution` is a bash script that solves the task from what the instruction says; `loopback` asks for
     a network in which the box is alone. `looks` are commands that a random actor may try, `test_s` the
     seconds that a command of the test may take. A family's tasks live in a `folder` of the working folder.
+    A task with a `dockerfile` has a container of that image as its box, and begins as the image does.
     """
 
     instruction: str
@@ -92,6 +106,7 @@ class TerminalTask:
     looks: tuple[str, ...] = ()
     test_s: float = 60.0
     folder: str = ""
+    dockerfile: Dockerfile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gem.envs.terminal_tasks.base import Box, Check, TerminalTask
+from gem.envs.terminal_tasks.base import Box, Check, Dockerfile, TerminalTask
+from gem.envs.terminal_tasks.container import container_test
 from gem.errors import BadArgument
 
-_ENGINE = ("Dockerfile", "docker-compose.yaml", "docker-compose.yml")
+_COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 _TEST_S = 120.0
 _PLACES = {"/app": "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
 """What the folders of a container are in the box, in scripts and tests."""
@@ -33,10 +34,12 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
     begins with in ``environment/``, and ``solution/solve.sh``; Terminal-Bench's is ``task.yaml``,
     ``run-tests.sh``, ``tests/``, with the other files for the agent, and ``solution.sh``. The working folder
     stands for ``/app``. The test passes where it writes a reward of 1 or more to
-    ``/logs/verifier/reward.txt``, or, without such a file, where its script ends with exit code 0.
+    ``/logs/verifier/reward.txt``, or, without such a file, where its script ends with exit code 0. Where
+    there is a Dockerfile the box is a container of its image, and ``/app`` is whatever that has there; a
+    docker-compose file beside it has to have that one service, and nothing else of it counts.
 
     Raises:
-        BadArgument: for another layout, or a folder whose box is built by a container engine.
+        BadArgument: for another layout, or a folder that wants several containers.
     """
     folder = Path(path)
     harbor = (folder / "task.toml").is_file()
@@ -45,13 +48,12 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
             f"task folder {str(folder)!r} has neither task.toml (Harbor) nor task.yaml (Terminal-Bench)."
         )
     ground = folder / "environment" if harbor else folder
-    for name in _ENGINE:
-        if (ground / name).exists():
+    dockerfile = (ground / "Dockerfile").is_file()
+    for name in _COMPOSE:
+        if (ground / name).is_file() and not (dockerfile and len(_services(_text(ground / name))) == 1):
             raise BadArgument(
-                f"task folder {str(folder)!r} builds its box by {name}, which needs a container engine; gem "
-                "runs task "
-                "folders without one, in its own box: put the files of the task into "
-                f"{'environment/' if harbor else 'the folder'} and remove {name}."
+                f"task folder {str(folder)!r} describes its box by {name}; accepted: a Dockerfile, beside "
+                "which such a file may have one service, or neither of them."
             )
     script = folder / ("tests/test.sh" if harbor else "run-tests.sh")
     if not script.is_file():
@@ -60,16 +62,36 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         )
     if harbor:
         instruction = _text(folder / "instruction.md")
-        test_s = _number(tomllib.loads(_text(folder / "task.toml")).get("verifier", {}).get("timeout_sec"))
-        solution, own = folder / "solution/solve.sh", set[str]()
+        settings = tomllib.loads(_text(folder / "task.toml"))
+        test_s = _number(settings.get("verifier", {}).get("timeout_sec"))
+        solution, own, command = folder / "solution/solve.sh", set[str](), "bash /tests/test.sh"
+        wanted = settings.get("environment", {})
     else:
         said = _yaml(_text(folder / "task.yaml"))
         instruction = said.get("instruction", "")
         test_s = _number(said.get("max_test_timeout_sec"))
         solution = folder / "solution.sh"
         own = {"task.yaml", "run-tests.sh", "tests", "solution.sh", "solution.yaml"}
+        command, wanted = "bash /tests/run-tests.sh", {}
     if not instruction.strip():
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
+    if dockerfile:
+        box = Dockerfile(
+            ground,
+            frozenset(own),
+            internet=wanted.get("allow_internet") is True,
+            build_s=_number(wanted.get("build_timeout_sec")) or 600.0,
+            memory_mb=_memory_mb(wanted) or 2048,
+            cpus=_number(wanted.get("cpus")),
+        )
+        return TerminalTask(
+            instruction.strip(),
+            container_test(_files(folder / "tests") | {script.name: script.read_bytes()}, command),
+            _text(solution) if solution.is_file() else "",
+            looks=("ls -a", "pwd", "id"),
+            test_s=test_s or _TEST_S,
+            dockerfile=box,
+        )
     tests = _files(folder / "tests") | {"test.sh": script.read_bytes()}
     files = {name: data for name, data in _files(ground).items() if name.split("/")[0] not in own}
     return TerminalTask(
@@ -134,6 +156,22 @@ def _number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
+    """Return what a task asks for, as ``memory_mb`` or as ``memory = "2G"``."""
+    found = re.fullmatch(r"([\d.]+)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE)
+    if found:
+        return int(float(found[1]) * (1024 if found[2] in "gG" else 1)) or None
+    return int(_number(wanted.get("memory_mb")) or 0) or None
+
+
+def _services(text: str) -> list[str]:
+    """Return the names of a docker-compose file's services."""
+    body = re.split(r"^services:\s*$", text, maxsplit=1, flags=re.MULTILINE)[-1]
+    body = re.split(r"^\S", body, maxsplit=1, flags=re.MULTILINE)[0]
+    margins = re.findall(r"^( +)\S+:", body, re.MULTILINE)
+    return re.findall(rf"^{min(margins, default='')}(\S+):", body, re.MULTILINE)
 
 
 def _yaml(text: str) -> dict[str, str]:
