@@ -162,6 +162,17 @@ def test_a_view_that_poses_as_a_table_is_none(judged):
     assert emptied.startswith("the rows of items are not as asked")
 
 
+def test_rows_that_can_no_longer_be_changed_do_not_hide_a_copy_of_the_answer(judged):
+    task = draw("Hierarchy")
+    block = [
+        "CREATE FUNCTION block() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER block BEFORE INSERT OR UPDATE OR DELETE ON employees FOR EACH ROW EXECUTE FUNCTION "
+        "block()",
+    ]
+    said = judged((task, [*as_it_was(task.solution), *block]))
+    assert said == ["the rows that the task began with cannot be changed any more"]
+
+
 def test_functions_of_the_agent_that_are_named_as_postgresqls_do_not_judge(judged):
     task = draw("Backfill")
     evil = [

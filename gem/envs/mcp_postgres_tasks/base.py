@@ -146,15 +146,22 @@ class Judge:
         for name in names or tables:
             self.holds(name, ", ".join(tables[name].names), tables[name].rows)
 
-    def follows(self, name: str, columns: str, reference: str, *changes: str, refresh: str = "") -> None:
-        """Raise Wrong unless a view gives what the reference query gives, after each change of the rows too.
+    def follows(
+        self, name: str, columns: str, reference: str, *changes: str, refresh: str = "", role: str = ""
+    ) -> None:
+        """Raise Wrong unless a relation gives what the reference query gives, after each change of rows too.
 
-        Each change is tried alone; `refresh` is run after it.
+        Each change is tried alone; `refresh` is run after it; `role` is who reads.
         """
+        first = self.rows(reference)
+        moved = False
         for change in ("", *changes):
             with self.trial(*filter(None, (change, refresh))):
+                wanted = self.rows(reference)
+                moved = moved or bool(same_rows(wanted, first))
                 what = f"{name} does not give what it should" + (" once rows are changed" if change else "")
-                self.gives(f"SELECT {columns} FROM @{name}", self.rows(reference), what)
+                self.gives(f"SELECT {columns} FROM @{name}", wanted, what, role)
+        self.need(moved, "the rows that the task began with cannot be changed any more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,9 @@ def audit_log(rng: Random) -> PostgresTask:
         "old_value), "
         "deleted ('delete', no new_value), or updated ('update') such that the value is another; an update "
         "that "
-        f"leaves {column} as it was is not logged. Leave the table {log} empty.",
+        f"leaves {column} as it was is not logged. This works whatever the search_path of who changes "
+        f"employees is. "
+        f"Leave the table {log} empty.",
         world,
         check,
         [
@@ -92,16 +94,17 @@ def balances(rng: Random) -> PostgresTask:
     def check(judge: Judge) -> None:
         judge.untouched(world, "entries")
         judge.holds("accounts", "id, owner, balance", right)
-        for change in (
+        judge.follows(
+            "accounts",
+            "id, balance",
+            sums,
             "INSERT INTO @entries (id, account_id, booked_on, amount) VALUES (901, 1, '2025-03-03', 12.5), "
             "(902, 1, '2025-03-03', -2.25), (903, 2, '2025-03-04', 3)",
             "UPDATE @entries SET amount = amount + 1 WHERE account_id IN (3, 4)",
             "UPDATE @entries SET account_id = 5 WHERE account_id = 6",
             "DELETE FROM @entries WHERE id = (SELECT max(id) FROM @entries WHERE account_id = 7 AND amount "
             "> 0)",
-        ):
-            with judge.trial(change):
-                judge.gives("SELECT id, balance FROM @accounts", judge.rows(sums), f"balances after {change}")
+        )
         owing = "INSERT INTO @entries (id, account_id, booked_on, amount) SELECT 950, id, '2025-03-03', "
         owing += "-balance - "
         judge.needs_accepted(f"{owing}{limit} FROM @accounts WHERE id = 8")
@@ -113,7 +116,8 @@ def balances(rng: Random) -> PostgresTask:
         "it. Correct "
         "those. Then let the database keep every balance right by itself when entries are inserted, deleted "
         "or changed "
-        f"(the amount, or the account), and refuse what would bring a balance below -{limit}.",
+        f"(the amount, or the account), and refuse what would bring a balance below -{limit}. It works "
+        f"whatever the search_path is.",
         world,
         check,
         [
@@ -420,9 +424,11 @@ def row_security(rng: Random) -> PostgresTask:
         judge.gives(seen, [row[:4] for row in people], f"what {AUDITOR} sees", AUDITOR)
         judge.needs_refused("UPDATE @visits SET fee = 1", AUDITOR)
         judge.needs_no_right_to("visits", ANALYST)
-        with judge.trial("UPDATE @visits SET city = 'Kyiv' WHERE id < 9"):
-            wanted = [(row[0],) for row in people if row[0] < 9]
-            judge.gives("SELECT id FROM @visits", wanted, "what a new city sees", CLERK, **{setting: "Kyiv"})
+        with judge.trial():
+            judge.rows(insert.format("Kyiv"), CLERK, {setting: "Kyiv"})
+            judge.gives(
+                "SELECT id FROM @visits", [(900,)], "what a new city sees", CLERK, **{setting: "Kyiv"}
+            )
 
     policy = f"city = current_setting('{setting}', true)"
     return PostgresTask(
@@ -458,17 +464,15 @@ def masked_view(rng: Random) -> PostgresTask:
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         columns = "id, email, city, year"
         judge.need(list(judge.columns(name)) == columns.split(", "), f"{name} has other columns")
-        for change in (
-            "",
+        judge.follows(
+            name,
+            columns,
+            f"SELECT id, {mask}, city, extract(year FROM joined)::integer FROM @customers",
             "UPDATE @customers SET email = 'zoe@elsewhere.net', city = 'Rome', joined = '2011-01-01' WHERE "
             "id < 4",
             "DELETE FROM @customers WHERE id > 9",
-        ):
-            with judge.trial(*filter(None, [change])):
-                wanted = judge.rows(
-                    f"SELECT id, {mask}, city, extract(year FROM joined)::integer FROM @customers"
-                )
-                judge.gives(f"SELECT {columns} FROM @{name}", wanted, f"what {ANALYST} reads", ANALYST)
+            role=ANALYST,
+        )
         judge.needs_refused("SELECT id FROM @customers", ANALYST)
         judge.needs_refused(f"UPDATE @{name} SET city = 'x'", ANALYST)
         judge.needs_no_right_to(name, AUDITOR, CLERK)
