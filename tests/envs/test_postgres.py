@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from gem.envs.postgres import VARIABLE, Server
 from gem.errors import BadArgument, MissingExtra, NoVerdict, ToolError
 from gem.graders.sql import same_rows
 from gem.seeding import stream
+from gem.testing import check_env
 from gem.tools.postgres import Connection
 
 SLOW_BUT_LIBRARY = [pytest.param(name, marks=[pytest.mark.slow] * (name != "Library")) for name in DOMAINS]
@@ -146,6 +148,14 @@ def test_a_twin_repeats_what_was_run_and_then_goes_its_own_way(bank):
         twin.close()
     assert "1 | 7\n(1 row)" in bank.step(look).obs
     bank.reset(seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["questions", "operations"])
+def test_every_rule_of_the_contract_holds(kind):
+    spec = gem.spec(f"db:Library-v0-{kind}")
+    kwargs = {**spec.kwargs, "backend": "postgres"}
+    check_env(replace(spec, kwargs=kwargs), seeds=[0], turns=3).raise_if_broken()
 
 
 # -- what the SQL cannot reach
