@@ -201,7 +201,7 @@ def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
     for name, preload, limit in (("bare", (), 3), ("numpy and sympy", ("numpy", "sympy"), 10)):
         sandbox.session(preload=preload).close()
         before = below()
-        sessions = [sandbox.session(preload=preload) for _ in range(8)]
+        sessions = [sandbox.session(preload=preload) for _ in range(AT_ONCE)]  # over all fork servers
         for session in sessions:
             session.execute("1" if not preload else "import numpy, sympy")
         new = innermost([pid for pid in below() if pid not in before])
