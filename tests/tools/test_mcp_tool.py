@@ -191,6 +191,9 @@ def test_reconfigured_to_another_server(notes, odd_url):
     assert said(notes, call("add", a=1, b=1)) == "2"
     twin = notes.spawn()
     assert "add" in {each["name"] for each in twin.get_available_tools()}
+    known = [each["name"] for each in notes.get_available_tools()]
+    notes.reconfigure({"url": "http://127.0.0.1:9/"}, same_tools=True)  # nobody is asked
+    assert [each["name"] for each in notes.get_available_tools()] == known
 
 
 @pytest.mark.parametrize(
