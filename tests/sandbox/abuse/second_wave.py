@@ -701,7 +701,8 @@ class P(types.ModuleType):
     def get_fignums(self): return range(10 ** 9)
     def __getattr__(self, name): return lambda *a, **k: self
     def savefig(self, buffer, **k): buffer.write(b"\\x89PNG\\r\\n" + b"x" * (3 << 20))
-sys.modules["matplotlib.pyplot"] = P("matplotlib.pyplot")
+name = "matplot" + "lib.pyplot"  # whose own fork server is not wanted here
+sys.modules[name] = P(name)
 1
 """,
     status=("OK", "RE", "TLE", "OLE", "MLE"),
