@@ -424,7 +424,7 @@ ONE_SEAT: tuple[tuple[str, str, str, str, dict[str, Any], int, Solver | float], 
     ("vs-solver", "KuhnPoker-v0", "player_0", "solver", {}, 2, 0.52),
     ("vs-random", "ConnectFour-v0", "player_0", "random", {"depth": 3}, 19, 1.0),
     ("vs-solver", "ConnectFour-v0", "player_0", "solver", {"depth": 3}, 19, 0.492),
-    ("vs-solver", "Negotiation-v0", "player_0", "solver", {}, 4, 0.994),
+    ("vs-solver", "Negotiation-v0", "player_0", "solver", {}, 4, 0.968),
     ("scripted", "ServiceDesk-v0", "agent", "solver", {}, 29, "oracle"),
 )
 """None for MatrixGame: against tit for tat, one constant answer is as good as any play."""

@@ -62,8 +62,8 @@ class Negotiation(SeatedGame):
     Source:
         The task of D. DeVault, J. Mell and J. Gratch (2015), in the form of M. Lewis and others, "Deal or No
         Deal?", arXiv 1706.05125, dealt anew here. The expert concedes with time (P. Faratin, C. Sierra and N.
-        Jennings, 1998) and, of the shares that it would take, asks for the one that it thinks costs the other
-        least, to judge by what the other asked for.
+        Jennings, 1998), at last to 5 points and no further; of the shares that it would take, it asks for
+        the one that it thinks costs the other least, to judge by what the other asked for.
     """
 
     possible_agents = ("player_0", "player_1")
@@ -222,8 +222,9 @@ class Negotiation(SeatedGame):
         offered = self.worth(agent, self.rest(self.offers[-1][1])) if self.offers else 0
         left = self.max_turns - self.turn
         if left == 1 and self.offers:
-            return "\\boxed{accept}" if offered > 0 else "\\boxed{leave}"
-        aspiration = GOOD + (TOTAL - GOOD) * (left - 1) / self.max_turns
+            # Whoever takes what is left at last teaches the other to ask for the same again and again.
+            return "\\boxed{accept}" if offered >= GOOD else "\\boxed{leave}"
+        aspiration = GOOD + (TOTAL - GOOD) * max(0, left - 2) / self.max_turns
         asks = [1] * len(self.pool)
         for proposer, share in self.offers:
             if proposer != agent:
