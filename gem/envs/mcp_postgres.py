@@ -22,6 +22,9 @@ from gem.tools.postgres import Connection, SqlError
 LARGEST = 256 * 2**20
 """Bytes that an episode's database may have on disk; the tasks begin with about 10 MB."""
 
+MAX_CALLS = 20
+"""Calls of one turn; of more none is run, or a list of guesses would be as good as an answer."""
+
 JUDGE_S = 20.0
 """Seconds that a statement of the verifier may take: what the agent made may run in it."""
 
@@ -29,9 +32,9 @@ _CALL_S = 60.0  # what a call may take; the server ends a statement long before
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
 You work at a PostgreSQL database through tools; what you see and change there is yours alone. You may call \
-several tools in a turn, and go on in the next with what they said. When the task is done, write <submit/>: \
-what is committed then counts, and whatever is still running is ended. You have {turns} turns. There are \
-the group roles {groups}.
+up to {calls} tools in a turn, and go on in the next with what they said. When the task is done, write \
+<submit/>: what is committed then counts, and whatever is still running is ended. You have {turns} turns. There \
+are the group roles {groups}.
 
 {tools}"""
 _FORM = "Write tool calls, or <submit/> when the task is done."
@@ -46,8 +49,9 @@ class McpPostgresEnv(Env):
         indexes, and repairs of data. The seed draws one of the tasks of `FAMILIES`, its rows and its details.
     Action:
         Calls of the tools that the prompt describes, in ``<tool_call>{"name": ..., "arguments":
-        {...}}</tool_call>``; several run in order. ``<submit/>`` ends the task, after the calls of the same
-        turn. An action with neither is answered with how to write one, and its turn is gone.
+        {...}}</tool_call>``; up to 20 run in order. ``<submit/>`` ends the task, after the calls of the
+        same turn. An action with neither, or with more calls, is answered with how to write one, and its turn
+        is gone.
     Observation:
         What the tools say: rows, plans, errors of the database.
     Reward:
@@ -113,7 +117,10 @@ class McpPostgresEnv(Env):
         self.name = self.rng.choice(self.names)
         self.task = FAMILIES[self.name].draw(self.rng)
         how = _HOW.format(
-            turns=self.max_turns, groups=", ".join(GROUPS), tools=self._tools.instruction_string()
+            turns=self.max_turns,
+            calls=MAX_CALLS,
+            groups=", ".join(GROUPS),
+            tools=self._tools.instruction_string(),
         )
         return Start(f"{self.task.instruction}\n\n{how}", {"task": self.name})
 
@@ -127,6 +134,9 @@ class McpPostgresEnv(Env):
         found = find(action, self._tools.offered())
         submitted = _submits(action, found)
         said: list[str] = []
+        if len(found) > MAX_CALLS:
+            said.append(f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in a turn.")
+            found, submitted = [], False
         info: dict[str, Any] = {"tool_results": []} if found else {}
         for each in found:
             text, tool, error = self._call(each)

@@ -90,6 +90,9 @@ def test_turns_without_a_call_need_no_server(make, postgres_dsn):
     step = env.step("still nothing")
     assert (step.terminated, step.info["stop"], step.info["why"]) == (True, "turn_budget", "nothing was done")
     env.reset(seed=3)
+    step = env.step(sql(*["SELECT 1"] * 21) + "<submit/>")
+    assert "21 calls, none was run" in step.obs
+    assert (step.done, step.info) == (False, {"legal": False})
     assert env.step("<submit/>").info["stop"] == "failed"
     assert left(postgres_dsn) == before
 
