@@ -106,10 +106,14 @@ def temporary_server() -> Iterator[str]:
         if server is not None:
             server.send_signal(signal.SIGQUIT)  # at once: nothing in it is to be kept
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(10)
+                server.wait(_START_S)
             server.kill()
             server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(100):  # its last processes may still be writing
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(0.05)
 
 
 def _who(folder: Path) -> dict[str, Any]:
