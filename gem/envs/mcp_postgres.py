@@ -33,8 +33,8 @@ _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
 You work at a PostgreSQL database through tools; what you see and change there is yours alone. You may call \
 up to {calls} tools in a turn, and go on in the next with what they said. When the task is done, write \
-<submit/>: what is committed then counts, and whatever is still running is ended. You have {turns} turns. There \
-are the group roles {groups}.
+<submit/>: what is committed then counts, and whatever is still running is ended. You have {turns} turns. \
+There are the group roles {groups}.
 
 {tools}"""
 _FORM = "Write tool calls, or <submit/> when the task is done."
