@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from gem.graders.sql import Row, same_rows
 
@@ -226,8 +226,6 @@ class Family:
             ],
         )
 
-
-Make: TypeAlias = Callable[[Random], PostgresTask]
 
 _SCHEMAS = """
 amber basil cedar coral delta ember fjord grove harbor indigo jasper kelp lagoon maple north onyx prairie

@@ -48,28 +48,21 @@ def deduplicate(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         "contacts has the same people several times: those whose emails are equal but for case and blank "
-        "space around "
-        "them. Keep of each the row with the smallest id, with its email in lower case and without that "
-        "space; where "
-        "it has no phone, give it that of the duplicate with the smallest id that has one. Let the messages "
-        "of the "
-        "others refer to it, and delete the others. Then see to it that the database refuses a contact with "
-        "an email "
-        "that is already there, whatever its case.",
+        "space around them. Keep of each the row with the smallest id, with its email in lower case and "
+        "without that space; where it has no phone, give it that of the duplicate with the smallest id "
+        "that has one. Let the messages of the others refer to it, and delete the others. Then see to it "
+        "that the database refuses a contact with an email that is already there, whatever its case.",
         tables,
         check,
         [
             "BEGIN",
             "CREATE TEMP TABLE keep AS SELECT id, min(id) OVER same AS kept, first_value(phone) OVER "
-            "(PARTITION BY "
-            "lower(trim(email)) ORDER BY phone IS NULL, id) AS phone FROM contacts WINDOW same AS "
-            "(PARTITION BY "
-            "lower(trim(email)))",
+            "(PARTITION BY lower(trim(email)) ORDER BY phone IS NULL, id) AS phone FROM contacts WINDOW "
+            "same AS (PARTITION BY lower(trim(email)))",
             "UPDATE messages m SET contact_id = k.kept FROM keep k WHERE k.id = m.contact_id",
             "DELETE FROM contacts c USING keep k WHERE k.id = c.id AND k.id <> k.kept",
             "UPDATE contacts c SET email = lower(trim(c.email)), phone = coalesce(c.phone, k.phone) FROM "
-            "keep k WHERE "
-            "k.id = c.id",
+            "keep k WHERE k.id = c.id",
             "CREATE UNIQUE INDEX ON contacts (lower(email))",
             "COMMIT",
         ],
@@ -136,33 +129,25 @@ def merge_feed(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         "Bring products up to date from the table feed, by sku; of several lines of one sku the one with "
-        "the largest line "
-        "counts, the others do not. Insert what is new (ids come by themselves, from after the largest), "
-        "set category, "
-        "price and stock of what is known, and set the stock of products that are not in the feed to 0. "
-        "Keep the ids. "
-        "Then write three rows to feed_log: 'inserted', 'updated' and 'retired', with the numbers of "
-        "products that were "
-        "inserted, that were known and got some other value from the feed, and that are not in the feed. "
-        "Leave feed as "
-        "it is.",
+        "the largest line counts, the others do not. Insert what is new (ids come by themselves, from "
+        "after the largest), set category, price and stock of what is known, and set the stock of "
+        "products that are not in the feed to 0. Keep the ids. Then write three rows to feed_log: "
+        "'inserted', 'updated' and 'retired', with the numbers of products that were inserted, that were "
+        "known and got some other value from the feed, and that are not in the feed. Leave feed as it is.",
         tables,
         check,
         [
             "BEGIN",
             "CREATE TEMP TABLE latest AS SELECT DISTINCT ON (sku) * FROM feed ORDER BY sku, line DESC",
             "WITH done AS (UPDATE products p SET category = l.category, price = l.price, stock = l.stock "
-            "FROM latest l "
-            "WHERE l.sku = p.sku AND (p.category, p.price, p.stock) IS DISTINCT FROM (l.category, l.price, "
-            "l.stock) "
-            "RETURNING p.id) INSERT INTO feed_log SELECT 'updated', count(*) FROM done",
+            "FROM latest l WHERE l.sku = p.sku AND (p.category, p.price, p.stock) IS DISTINCT FROM "
+            "(l.category, l.price, l.stock) RETURNING p.id) INSERT INTO feed_log SELECT 'updated', "
+            "count(*) FROM done",
             "WITH done AS (UPDATE products p SET stock = 0 WHERE NOT EXISTS (SELECT FROM latest l WHERE "
-            "l.sku = p.sku) "
-            "RETURNING p.id) INSERT INTO feed_log SELECT 'retired', count(*) FROM done",
-            "WITH done AS (INSERT INTO products (sku, category, price, stock) SELECT sku, category, price, "
-            "stock FROM "
-            "latest l WHERE NOT EXISTS (SELECT FROM products p WHERE p.sku = l.sku) RETURNING id) "
-            "INSERT INTO feed_log SELECT 'inserted', count(*) FROM done",
+            "l.sku = p.sku) RETURNING p.id) INSERT INTO feed_log SELECT 'retired', count(*) FROM done",
+            "WITH done AS (INSERT INTO products (sku, category, price, stock) SELECT sku, category, "
+            "price, stock FROM latest l WHERE NOT EXISTS (SELECT FROM products p WHERE p.sku = l.sku) "
+            "RETURNING id) INSERT INTO feed_log SELECT 'inserted', count(*) FROM done",
             "COMMIT",
         ],
         setup=["SELECT setval(pg_get_serial_sequence('products', 'id'), (SELECT max(id) FROM products))"],
@@ -199,18 +184,15 @@ def backfill(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         "orders.billed is unknown (NULL) for most orders. Fill it where it is unknown: with 0 for orders "
-        "with the status "
-        "'cancelled', else with the sum of quantity times unit_price over the order's items, 0 where there "
-        "are none. Leave "
-        "every value that is known as it is, also where it is another sum. From then on the database should "
-        "refuse an "
-        "unknown or negative value, and take 0 where none is given.",
+        "with the status 'cancelled', else with the sum of quantity times unit_price over the order's "
+        "items, 0 where there are none. Leave every value that is known as it is, also where it is "
+        "another sum. From then on the database should refuse an unknown or negative value, and take 0 "
+        "where none is given.",
         world,
         check,
         [
             "UPDATE orders o SET billed = CASE status WHEN 'cancelled' THEN 0 ELSE coalesce((SELECT "
-            "sum(quantity * "
-            "unit_price) FROM items WHERE order_id = o.id), 0) END WHERE billed IS NULL",
+            "sum(quantity * unit_price) FROM items WHERE order_id = o.id), 0) END WHERE billed IS NULL",
             "ALTER TABLE orders ALTER billed SET NOT NULL, ALTER billed SET DEFAULT 0, ADD CHECK (billed >= "
             "0)",
         ],
@@ -294,32 +276,26 @@ def repair_ledger(rng: Random) -> PostgresTask:
             [(i, name, round(right[i], 2)) for i, name, _ in world["accounts"].rows],
         )
         judge.needs_refused(
-            "INSERT INTO @entries (id, account_id, booked_on, amount, transfer_id) SELECT 5000, account_id, "
-            "booked_on, "
-            "amount, transfer_id FROM @entries WHERE transfer_id = 1 LIMIT 1"
+            "INSERT INTO @entries (id, account_id, booked_on, amount, transfer_id) SELECT 5000, "
+            "account_id, booked_on, amount, transfer_id FROM @entries WHERE transfer_id = 1 LIMIT 1"
         )
 
     return PostgresTask(
-        "Each row of transfers should have two entries with its id as transfer_id, both on the day made_on: "
-        "minus its amount "
-        "for the account source_id, plus its amount for target_id. But some were booked twice, and of some "
-        "the entry for "
-        "the target is missing. Delete the second bookings (keep the entries with the smaller ids), and add "
-        "the missing "
-        "entries. Other entries stay as they are. Then make the balance of every account the sum of its "
-        "entries, and see to "
-        "it that the database refuses a second entry of one account for the same transfer.",
+        "Each row of transfers should have two entries with its id as transfer_id, both on the day "
+        "made_on: minus its amount for the account source_id, plus its amount for target_id. But some "
+        "were booked twice, and of some the entry for the target is missing. Delete the second bookings "
+        "(keep the entries with the smaller ids), and add the missing entries. Other entries stay as they "
+        "are. Then make the balance of every account the sum of its entries, and see to it that the "
+        "database refuses a second entry of one account for the same transfer.",
         tables,
         check,
         [
             "BEGIN",
             "DELETE FROM entries e USING entries first WHERE first.transfer_id = e.transfer_id AND "
-            "first.account_id = "
-            "e.account_id AND first.id < e.id",
+            "first.account_id = e.account_id AND first.id < e.id",
             "INSERT INTO entries (account_id, booked_on, amount, transfer_id) SELECT target_id, made_on, "
-            "amount, id FROM "
-            "transfers t WHERE NOT EXISTS (SELECT FROM entries WHERE transfer_id = t.id AND account_id = "
-            "t.target_id)",
+            "amount, id FROM transfers t WHERE NOT EXISTS (SELECT FROM entries WHERE transfer_id = t.id "
+            "AND account_id = t.target_id)",
             "UPDATE accounts a SET balance = (SELECT coalesce(sum(amount), 0) FROM entries WHERE account_id "
             "= a.id)",
             "ALTER TABLE entries ADD UNIQUE (transfer_id, account_id)",
@@ -372,14 +348,11 @@ def json_columns(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Take columns out of events.document: kind text, {key} numeric(10,2), user_id integer and "
-        f"tag_count integer. kind and "
-        f"{key} are keys of the document ({key} is sometimes a number, sometimes a number in a string, "
-        f"sometimes null or "
-        "absent: then NULL); user_id is the id inside user, NULL where there is none; tag_count is the "
-        "length of tags, 0 "
-        f"where there are none. kind and tag_count must not be NULL. Then remove the keys kind and {key}, "
-        f"and no "
-        "others, from the documents.",
+        f"tag_count integer. kind and {key} are keys of the document ({key} is sometimes a number, "
+        "sometimes a number in a string, sometimes null or absent: then NULL); user_id is the id inside "
+        "user, NULL where there is none; tag_count is the length of tags, 0 where there are none. kind "
+        f"and tag_count must not be NULL. Then remove the keys kind and {key}, and no others, from the "
+        "documents.",
         tables,
         check,
         [

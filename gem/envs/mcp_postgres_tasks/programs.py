@@ -50,14 +50,10 @@ def audit_log(rng: Random) -> PostgresTask:
     value = "CASE WHEN TG_OP <> '{}' THEN {}." + column + " END"
     return PostgresTask(
         f"From now on, every change of employees.{column} is to be logged in the table {log}, which is "
-        f"there, by the "
-        "database itself: one entry for each row of employees that is inserted (action 'insert', no "
-        "old_value), "
-        "deleted ('delete', no new_value), or updated ('update') such that the value is another; an update "
-        "that "
-        f"leaves {column} as it was is not logged. This works whatever the search_path of who changes "
-        f"employees is. "
-        f"Leave the table {log} empty.",
+        "there, by the database itself: one entry for each row of employees that is inserted (action "
+        "'insert', no old_value), deleted ('delete', no new_value), or updated ('update') such that the "
+        f"value is another; an update that leaves {column} as it was is not logged. This works whatever "
+        f"the search_path of who changes employees is. Leave the table {log} empty.",
         world,
         check,
         [
@@ -113,11 +109,9 @@ def balances(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         "accounts.balance should be the sum of the account's entries (amount), but some have drifted from "
-        "it. Correct "
-        "those. Then let the database keep every balance right by itself when entries are inserted, deleted "
-        "or changed "
-        f"(the amount, or the account), and refuse what would bring a balance below -{limit}. It works "
-        f"whatever the search_path is.",
+        "it. Correct those. Then let the database keep every balance right by itself when entries are "
+        "inserted, deleted or changed (the amount, or the account), and refuse what would bring a balance "
+        f"below -{limit}. It works whatever the search_path is.",
         world,
         check,
         [
@@ -168,8 +162,8 @@ def function_contract(rng: Random) -> PostgresTask:
         judge.untouched(tables)
         facts = judge.rows(
             "SELECT p.provolatile::text, p.prorettype::regtype::text, p.prokind::text FROM pg_proc p JOIN "
-            "pg_namespace n "
-            f"ON n.oid = p.pronamespace WHERE n.nspname = '{judge.schema}' AND p.proname = '{name}'"
+            f"pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = '{judge.schema}' AND p.proname = "
+            f"'{name}'"
         )
         judge.need(
             facts == [("s", "numeric", "f")],
@@ -180,10 +174,8 @@ def function_contract(rng: Random) -> PostgresTask:
                 for amount, currency, on in cases:
                     wanted = judge.value(
                         f"SELECT round({literal(amount)} * CASE {literal(currency)} WHEN 'EUR' THEN 1 ELSE "
-                        f"(SELECT rate FROM "
-                        f"@rates WHERE currency = {literal(currency)} AND valid_from <= {literal(on)} ORDER "
-                        f"BY valid_from "
-                        "DESC LIMIT 1) END, 2)"
+                        f"(SELECT rate FROM @rates WHERE currency = {literal(currency)} AND valid_from <= "
+                        f"{literal(on)} ORDER BY valid_from DESC LIMIT 1) END, 2)"
                     )
                     query = f"SELECT {call(amount, currency, on)}"
                     judge.gives(query, [(wanted,)], f"{name}({amount}, {currency}, {on})")
@@ -194,15 +186,12 @@ def function_contract(rng: Random) -> PostgresTask:
             judge.need(state == "P0002", f"{name}{absent} ends with SQLSTATE {state or '00000'}, not P0002")
 
     return PostgresTask(
-        f"Write a function {name}(amount numeric, currency text, day date) that returns numeric: the amount "
-        f"in euro, "
-        "rounded to cents. An amount in 'EUR' stays what it is. For other currencies it is multiplied by "
-        "the rate in "
-        "the table rates with the latest valid_from that is not after the day. If any argument is NULL, so "
-        "is the "
-        "result. If there is no such rate, it raises an error with SQLSTATE P0002 (no_data_found). Declare "
-        "it STABLE. It "
-        "must work whatever the caller's search_path is.",
+        f"Write a function {name}(amount numeric, currency text, day date) that returns numeric: the "
+        "amount in euro, rounded to cents. An amount in 'EUR' stays what it is. For other currencies it "
+        "is multiplied by the rate in the table rates with the latest valid_from that is not after the "
+        "day. If any argument is NULL, so is the result. If there is no such rate, it raises an error "
+        "with SQLSTATE P0002 (no_data_found). Declare it STABLE. It must work whatever the caller's "
+        "search_path is.",
         tables,
         check,
         [
@@ -269,16 +258,12 @@ def guarded_function(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Members of the role {CLERK} may give refunds, and nothing else. Write a function {name}(account "
-        f"integer, amount "
-        f"numeric) returns integer: it adds an entry for the account with today's date, that amount and the "
-        f"next id (the "
-        f"largest plus one), adds the amount to the account's balance, and returns the entry's id. An "
-        f"amount that is not "
-        f"above 0 and at most {most}, and an account that does not exist, end in an error. {CLERK} can call "
-        f"it (and needs "
-        "USAGE on the schema), though it may not write to the tables itself; nobody else can call it. The "
-        "function must "
-        "not depend on the caller's search_path.",
+        "integer, amount numeric) returns integer: it adds an entry for the account with today's date, "
+        "that amount and the next id (the largest plus one), adds the amount to the account's balance, "
+        f"and returns the entry's id. An amount that is not above 0 and at most {most}, and an account "
+        f"that does not exist, end in an error. {CLERK} can call it (and needs USAGE on the schema), "
+        "though it may not write to the tables itself; nobody else can call it. The function must not "
+        "depend on the caller's search_path.",
         world,
         check,
         [
@@ -362,12 +347,10 @@ def grants(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Set the privileges of three roles in this schema, and no more than these. {ANALYST} reads "
-        f"everything but "
-        f"customers.{hidden}. {CLERK} reads everything; it also inserts orders and updates their status (no "
-        f"other column), "
-        f"and inserts and deletes items. {AUDITOR} reads orders and items and nothing else. PUBLIC has no "
-        f"privileges on any "
-        "table. Somebody has granted too much before: see what is there.",
+        f"everything but customers.{hidden}. {CLERK} reads everything; it also inserts orders and updates "
+        f"their status (no other column), and inserts and deletes items. {AUDITOR} reads orders and items "
+        "and nothing else. PUBLIC has no privileges on any table. Somebody has granted too much before: "
+        "see what is there.",
         world,
         check,
         [
@@ -433,12 +416,10 @@ def row_security(rng: Random) -> PostgresTask:
     policy = f"city = current_setting('{setting}', true)"
     return PostgresTask(
         f"The members of {CLERK} work for one city each, which their programs tell the database by SET "
-        f"{setting} = 'Lyon' "
-        f"(say). Let {CLERK} read, insert and update rows of visits, but by row-level security only those "
-        f"of that city, "
-        "also after an update; where the setting is missing or empty, none. Nobody deletes. "
-        f"{AUDITOR} reads all rows and changes none; {ANALYST} cannot read the table. Roles need USAGE on "
-        f"the schema.",
+        f"{setting} = 'Lyon' (say). Let {CLERK} read, insert and update rows of visits, but by row-level "
+        "security only those of that city, also after an update; where the setting is missing or empty, "
+        f"none. Nobody deletes. {AUDITOR} reads all rows and changes none; {ANALYST} cannot read the "
+        "table. Roles need USAGE on the schema.",
         tables,
         check,
         [
@@ -480,18 +461,15 @@ def masked_view(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Let {ANALYST} study the customers without knowing who they are: a view {name} with the columns "
-        f"id, email, city "
-        f"and year. email shows the first {keep} character{'s' * (keep > 1)}, then '***', then the address "
-        f"from its @ on; "
-        f"year, an integer, is that of joined. {ANALYST} can read the view (it needs USAGE on the schema), "
-        f"but cannot "
-        "change it, nor read the table customers. No other role gets rights.",
+        f"id, email, city and year. email shows the first {keep} character{'s' * (keep > 1)}, then '***', "
+        f"then the address from its @ on; year, an integer, is that of joined. {ANALYST} can read the view "
+        "(it needs USAGE on the schema), but cannot change it, nor read the table customers. No other "
+        "role gets rights.",
         world,
         check,
         [
-            f"CREATE VIEW {name} AS SELECT id, {mask} AS email, city, extract(year FROM joined)::integer AS "
-            f"year "
-            "FROM customers",
+            f"CREATE VIEW {name} AS SELECT id, {mask} AS email, city, extract(year FROM joined)::integer "
+            "AS year FROM customers",
             f"GRANT SELECT ON {name} TO {ANALYST}",
             f"GRANT USAGE ON SCHEMA @schema TO {ANALYST}",
         ],

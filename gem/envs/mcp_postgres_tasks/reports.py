@@ -36,13 +36,10 @@ def revenue_view(rng: Random) -> PostgresTask:
         judge.follows(name, "customer_id, name, orders, revenue", reference, *_SHOP_CHANGES)
 
     return PostgresTask(
-        f"Write a view {name} (customer_id, name, orders, revenue) with one row for each customer: how many "
-        f"orders they "
-        f"have placed since {since} (that day included), and the sum of quantity times unit_price over "
-        f"these orders' "
-        f"items. Orders with the status {status!r} do not count. Customers without such orders have 0 and "
-        f"0; an order "
-        "without items is an order.",
+        f"Write a view {name} (customer_id, name, orders, revenue) with one row for each customer: how "
+        f"many orders they have placed since {since} (that day included), and the sum of quantity times "
+        f"unit_price over these orders' items. Orders with the status {status!r} do not count. Customers "
+        "without such orders have 0 and 0; an order without items is an order.",
         world,
         check,
         [f"CREATE VIEW {name} AS {query.format('', status, since)}"],
@@ -72,19 +69,16 @@ def hierarchy(rng: Random) -> PostgresTask:
             "UPDATE @employees SET salary = salary + id",
             "UPDATE @employees SET manager_id = 2 WHERE id > 30",
             "UPDATE @employees SET manager_id = NULL WHERE id = 2",
-            "INSERT INTO @employees SELECT id + 100, 'N' || id, 1, CASE id WHEN 1 THEN 40 ELSE id + 99 END, "
-            "10, "
-            "hired_on FROM @employees WHERE id < 8",
+            "INSERT INTO @employees SELECT id + 100, 'N' || id, 1, CASE id WHEN 1 THEN 40 ELSE id + 99 "
+            "END, 10, hired_on FROM @employees WHERE id < 8",
         )
 
     return PostgresTask(
         f"Write a view {name} (id, depth, path, staff, payroll) with one row for each employee: depth is 0 "
-        f"for who has no "
-        "manager, and one more than the manager's for the others; path are the names from the top down to "
-        "the employee, "
-        f"joined by {arrow!r}; staff is the number of people under them, direct or not; payroll is the sum "
-        f"of their own "
-        "salary and of those under them. The tree may become deeper than it is.",
+        "for who has no manager, and one more than the manager's for the others; path are the names from "
+        f"the top down to the employee, joined by {arrow!r}; staff is the number of people under them, "
+        "direct or not; payroll is the sum of their own salary and of those under them. The tree may "
+        "become deeper than it is.",
         world,
         check,
         [f"CREATE VIEW {name} AS {query.format('', arrow)}"],
@@ -111,12 +105,9 @@ def materialized(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Make a materialized view {name} (month, category, units, revenue), filled, with one row for each "
-        f"month and "
-        "category of product in which there were sales: month is a date, the month's first day, by "
-        "placed_on; units is "
-        "the sum of quantity, revenue that of quantity times unit_price. Only orders with one of the "
-        "statuses "
-        f"{statuses} count. It must be possible to REFRESH it CONCURRENTLY.",
+        "month and category of product in which there were sales: month is a date, the month's first day, "
+        "by placed_on; units is the sum of quantity, revenue that of quantity times unit_price. Only "
+        f"orders with one of the statuses {statuses} count. It must be possible to REFRESH it CONCURRENTLY.",
         world,
         check,
         [
@@ -150,13 +141,11 @@ def gaps(rng: Random) -> PostgresTask:
         )
 
     return PostgresTask(
-        "Every device should have a reading every hour, on the hour. Write a view "
-        f"{name} (device, last_seen, seen_again, missing) with one row for each gap in which {hours} or "
-        f"more readings of a "
-        "device are missing: the device's name, the time of the reading before the gap and of the one after "
-        "it, and how "
-        "many are missing, an integer. What comes before a device's first reading and after its last is no "
-        "gap.",
+        f"Every device should have a reading every hour, on the hour. Write a view {name} (device, "
+        f"last_seen, seen_again, missing) with one row for each gap in which {hours} or more readings of a "
+        "device are missing: the device's name, the time of the reading before the gap and of the one "
+        "after it, and how many are missing, an integer. What comes before a device's first reading and "
+        "after its last is no gap.",
         world,
         check,
         [f"CREATE VIEW {name} AS {query.format('', hours)}"],
@@ -189,12 +178,9 @@ def carry_forward(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Write a view {name} (device_id, hour, value, measured) with one row for every device and every "
-        f"full hour from "
-        f"{first} to {last}, both included: value is that of the device's reading at that hour, or else of "
-        f"its last one "
-        "before (also from before the first hour), or NULL where there is none; measured is true where "
-        "there is a "
-        "reading at that very hour, else false.",
+        f"full hour from {first} to {last}, both included: value is that of the device's reading at that "
+        "hour, or else of its last one before (also from before the first hour), or NULL where there is "
+        "none; measured is true where there is a reading at that very hour, else false.",
         world,
         check,
         [f"CREATE VIEW {name} AS {query.format('', first, last)}"],
@@ -214,10 +200,9 @@ def index_plan(rng: Random) -> PostgresTask:
     """Index a table such that three queries need not read all of it."""
     rows = rng.randrange(20_000, 24_000)
     event_rows = (
-        f"INSERT INTO events SELECT i, 'User' || i * 7919 % 9973 || '@Example.org', 'kind-' || i * 31 % 400, "
-        f"CASE WHEN i % 500 = 0 THEN 'open' ELSE 'done' END, timestamp '2025-01-01' + i * interval '1 "
-        f"minute' "
-        f"FROM generate_series(1, {rows}) AS s(i)"
+        "INSERT INTO events SELECT i, 'User' || i * 7919 % 9973 || '@Example.org', 'kind-' || i * 31 % "
+        "400, CASE WHEN i % 500 = 0 THEN 'open' ELSE 'done' END, timestamp '2025-01-01' + i * interval '1 "
+        f"minute' FROM generate_series(1, {rows}) AS s(i)"
     )
     ddl = "id integer PRIMARY KEY,\nemail text NOT NULL,\nkind text NOT NULL,\nstate text NOT NULL,\n"
     ddl += "at timestamp NOT NULL"
@@ -254,10 +239,8 @@ def index_plan(rng: Random) -> PostgresTask:
         "These queries on events are slow, and are asked with other values too:\n"
         + "\n".join(f"- {query.format('')}" for query in queries)
         + "\nCreate indexes such that the plan of each finds its rows by an index, without reading the whole "
-        "table and "
-        "without a sort. Since nearly all events are done, the index for the last query should hold the "
-        "open ones alone. "
-        "Change no rows.",
+        "table and without a sort. Since nearly all events are done, the index for the last query should "
+        "hold the open ones alone. Change no rows.",
         tables,
         check,
         [
@@ -298,8 +281,7 @@ def slow_view(rng: Random) -> PostgresTask:
     }
     fill = (
         f"INSERT INTO sold SELECT 1 + i * 7919 % {products - 5}, 1 + i * 31 % 17, date '2025-01-01' + i % "
-        f"300 "
-        f"FROM generate_series(1, {sold}) AS s(i)"
+        f"300 FROM generate_series(1, {sold}) AS s(i)"
     )
 
     def check(judge: Judge) -> None:
@@ -322,10 +304,8 @@ def slow_view(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"The view {name} is far too slow: it adds up the same sales again and again. Rewrite it with the "
-        f"same columns "
-        "and the same result, also when rows change, such that each table is read no more than once or "
-        "twice; no index "
-        "is needed. It must stay a view, and the tables as they are.",
+        "same columns and the same result, also when rows change, such that each table is read no more "
+        "than once or twice; no index is needed. It must stay a view, and the tables as they are.",
         tables,
         check,
         [f"CREATE OR REPLACE VIEW {name} AS {fast.format('')}"],

@@ -38,9 +38,10 @@ def constraints(rng: Random) -> PostgresTask:
         judge.needs_refused("INSERT INTO @items VALUES (118, 1, 0, 0.5)")
 
     return PostgresTask(
-        f"In the table items, quantity should be a whole number from 1 to {most}, and unit_price 0 or more; "
-        "neither may be unknown. Move every row that breaks one of these rules, as it is, to a new table "
-        "items_rejected with the same columns. Then let constraints of items refuse such rows from now on.",
+        f"In the table items, quantity should be a whole number from 1 to {most}, and unit_price 0 or "
+        "more; neither may be unknown. Move every row that breaks one of these rules, as it is, to a new "
+        "table items_rejected with the same columns. Then let constraints of items refuse such rows from "
+        "now on.",
         world,
         check,
         [
@@ -81,14 +82,11 @@ def foreign_keys(rng: Random) -> PostgresTask:
             judge.gives("SELECT count(*) FROM @items", [(left,)], "an order is deleted; its items then")
 
     return PostgresTask(
-        "No foreign keys were ever declared. orders.customer_id is meant to name a customer, items.order_id "
-        "an "
-        "order, items.product_id a product. Where an order's customer does not exist, make its customer_id "
-        "unknown (NULL); delete items whose order does not exist. Then declare the three foreign keys: when "
-        "a "
-        "customer is deleted, the customer_id of the orders becomes NULL; when an order is deleted, so are "
-        "its "
-        "items; a product that is in an item cannot be deleted.",
+        "No foreign keys were ever declared. orders.customer_id is meant to name a customer, "
+        "items.order_id an order, items.product_id a product. Where an order's customer does not exist, "
+        "make its customer_id unknown (NULL); delete items whose order does not exist. Then declare the "
+        "three foreign keys: when a customer is deleted, the customer_id of the orders becomes NULL; when "
+        "an order is deleted, so are its items; a product that is in an item cannot be deleted.",
         world,
         check,
         [
@@ -130,10 +128,8 @@ def migrate_column(rng: Random) -> PostgresTask:
     return PostgresTask(
         "products.price is text such as '12.50 EUR', 'EUR 12.50', '€12.50', '12.50 USD' or '$12.50', and "
         f"{unknown!r} where there is no price. Replace it by two columns: amount, a numeric(10,2), and "
-        f"currency, "
-        "which is 'EUR' or 'USD' and for which the database accepts nothing else. Both are NULL where there "
-        "is "
-        "no price. Drop price.",
+        "currency, which is 'EUR' or 'USD' and for which the database accepts nothing else. Both are NULL "
+        "where there is no price. Drop price.",
         tables,
         check,
         [
@@ -189,13 +185,11 @@ def normalise(rng: Random) -> PostgresTask:
             judge.gives("SELECT count(id) FROM @buyers", [(len(buyers) + 1,)], "a new buyer has no id")
 
     return PostgresTask(
-        "The table sales repeats its buyers in every row. Make a table buyers (id, name, email, city) with "
-        "one row "
-        "for each buyer; a buyer is who has that email, and the database should refuse a second buyer of "
-        "the same "
-        "email. New buyers get their id by themselves. In sales, put a column buyer_id that must name a "
-        "buyer in "
-        "place of buyer_name, buyer_email and buyer_city; keep the rest of it.",
+        "The table sales repeats its buyers in every row. Make a table buyers (id, name, email, city) "
+        "with one row for each buyer; a buyer is who has that email, and the database should refuse a "
+        "second buyer of the same email. New buyers get their id by themselves. In sales, put a column "
+        "buyer_id that must name a buyer in place of buyer_name, buyer_email and buyer_city; keep the "
+        "rest of it.",
         {"sales": flat},
         check,
         [
@@ -236,19 +230,16 @@ def partition(rng: Random) -> PostgresTask:
         judge.needs_refused(again)
 
     return PostgresTask(
-        "Partition the table readings by month, that is, by range of its column at. It keeps its name, its "
-        "columns, "
-        f"its primary key and its rows. Its partitions are {', '.join(names)}, one for each month from "
-        f"{months[0]} to "
-        f"{months[-1]}, and readings_rest for every other time.",
+        "Partition the table readings by month, that is, by range of its column at. It keeps its name, "
+        f"its columns, its primary key and its rows. Its partitions are {', '.join(names)}, one for each "
+        f"month from {months[0]} to {months[-1]}, and readings_rest for every other time.",
         world,
         check,
         [
             "BEGIN",
             "ALTER TABLE readings RENAME TO readings_old",
             "CREATE TABLE readings (device_id integer NOT NULL, at timestamp NOT NULL, value numeric(6,1) "
-            "NOT NULL, "
-            "PRIMARY KEY (device_id, at)) PARTITION BY RANGE (at)",
+            "NOT NULL, PRIMARY KEY (device_id, at)) PARTITION BY RANGE (at)",
             *(
                 f"CREATE TABLE {name} PARTITION OF readings FOR VALUES FROM ('{start}-01') TO ('{end}-01')"
                 for name, start, end in zip(names, bounds, bounds[1:], strict=False)
@@ -300,9 +291,9 @@ def sequences(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         "customers, products and orders were imported with their ids. Since then, rows that are inserted "
-        "without an id "
-        "are refused or get ids from far behind. Mend all three, so that a new row gets the id after the "
-        "largest that is there, by a sequence or an identity, and the next the one after. Change no rows.",
+        "without an id are refused or get ids from far behind. Mend all three, so that a new row gets the "
+        "id after the largest that is there, by a sequence or an identity, and the next the one after. "
+        "Change no rows.",
         tables,
         check,
         [
@@ -347,10 +338,8 @@ def compatible_view(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Rename the table customers to {table}, its column name to {name} and its column joined to "
-        f"{since}. Old "
-        "programs still use the old names: give them a view customers with the old columns, through which "
-        "rows can be "
-        "read, inserted, updated and deleted.",
+        f"{since}. Old programs still use the old names: give them a view customers with the old columns, "
+        "through which rows can be read, inserted, updated and deleted.",
         world,
         check,
         [
@@ -384,9 +373,8 @@ def generated_column(rng: Random) -> PostgresTask:
 
     return PostgresTask(
         f"Give items a column {column}, a numeric(12,2): quantity times unit_price plus {percent} percent "
-        f"tax, rounded to "
-        "cents. It must be right for the rows that are there and stay right by itself, whatever is inserted "
-        "or updated.",
+        "tax, rounded to cents. It must be right for the rows that are there and stay right by itself, "
+        "whatever is inserted or updated.",
         world,
         check,
         [f"ALTER TABLE items ADD {column} numeric(12,2) GENERATED ALWAYS AS ({formula}) STORED"],
@@ -428,11 +416,10 @@ def enum_column(rng: Random) -> PostgresTask:
             )
 
     return PostgresTask(
-        f"tickets.state is text in all kinds of writing (case, blank space around it). Make an enumerated "
-        f"type {name} with "
-        f"the labels {', '.join(map(repr, labels))}, in this order, and make state a column of that type "
-        f"that cannot be "
-        f"NULL. Where it is NULL or blank, and by default, it is {labels[0]!r}.",
+        "tickets.state is text in all kinds of writing (case, blank space around it). Make an enumerated "
+        f"type {name} with the labels {', '.join(map(repr, labels))}, in this order, and make state a "
+        "column of that type that cannot be NULL. Where it is NULL or blank, and by default, it is "
+        f"{labels[0]!r}.",
         tables,
         check,
         [
@@ -496,20 +483,17 @@ def no_overlap(rng: Random) -> PostgresTask:
         )
 
     return PostgresTask(
-        f"bookings holds rooms from the day starts to the day ends, which is free again. Bookings with the "
-        f"status {done!r} "
-        f"of one room must not overlap. Where two do, set the one with the larger id to 'cancelled'; then "
-        f"see to it that "
-        f"the database refuses such an overlap, by a constraint. Bookings of another status may overlap.",
+        "bookings holds rooms from the day starts to the day ends, which is free again. Bookings with the "
+        f"status {done!r} of one room must not overlap. Where two do, set the one with the larger id to "
+        "'cancelled'; then see to it that the database refuses such an overlap, by a constraint. Bookings "
+        "of another status may overlap.",
         tables,
         check,
         [
             f"UPDATE bookings b SET status = 'cancelled' WHERE status = '{done}' AND EXISTS (SELECT FROM "
-            f"bookings o WHERE "
-            f"o.room = b.room AND o.status = '{done}' AND o.id < b.id AND o.starts < b.ends AND b.starts < "
-            f"o.ends)",
+            f"bookings o WHERE o.room = b.room AND o.status = '{done}' AND o.id < b.id AND o.starts < "
+            "b.ends AND b.starts < o.ends)",
             "ALTER TABLE bookings ADD EXCLUDE USING gist (int4range(room, room, '[]') WITH &&, "
-            "daterange(starts, ends) "
-            f"WITH &&) WHERE (status = '{done}')",
+            f"daterange(starts, ends) WITH &&) WHERE (status = '{done}')",
         ],
     )
