@@ -6,8 +6,6 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
 from random import Random
 from typing import Any, Literal
 
@@ -42,7 +40,10 @@ class Judge:
     """
 
     def __init__(self, send: Callable[[str], Sequence[Row]], schema: str) -> None:
-        """Judge `schema` by `send`, which runs one statement and raises Refused where the server does."""
+        """Judge `schema` by `send`, which runs one statement and raises Refused where the server does.
+
+        It gives numbers as int or float, and what is no number or bool as PostgreSQL's text.
+        """
         self._send = send
         self.schema = schema
 
@@ -59,7 +60,7 @@ class Judge:
             self._send(f"SET {name} = {literal(value)}")
         self._send(f"SET ROLE {role or 'NONE'}")
         rows = self._send(re.sub(r"(?<!\w)@(\w+)", rf"{self.schema}.\1", sql))
-        return [tuple(map(_plain, row)) for row in rows]
+        return [tuple(row) for row in rows]
 
     def value(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> Any:
         """Return the first value of a statement's first row; None where there is no row."""
@@ -240,12 +241,3 @@ def literal(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value)
     return "'" + str(value).replace("'", "''") + "'"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as the verifiers write it: numbers as int or float, dates and times as ISO text."""
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, date) else value

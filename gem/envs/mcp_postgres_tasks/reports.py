@@ -189,8 +189,7 @@ def carry_forward(rng: Random) -> PostgresTask:
 
 def _plan(judge: Judge, query: str) -> list[dict[str, Any]]:
     """Return the nodes of a query's plan."""
-    found = judge.value(f"EXPLAIN (FORMAT JSON) {query}")
-    nodes = [(json.loads(found) if isinstance(found, str) else found)[0]["Plan"]]
+    nodes = [json.loads(judge.value(f"EXPLAIN (FORMAT JSON) {query}"))[0]["Plan"]]
     for node in nodes:
         nodes.extend(node.get("Plans", ()))
     return nodes
