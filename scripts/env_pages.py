@@ -49,6 +49,7 @@ third of it, a solver hardly better than random play, an answer that leaks, or f
 AUDITED = {
     "code": "--episodes 8 --instances 40",
     "db": "--episodes 8 --instances 40",
+    "mcp": "--episodes 8 --instances 40",
     "terminal": "--episodes 8 --instances 40",
     "rg": "--episodes 8 --instances 20",
 }
@@ -135,7 +136,7 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     shown = next((spec for spec in here if spec.solver != "none"), next(iter(here), None))
     episode: list[str] = []
     drawn = b""
-    with contextlib.suppress(NoVerdict):  # no sandbox here: the page goes without an episode
+    with contextlib.suppress(NoVerdict, MissingExtra):  # no sandbox or no server: a page without an episode
         if shown:
             episode, drawn = transcript(shown), picture(shown)
     page = Page(env_class.__name__, summary, [spec.id for spec in specs], "", drawn)

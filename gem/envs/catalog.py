@@ -506,6 +506,17 @@ def register_all() -> None:
                     solver="oracle",
                 )
             )
+    register(
+        EnvSpec(
+            "mcp:Postgres-v0",
+            "gem.envs.mcp_postgres:McpPostgresEnv",
+            extra="mcp,postgres",
+            max_turns=30,
+            deterministic=False,  # the tasks are; names of roles and timings in what is shown are not
+            forkable=False,
+            solver="exact",
+        )
+    )
     register_family(REASONING_GYM)
     register_family(GYMNASIUM)
     register_family(TEXTARENA)

@@ -16,11 +16,7 @@ FOREIGN = {prefix for prefix, family in FAMILIES.items() if find_spec(family.pac
 
 TERMINAL_IDS = gem.ids("terminal")
 DATABASE_IDS = gem.ids("db")
-OWN_IDS = [
-    i
-    for i in gem.ids()
-    if i.partition(":")[0] not in FAMILIES and i not in TERMINAL_IDS and i not in DATABASE_IDS
-]
+OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in (*FAMILIES, "terminal", "db", "mcp")]
 EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None and gem.spec(i).deterministic]
 """Those that need no data set. The others are tried on small files by tests/envs/test_data_ids.py."""
 
@@ -77,6 +73,14 @@ def test_every_rule_holds_at_a_database(env_id):
         pytest.skip(str(absent))
     everything = "Library" in env_id  # on every host and under two hash seeds: the code is the same for all
     check_env(env_id, seeds=[0], turns=4, hosts=everything, hash_seed=everything).raise_if_broken()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", gem.ids("mcp"))
+def test_every_rule_holds_at_an_mcp_server(env_id, postgres_dsn, monkeypatch):
+    pytest.importorskip("mcp", reason="needs mcp: pip install 'gem-gym[mcp]'")
+    monkeypatch.setenv("GEM_POSTGRES_DSN", postgres_dsn)
+    check_env(env_id, seeds=[0], turns=3).raise_if_broken()
 
 
 @pytest.mark.parametrize("env_id", FOREIGN_IDS)
