@@ -54,7 +54,7 @@ def build(asked: Dockerfile, engine: Engine) -> str:
         with _building:
             if not engine.has_image(name):
                 try:
-                    engine.ask("build", "--tag", name, context, timeout_s=asked.build_s)
+                    engine.ask("build", "--force-rm", "--tag", name, context, timeout_s=asked.build_s)
                 except SandboxFailed as error:
                     raise SandboxFailed(
                         f"the image of {str(asked.folder)!r} was not built: {error}"
