@@ -1,41 +1,20 @@
+from collections import Counter
+
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from gem.envs.multiagent.kuhn_poker import KuhnPoker
+from bench.self_play import SPOTS, TERSE, TerseKuhn, exploitability, said, trainer
+from gem.envs.multiagent.kuhn_poker import GAME_VALUE, KuhnPoker, equilibrium
 from gem.envs.multiagent.matrix_game import MatrixGame
 from gem.estimators import turn_advantages
 from gem.parsing import boxed
 from gem.record import Episode, SeatEnd, StopReason, Turn, Verdict
 from gem.registry import ENV_REGISTRY, EnvSpec, register
 from gem.tokens.rows import rows
-from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Trainer, Watcher, make_policy
-from gem.train.run import RunFolder
-from gem.train.warmup import warm_up
 
-TERSE = "test:TerseKuhn-v0"
 ITERATIONS = 12
-
-
-class TerseKuhn(KuhnPoker):
-    """Kuhn poker for a tiny model: the card as a digit; 0 is to check or fold, 1 to bet or call."""
-
-    def tell(self, agent, text):
-        """Say the card first, and then only whether the other was bold."""
-        word = str(self.cards[agent]) if text.startswith("You are") else None
-        if text.startswith("player_"):
-            word = "1" if "bets" in text else "0" if "checks" in text else None
-        if word:
-            super().tell(agent, word)
-
-    def play(self, moves):
-        ((player, text),) = moves.items()
-        said = boxed(text)
-        super().play({player: f"\\boxed{{{self.allowed[int(said)] if said in ('0', '1') else '?'}}}"})
-
-    def random_action(self, agent):
-        return f"\\boxed{{{self.actor_rng_of(agent).randrange(2)}}}"
+WORDS = {"": (), "0": ("check",), "1": ("bet",), "01": ("check", "bet")}
 
 
 @pytest.fixture
@@ -45,40 +24,40 @@ def terse():
     del ENV_REGISTRY[TERSE]
 
 
-def trainer(tmp_path, **changes):
-    config = TrainConfig(
-        env=TERSE,
-        out=tmp_path / "run",
-        width=24,
-        layers=1,
-        heads=1,
-        batch=changes.pop("batch", 256),
-        minibatch=changes.pop("minibatch", 64),
-        gamma=1.0,
-        max_tokens=4,
-        warmup_steps=25,
-        warmup_batch=16,
-        warmup_lr=1e-2,
-        threads=1,
-        **changes,
-    )
-    policy = make_policy(config)
-    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
-    run = Trainer(config, RunFolder(config.out), policy, optimiser, Watcher())
-    warm_up(
-        policy,
-        run.maker,
-        seed=0,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=1.0,
-    )
-    return run
+def counts(bold):
+    """Return 9 answers at every spot, with the chance of the bold one that `bold` gives."""
+    found = Counter()
+    for card in range(3):
+        for before in (*SPOTS[0], *SPOTS[1]):
+            times = int(9 * bold(card, WORDS[before]))
+            found[(card, before), "1"], found[(card, before), "0"] = times, 9 - times
+    return found
+
+
+def test_an_equilibrium_has_no_exploitability_and_others_have():
+    gain, value = exploitability(counts(equilibrium))
+    assert gain == pytest.approx(0.0, abs=1e-12)
+    assert value == pytest.approx(float(GAME_VALUE))
+    assert exploitability(Counter()) == pytest.approx((11 / 12, 1 / 8))  # both at random
+
+
+@pytest.mark.slow
+def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poker(terse, tmp_path):
+    run = trainer(out=tmp_path / "run", episodes=60 * 256, batch=256, minibatch=128, lr=3e-3, kl=0.2)
+    played = []
+    for iteration in range(1, 61):
+        episodes = run.sample()
+        played.append(said(episodes))
+        run.learn(episodes)
+        run.iteration = iteration
+        run.policy.updated(iteration)
+    before, after = exploitability(played[0])[0], exploitability(sum(played[-20:], Counter()))[0]
+    assert before > 0.8
+    assert after < before / 2
 
 
 def test_every_seat_is_trained_on_its_own_turns(terse, tmp_path):
-    run = trainer(tmp_path, episodes=64, batch=64)
+    run = trainer(out=tmp_path / "run", episodes=64, batch=64, minibatch=64)
     episodes = run.sample()
     assert {turn.agent for episode in episodes for turn in episode.turns} == {"player_0", "player_1"}
     for episode in episodes:
@@ -130,7 +109,7 @@ def test_self_play_learns_to_coordinate(tmp_path, monkeypatch):
     """Both seats are the same policy, unable to talk: together they settle on one of two equal answers."""
     spec = EnvSpec(TERSE, TerseCoordination, max_turns=1, seats=MatrixGame.possible_agents)
     monkeypatch.setitem(ENV_REGISTRY, TERSE, spec)
-    run = trainer(tmp_path, episodes=ITERATIONS * 128, batch=128, lr=5e-3, kl=0.0)
+    run = trainer(out=tmp_path / "run", episodes=ITERATIONS * 128, batch=128, minibatch=64, lr=5e-3, kl=0.0)
     paid = []
     for iteration in range(1, ITERATIONS + 1):
         episodes = run.sample()
