@@ -79,10 +79,9 @@ class RemoteSandbox(OneShotSandbox):
         }
         begun = time.monotonic()
         try:
-            answer = self._ask(request, budget)
+            return self._result(self._ask(request, budget), budget, begun)
         except SandboxFailed:
-            answer = self._ask(request, budget)
-        return self._result(answer, budget, time.monotonic() - begun)
+            return self._result(self._ask(request, budget), budget, begun)
 
     def session(self, **_: Any) -> NoReturn:
         """Refuse: the protocol runs whole programs and keeps nothing.
@@ -115,7 +114,7 @@ class RemoteSandbox(OneShotSandbox):
             raise SandboxFailed(f"the service at {self.info['url']} says that it failed: {str(said)[:300]}")
         return answer
 
-    def _result(self, answer: dict[str, Any], budget: Budget, wall_s: float) -> Result:
+    def _result(self, answer: dict[str, Any], budget: Budget, begun: float) -> Result:
         ran = answer.get("run_result")
         if not isinstance(ran, dict):
             raise SandboxFailed(
@@ -124,12 +123,16 @@ class RemoteSandbox(OneShotSandbox):
         longest = budget.output_kb << 10
         out, err = ((ran.get(name) or "")[: longest + 1] for name in ("stdout", "stderr"))
         code = ran.get("return_code")
+        if ran.get("status") not in ("Finished", "TimeLimitExceeded") or (
+            ran["status"] == "Finished" and not isinstance(code, int)
+        ):  # "Error" is the service's own, not the program's
+            raise SandboxFailed(f"the service at {self.info['url']} could not run it: {err or ran}"[:500])
         killed = -code if isinstance(code, int) and code < 0 else None
         if ran.get("status") == "TimeLimitExceeded":
             status = Status.TLE
         elif max(len(out), len(err)) > longest:
             status = Status.OLE
-        elif ran.get("status") == "Finished" and code == 0:
+        elif code == 0:
             status = Status.OK
         else:
             status = Status.MLE if err.rstrip().endswith("MemoryError") else Status.RE
@@ -139,7 +142,7 @@ class RemoteSandbox(OneShotSandbox):
             stderr=err[:longest],
             exit_code=None if killed else code,
             signal=killed,
-            wall_s=ran.get("execution_time") or wall_s,
+            wall_s=ran.get("execution_time") or time.monotonic() - begun,
             cut=max(len(out), len(err)) > longest,
             info=self.info,
         )

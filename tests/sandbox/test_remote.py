@@ -116,7 +116,9 @@ def test_nobody_there():
 def test_an_answer_that_is_none():
     import httpx
 
-    for body in ("[]", "{}", "<html>", '{"run_result": 3}'):
+    own = '{"status": "Failed", "run_result": {"status": "Error", "stderr": "exception on running command"}}'
+    cut = '{"status": "Success", "run_result": {"status": "Finished", "return_code": null}}'
+    for body in ("[]", "{}", "<html>", '{"run_result": 3}', own, cut):
         transport = httpx.MockTransport(lambda request, body=body: httpx.Response(200, text=body))
         sandbox = RemoteSandbox("http://service", transport=transport)
         with pytest.raises(SandboxFailed, match="service"):
