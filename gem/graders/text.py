@@ -18,7 +18,7 @@ LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CLOSED = ("yes", "no", "noanswer")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
-_SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
+_SCALED = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
 _SIGN = re.compile(r"(?<!\S)[-−](?=\d)")
 _BETWEEN = re.compile(r"(?<=\d)[./:](?=\d)")
