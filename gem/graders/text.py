@@ -103,7 +103,8 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     reading = normalise if official else _alike
     left, right = reading(answer), reading(gold)
     if left == right == "":  # an article may be the answer: blood of the type A
-        return answer.strip(" .()").casefold() == gold.strip(" .()").casefold() != ""
+        bare = answer.strip(" .()").casefold()
+        return bare == gold.strip(" .()").casefold() and bare in ("a", "an", "the")
     return left == right
 
 
