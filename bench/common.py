@@ -7,6 +7,7 @@ runs in an environment of its own, imports the peer's public API alone and print
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,12 +18,17 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from gem.envs.postgres import VARIABLE, server
+from gem.envs.postgres_server import temporary_server
+from gem.errors import MissingExtra
+from gem.sandbox.base import SandboxFailed
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
@@ -91,6 +97,34 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "commit": commit.stdout.strip(),
     }
+
+
+@contextlib.contextmanager
+def left_out_where_missing() -> Iterator[None]:
+    """Leave a benchmark out, with the reason, where what it measures is not on this machine."""
+    try:
+        yield
+    except (MissingExtra, SandboxFailed) as error:
+        print(f"left out: {error}")
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[None]:
+    """Let the server be one of our own for a while, where GEM_POSTGRES_DSN names none.
+
+    Raises:
+        MissingExtra: where no PostgreSQL is installed.
+    """
+    if os.environ.get(VARIABLE):
+        yield
+        return
+    with temporary_server() as dsn:
+        os.environ[VARIABLE] = dsn
+        try:
+            yield
+        finally:
+            server().close()
+            del os.environ[VARIABLE]
 
 
 def peer_python(*requirements: str) -> Path:

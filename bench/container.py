@@ -1,6 +1,6 @@
 """What the container rung costs: ``python -m bench.container``, on the engine that GEM_SANDBOX_ENGINE names.
 
-Prints medians in seconds, beside those of a bare ``python -c`` in the same run.
+Prints medians beside those of a bare ``python -c`` in the same run, and writes bench/out/container.json.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from bench.common import left_out_where_missing, table, write_json
 from gem.sandbox import Case, open_sandbox
 
 
@@ -27,18 +28,21 @@ def seconds(work: Callable[[], object], times: int) -> float:
 
 def main() -> None:
     sandbox = open_sandbox("container")
-    print(f"{sandbox.run('print(1)').info['engine']}:")
+    engine = sandbox.run("print(1)").info["engine"]
     bare = seconds(partial(subprocess.run, [sys.executable, "-c", "print(1)"], capture_output=True), 9)
-    run = seconds(partial(sandbox.run, "print(1)"), 9)
-    print(f"  python -c           {bare:.3f}\n  a fresh run         {run:.3f}, {run / bare:.1f} times that")
+    found = {"python -c": bare, "a fresh run": seconds(partial(sandbox.run, "print(1)"), 9)}
     session = sandbox.session()
-    print(f"  a session's cell    {seconds(partial(session.execute, 'print(1)'), 200):.4f}")
-    print(f"  its shell command   {seconds(partial(session.shell, 'true'), 30):.4f}")
+    found["a session's cell"] = seconds(partial(session.execute, "print(1)"), 200)
+    found["its shell command"] = seconds(partial(session.shell, "true"), 30)
     session.close()
     cases = [Case(stdin=b"1")] * 50
-    print(f"  judging 50 cases    {seconds(partial(sandbox.judge, 'print(input())', cases), 3):.3f}")
+    found["judging 50 cases"] = seconds(partial(sandbox.judge, "print(input())", cases), 3)
     sandbox.close()
+    rows = [(name, took * 1e3, took / bare) for name, took in found.items()]
+    table(f"{engine}: medians", ("", "ms", "to python -c"), rows)
+    write_json("container", {"engine": engine, "seconds": found})
 
 
 if __name__ == "__main__":
-    main()
+    with left_out_where_missing():
+        main()

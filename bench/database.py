@@ -1,7 +1,8 @@
 """What an episode of `db:` costs on SQLite in the sandbox and on PostgreSQL.
 
-``python -m gem.envs.postgres_server python -m bench.database [--rounds N]``. Both sides play the same seeds,
-in turn; figures are medians, wall clock, and depend on what else the machine does.
+``python -m bench.database [--rounds N]``, on the server that GEM_POSTGRES_DSN names, else on one of its own.
+Both sides play the same seeds, in turn; the first, which makes the database that others are cloned from, is
+not counted. Figures are medians, wall clock, and depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import statistics
 import time
 from itertools import pairwise
 
-from bench.common import table, write_json
+from bench.common import left_out_where_missing, postgres, table, write_json
 from gem.envs.database import Backend, DatabaseEnv, Kind
 
 BACKENDS: tuple[Backend, ...] = ("sqlite", "postgres")
@@ -24,7 +25,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     rows = []
     for kind in ("questions", "operations"):
-        pairs = [[episode(backend, kind, seed) for backend in BACKENDS] for seed in range(rounds)]
+        pairs = [[episode(backend, kind, seed) for backend in BACKENDS] for seed in range(1 + rounds)][1:]
         for backend, figures in zip(BACKENDS, zip(*pairs, strict=True), strict=True):
             parts = [statistics.median(part) * 1e3 for part in zip(*figures, strict=True)]
             rows.append((f"{kind}, {backend}", *parts))
@@ -51,4 +52,5 @@ def episode(backend: Backend, kind: Kind, seed: int) -> tuple[float, float, floa
 
 
 if __name__ == "__main__":
-    main()
+    with left_out_where_missing(), postgres():
+        main()

@@ -1,7 +1,7 @@
 """What an episode of `mcp:Postgres-v0` costs: its database, its MCP server, a call, the verdict and the end.
 
-``python -m gem.envs.postgres_server python -m bench.mcp_postgres [--rounds N]``. Figures are medians, wall
-clock, and depend on what else the machine does.
+``python -m bench.mcp_postgres [--rounds N]``, on the server that GEM_POSTGRES_DSN names, else on one of its
+own. Figures are medians, wall clock, and depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from bench.common import table, write_json
+from bench.common import left_out_where_missing, postgres, table, write_json
 from gem.envs.mcp_postgres import McpPostgresEnv
 
 CALL = '<tool_call>{"name": "execute_sql", "arguments": {"sql": "SELECT 1"}}</tool_call>'
@@ -47,4 +47,5 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with left_out_where_missing(), postgres():
+        main()
