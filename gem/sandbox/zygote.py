@@ -377,7 +377,7 @@ def _prepare(config: Message) -> None:
     os.umask(0o022)
     os.environ |= {"HOME": lockdown.HOME, "PWD": lockdown.HOME, "TMPDIR": "/tmp"}
     _open_sites(config["sites"])
-    _warm(config["preload"])
+    _warm(config["preload"], config["namespaces"])
     _open_streams()
     _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
@@ -424,7 +424,7 @@ def _open_sites(sites: list[str]) -> None:
     sys.path_importer_cache.clear()
 
 
-def _warm(packages: list[str]) -> None:
+def _warm(packages: list[str], namespaces: bool) -> None:
     """Import what programs import, and use it once, so that caches are full before the first fork."""
     import bisect  # noqa: F401
     import collections  # noqa: F401
@@ -437,7 +437,9 @@ def _warm(packages: list[str]) -> None:
     import typing  # noqa: F401
 
     for package in packages:
-        if package == "matplotlib":
+        if (
+            package == "matplotlib" and namespaces
+        ):  # without them it would be the host's mount, and /tmp will do
             _give_folder()
         try:
             __import__(package)
@@ -466,9 +468,8 @@ def _use_sympy() -> None:
 
 def _give_folder() -> None:
     """Give matplotlib the folder without which it does not import: nothing else here can be written."""
-    with contextlib.suppress(OSError):  # without namespaces /tmp will do
-        lockdown.mount("tmpfs", lockdown.HOLD, "tmpfs", 0, "size=8m,mode=0755")
-        os.environ["MPLCONFIGDIR"] = lockdown.HOLD
+    lockdown.mount("tmpfs", lockdown.HOLD, "tmpfs", 0, "size=8m,mode=0755")
+    os.environ["MPLCONFIGDIR"] = lockdown.HOLD
 
 
 def _use_matplotlib() -> None:
