@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -16,13 +17,18 @@ from gem.parsing import boxed, tagged
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
 _CLOSED = ("yes", "no", "noanswer")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
-_SCALED = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
+_SCALED = re.compile(
+    r"(?<![\d.])(\d{1,15}(?:\.\d{1,15})?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE
+)
 _PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
 _SIGN = re.compile(r"(?<!\S)[-−](?=\d)")
-_BETWEEN = re.compile(r"(?<=\d)[./:](?=\d)")
-_BETWEEN_NAMES = str.maketrans({".": "\x01", "/": "\x02", ":": "\x03"})
+_DASHES = "-‐‑–"
+_BETWEEN = re.compile(rf"(?<=\d)[{_DASHES}./:](?=\d)")
+_BETWEEN_NAMES = str.maketrans({".": "\x01", "/": "\x02", ":": "\x03", **dict.fromkeys(_DASHES, "\x05")})
+_HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
 _ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
 _YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
 _LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
@@ -43,7 +49,7 @@ class TextGrader:
         Args:
             metric: ``em`` or ``f1``.
             official: compare as the SQuAD script does and no better: numbers in words, dates, accents and
-                typographic characters then make a difference.
+                typographic characters then make a difference, signs and decimal points none.
         """
         if metric not in ("em", "f1"):
             raise BadArgument(f"metric is {metric!r}; accepted: em, f1.")
@@ -88,7 +94,8 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     """Return whether both are the same but for case, punctuation, articles and spaces.
 
     Unless `official`, numbers in words, dates, ordinals, accents and typographic characters make no
-    difference either.
+    difference either, but the sign of a number and what stands between two digits do. Where nothing but
+    punctuation and articles was given or wanted, these are compared as they are.
 
     >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
     (True, True)
@@ -100,12 +107,14 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
         years = _YEAR.fullmatch(gold.strip()), _YEAR.fullmatch(answer.strip())
         if years[0] and years[1]:
             return years[0][1] == years[1][1]
-    reading = normalise if official else _alike
-    left, right = reading(answer), reading(gold)
-    if left == right == "":  # an article may be the answer: blood of the type A
-        bare = answer.strip(" .()").casefold()
-        return bare == gold.strip(" .()").casefold() and bare in ("a", "an", "the")
-    return left == right
+    for reading in _readings(official):
+        left, right = reading(answer), reading(gold)
+        if left or right:
+            if left == right:
+                return True
+        elif answer.strip(" .()").casefold() == gold.strip(" .()").casefold() != "":
+            return True  # an article may be the answer: blood of the type A
+    return False
 
 
 def f1(answer: str, gold: str, official: bool = False) -> float:
@@ -114,8 +123,10 @@ def f1(answer: str, gold: str, official: bool = False) -> float:
     >>> f1("the red house", "house"), f1("yes", "no")
     (0.6666666666666666, 0.0)
     """
-    reading = normalise if official else _alike
-    left, right = reading(answer), reading(gold)
+    return max(_f1(reading(answer), reading(gold)) for reading in _readings(official))
+
+
+def _f1(left: str, right: str) -> float:
     if left != right and (left in _CLOSED or right in _CLOSED):
         return 0.0
     words, wanted = left.split(), right.split()
@@ -127,16 +138,22 @@ def f1(answer: str, gold: str, official: bool = False) -> float:
 
 
 def normalise(text: str) -> str:
-    """Lower the case, remove punctuation and articles, and join what is left by single spaces.
+    """Lower the case, remove ASCII punctuation and articles, and join what is left by single spaces.
 
-    It is the SQuAD script's normalisation, with punctuation of all scripts.
+    It is the SQuAD script's normalisation.
     """
-    text = "".join(c for c in text.lower() if not _is_punctuation(c))
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def _is_punctuation(c: str) -> bool:
-    return c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" if c.isascii() else unicodedata.category(c)[0] == "P"
+def _readings(official: bool) -> tuple[Callable[[str], str], ...]:
+    return (normalise,) if official else (_marked, _alike)
+
+
+def _marked(text: str) -> str:
+    """Normalise, without punctuation of any script, but with signs and what stands between two digits."""
+    # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
+    text = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
+    return normalise("".join(c for c in text if c.isascii() or unicodedata.category(c)[0] != "P"))
 
 
 def _alike(text: str) -> str:
@@ -144,13 +161,10 @@ def _alike(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
     text = _PERCENT.sub("", _SCALED.sub(_scaled, text)).replace(" & ", " and ")
-    text = _SIGN.sub("\x04", text)
-    text = re.sub(r"(?<=\w)[-‐‑–](?=\w)", " ", text)
+    text = _HYPHEN.sub(" ", text)
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(c for c in folded if not unicodedata.combining(c))
-    # the point of a decimal is no punctuation, nor is what makes a time or a fraction
-    kept = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), kept)
-    words = [_shorter(word) for word in normalise(kept).split()]
+    words = [_shorter(word) for word in _marked(kept).split()]
     found: list[str] = []
     at = 0
     while at < len(words):
