@@ -242,8 +242,9 @@ def guarded_function(rng: Random) -> PostgresTask:
             before = judge.value("SELECT balance FROM @accounts WHERE id = 3")
             number = judge.value(f"SELECT @{name}(3, {most})", CLERK)
             wanted = [(3, most, max(row[0] for row in world["entries"].rows) + 1)]
+            judge.need(number == wanted[0][2], f"{name} returns {number!r:.80}, not the new entry's id")
             judge.gives(
-                f"SELECT account_id, amount, id FROM @entries WHERE id = {int(number)}",
+                f"SELECT account_id, amount, id FROM @entries WHERE id = {wanted[0][2]}",
                 wanted,
                 "the new entry",
             )
