@@ -29,8 +29,14 @@ _LATE = "it takes longer than it may"
 LARGEST = 8_000_000
 """Bytes that one row may have, and all rows together that are kept."""
 
+_TOO_LONG = f"a row has more than {LARGEST} bytes"
+
 _NO_FAULT_OF_SQL = frozenset({"57P01", "57P02", "57P03", "57P04"})
 """SQLSTATEs of a server that is shut down, crashed elsewhere, starts, or has dropped the database."""
+
+_BARRED = ("too many connections for role", "password authentication failed", "could not access file")
+"""What the server says to a role that has barred itself out: by statements that cannot be stopped, or by a
+new password or setting, which ALTER ROLE lets everybody give itself."""
 
 _WHOLE = frozenset({20, 21, 23, 26})  # type oids: int8, int2, int4, oid
 _FLOAT = frozenset({700, 701})
@@ -147,8 +153,22 @@ class Connection:
 
     def _line(self) -> PGconn:
         if self._connection.closed:
-            self._open()
+            self._reopen()
         return self._connection.pgconn
+
+    def _reopen(self) -> None:
+        """Connect anew.
+
+        Raises:
+            ToolError: where the SQL that ran here has barred its role out.
+            NoVerdict: when the server cannot be reached or lets nobody in.
+        """
+        try:
+            self._open()
+        except NoVerdict as down:
+            if any(said in str(down) for said in _BARRED):
+                raise ToolError(f"the role has barred itself out: {down}") from down
+            raise
 
     def _open(self) -> None:
         try:
@@ -173,7 +193,7 @@ class Connection:
             # Its frames hold the half-open connection, for which a server that hung would wait.
             raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error.with_traceback(None)
         self._connection.add_notice_handler(self._note)
-        self._began = self.value("SELECT pg_postmaster_start_time()")
+        self._began = self.value("SELECT pg_catalog.pg_postmaster_start_time()")
 
     def _note(self, notice: Diagnostic) -> None:
         """Remember a warning that the server ends the connection."""
@@ -215,7 +235,7 @@ class Connection:
                 if _wait(line.socket, bool(unsent), deadline):
                     unread += _waiting(line.socket)
                     if unread > LARGEST:
-                        raise _GivenUp(f"a row has more than {LARGEST} bytes")
+                        raise _GivenUp(_TOO_LONG)
                     line.consume_input()
                 continue
             unread = 0
@@ -228,7 +248,10 @@ class Connection:
                     columns = [_text(result.fname(place) or b"") for place in range(result.nfields)]
                 for _ in range(result.ntuples):
                     raw = [result.get_value(0, place) for place in range(result.nfields)]
-                    size += sum(len(value) for value in raw if value)
+                    length = sum(len(value) for value in raw if value)
+                    if length > LARGEST:
+                        raise _GivenUp(_TOO_LONG)
+                    size += length
                     if len(kept) < rows and size <= LARGEST:
                         types = [result.ftype(place) for place in range(result.nfields)]
                         kept.append(list(map(_value, raw, types)))
@@ -287,13 +310,9 @@ class Connection:
         until = time.monotonic() + _RECOVERY_S
         while True:
             try:
-                self._open()
+                self._reopen()
                 break
             except NoVerdict as down:
-                if "too many connections for role" in str(down):
-                    raise ToolError(
-                        f"{why}; too many statements that cannot be stopped are running"
-                    ) from down
                 if "FATAL" not in str(down) or time.monotonic() > until:  # FATAL: a server that answers
                     raise
                 time.sleep(0.05)
@@ -385,7 +404,10 @@ def _wait(socket: int, write: bool, deadline: float) -> bool:
 
 
 def _waiting(socket: int) -> int:
-    """Return how many bytes wait in the socket: libpq tells of a row only when it has all of it."""
+    """Return how many bytes wait in the socket: libpq tells of a row only when it has all of it.
+
+    What comes while libpq reads is not seen, so most rows that are too long are given up early, and not all.
+    """
     import fcntl
     import termios
 

@@ -163,6 +163,36 @@ def test_a_statement_that_crashes_its_own_process_is_to_blame_and_its_neighbour_
             neighbour.run("SELECT 1", 5)
 
 
+@pytest.mark.parametrize("alter", ["PASSWORD 'other'", "SET local_preload_libraries = 'nothing'"])
+def test_a_role_that_bars_itself_out_is_to_blame(postgres_dsn, alter):
+    with Owned(postgres_dsn) as admin:
+        admin.script("CREATE ROLE barred LOGIN PASSWORD 'known'")
+        try:
+            with Owned(f"{postgres_dsn} user=barred password=known") as role:
+                role.run(f"ALTER ROLE CURRENT_USER {alter}", 5)
+                for _ in range(2):
+                    with pytest.raises(ToolError, match="barred itself out"):
+                        role.run("SELECT repeat('x', 40000000)", 20)
+        finally:
+            admin.script("DROP ROLE barred")
+
+
+def test_a_role_cannot_make_a_lost_connection_look_like_a_restart(postgres_dsn):
+    with Owned(postgres_dsn) as admin:
+        admin.script("CREATE ROLE forger LOGIN PASSWORD 'known'; CREATE SCHEMA forged AUTHORIZATION forger")
+        try:
+            with Owned(f"{postgres_dsn} user=forger password=known") as role:
+                role.script(
+                    "CREATE FUNCTION forged.pg_postmaster_start_time() RETURNS text LANGUAGE sql "
+                    "AS 'SELECT clock_timestamp()::text'; "
+                    "ALTER ROLE CURRENT_USER SET search_path = forged, pg_catalog"
+                )
+                with pytest.raises(ToolError, match="the connection was lost"):
+                    role.run("SELECT repeat('x', 40000000)", 20)
+        finally:
+            admin.script("DROP SCHEMA forged CASCADE; DROP ROLE forger")
+
+
 def test_what_cannot_be_reached_is_no_verdict_and_what_cannot_be_read_a_bad_argument(tmp_path, postgres_dsn):
     with pytest.raises(NoVerdict, match="cannot be reached"):
         Connection(f"host={tmp_path} dbname=postgres")
