@@ -37,6 +37,7 @@ STARTING = 4  # commands that begin at once
 BACKSTOP_S = 10.0  # the driver keeps the deadlines itself; one that is so late hangs
 ENDING_S = 5.0
 KILLED = 128 + 9
+_CRASHED = (KILLED, 128 + signal.SIGSEGV, 128 + signal.SIGABRT)  # of compiling: memory, or a compiler's bug
 _LONGEST_FILE = 64 << 20
 _LONGEST_REPLY = 256 << 20
 _LONGEST_WORDS = 1 << 16
@@ -289,15 +290,16 @@ class PipedSandbox(OneShotSandbox):
         while len(results) < len(asked):
             with contextlib.closing(_Talk(self, "judge", request, budget)) as talk:
                 first = talk.hear(budget.wall_s + BACKSTOP_S)
+                if first is None and self.watched and talk.process.end() not in _CRASHED:
+                    lost_at = self._lose_again(talk, lost_at, len(results))
+                    continue
                 if first is None or not first.head["begun"]:
                     words = "compiling took more than the budget has\n" if first is None else first.err
                     return [Result(Status.CE, stderr=words, exit_code=1, info=self.info)]
                 while len(results) < len(asked):
                     result, goes_on = self._judge(talk, asked[len(results)], budget)
                     if result is None:
-                        if lost_at == len(results):
-                            raise SandboxFailed(f"the rung {self.rung!r} lost a judge: {talk.process.said()}")
-                        lost_at = len(results)
+                        lost_at = self._lose_again(talk, lost_at, len(results))
                         break
                     results.append(result)
                     if go_on is not None and not go_on(len(results) - 1, result):
@@ -306,13 +308,20 @@ class PipedSandbox(OneShotSandbox):
                         break
         return results
 
+    def _lose_again(self, talk: _Talk, before: int, now: int) -> int:
+        """Return the case at which a judge was lost. Raises SandboxFailed when it is the one as before."""
+        if before == now:
+            raise SandboxFailed(f"the rung {self.rung!r} lost a judge: {talk.process.said()}")
+        return now
+
     def _judge(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
         """Return a case's result, None where it was lost, and whether the judge can go on."""
         begun = time.monotonic()
         heard = talk.ask(case, case["wall_s"] + BACKSTOP_S)
         if heard is None:
+            late = time.monotonic() >= begun + case["wall_s"] + BACKSTOP_S
             code = talk.process.end()
-            if self.watched and code != KILLED:
+            if self.watched and (late or code != KILLED):
                 return None, False
             status = Status.MLE if code == KILLED else Status.RE
             return Result(status, signal=9, wall_s=time.monotonic() - begun, info=self.info), False
@@ -437,6 +446,7 @@ class _Process:
                 self._folder.cleanup()
                 raise SandboxFailed(f"{command[0]} cannot be started: {error}") from error
             self._words = bytearray()
+            self._writing = threading.Lock()
             self._threads = [self._beside(self._keep_words), self._beside(listen, self.popen.stdout, frames)]
             try:
                 self.give(bundle)
@@ -472,7 +482,7 @@ class _Process:
 
     def _write(self, data: bytes) -> None:
         assert self.popen.stdin is not None
-        with contextlib.suppress(OSError, ValueError):
+        with self._writing, contextlib.suppress(OSError, ValueError):
             self.popen.stdin.write(data)
             self.popen.stdin.flush()
 
@@ -490,12 +500,7 @@ class _Process:
     def end(self) -> int | None:
         """End it, wait, and return its exit code, as a shell has it; the first time counts."""
         if self.code is None:
-            assert self.popen.stdin is not None
-            with contextlib.suppress(OSError):
-                self.popen.stdin.close()  # the driver ends by that
-            try:
-                self.popen.wait(ENDING_S)
-            except subprocess.TimeoutExpired:
+            if not self._ends_by_itself():
                 self.sandbox.kill(self.popen)
             if hasattr(os, "killpg"):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -504,8 +509,26 @@ class _Process:
                 self.popen.kill()
             code = self.popen.wait()
             self.code = code if code >= 0 else 128 - code
+            self._close_input(ENDING_S)
             self._folder.cleanup()
         return self.code
+
+    def _ends_by_itself(self) -> bool:
+        """Close its input, by which the driver ends, and wait for that."""
+        if not self._close_input(0.0):
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(ENDING_S)
+        return self.popen.returncode is not None
+
+    def _close_input(self, patience_s: float) -> bool:
+        """Close its input, unless a writer waits for it to read: closing would wait for that too."""
+        if free := self._writing.acquire(timeout=patience_s):
+            assert self.popen.stdin is not None
+            with contextlib.suppress(OSError):
+                self.popen.stdin.close()
+            self._writing.release()
+        return free
 
     def close(self) -> None:
         """End it."""
@@ -650,9 +673,13 @@ class PipedSession:
     def _file(self, request: Message) -> list[bytes]:
         with self._lock:
             talk, fresh = self._revive()
+            begun = time.monotonic()
             heard = talk.ask(request, self.budget.wall_s)
             if heard is None:
-                self._end()
+                late = time.monotonic() >= begun + self.budget.wall_s
+                killed = self._end() == KILLED
+                if not late:
+                    self._how_it_ended(talk, killed)
                 raise ToolError(f"the session ended while {request['path']!r} was asked for.")
             if "error" in heard.head:
                 raise ToolError(f"{heard.head['error']}{' (the session began anew)' if fresh else ''}")
@@ -693,11 +720,7 @@ class PipedSession:
         if wall_s >= budget.wall_s:
             self._end(wait=False)
             return Result(Status.TLE, stderr=_ENDED, signal=9, wall_s=wall_s, info=info)
-        killed = self._end() == KILLED
-        told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
-        if not told and self.sandbox.watched and not killed:
-            raise SandboxFailed(f"the rung {self.sandbox.rung!r} lost a session: {talk.process.said()}")
-        code, spent = (int(told[-1][0]), told[-1][1] == "1") if told else (-9, killed)
+        code, spent = self._how_it_ended(talk, self._end() == KILLED)
         return Result(
             Status.MLE if spent and code == -9 and self.sandbox.watched else Status.RE,
             stderr=_ENDED,
@@ -706,6 +729,13 @@ class PipedSession:
             wall_s=wall_s,
             info=info,
         )
+
+    def _how_it_ended(self, talk: _Talk, killed: bool) -> tuple[int, bool]:
+        """Return its process's code and whether memory was spent. Raises SandboxFailed if nobody tells."""
+        told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
+        if not told and self.sandbox.watched and not killed:
+            raise SandboxFailed(f"the rung {self.sandbox.rung!r} lost a session: {talk.process.said()}")
+        return (int(told[-1][0]), told[-1][1] == "1") if told else (-9, killed)
 
     def _revive(self) -> tuple[_Talk, bool]:
         if self._closed:

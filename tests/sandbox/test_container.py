@@ -262,8 +262,10 @@ def test_a_container_that_does_not_start_is_no_verdict(fake, run):
 
 def test_a_container_whose_end_nobody_tells_is_no_verdict(fake):
     begins = "os.write(1, b'B' + bytes(4)); os.write(2, b'connection lost'); sys.exit(1)"
-    with pytest.raises(SandboxFailed, match="connection lost"):
-        ContainerSandbox(engine=fake(begins)).run("print(1)")
+    sandbox = ContainerSandbox(engine=fake(begins))
+    for ask in (lambda: sandbox.run("print(1)"), lambda: sandbox.judge("1", [Case(stdin=b"")])):
+        with pytest.raises(SandboxFailed, match="connection lost"):
+            ask()
 
 
 def test_what_a_container_is_started_with(fake, tmp_path, monkeypatch):

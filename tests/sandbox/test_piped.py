@@ -1,6 +1,7 @@
 """Rungs that are a command in front of a Python; the container rung has tests of its own."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -73,6 +74,20 @@ def test_a_spent_budget_ends_the_session_and_the_next_cell_says_so(sandbox):
     assert (again.value, again.info["restarted"], session.restarts) == ("False", True, 1)
     assert session.execute("import os; os._exit(9)").status is Status.RE
     session.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells that a process is stopped")
+def test_a_session_that_stops_reading_does_not_hold_whoever_writes_to_it(sandbox):
+    with contextlib.closing(sandbox.session(budget=Budget(wall_s=1.0))) as session:
+        code = "import os, subprocess; subprocess.Popen(['sh', '-c', f'sleep 0.1; kill -STOP {os.getpid()}'])"
+        stopped = int(session.execute(f"{code}; os.getpid()").value)
+        deadline = time.monotonic() + 30
+        while Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(ToolError, match="ended"):
+            session.write_file("more", bytes(1 << 20))  # than a pipe holds
+        assert session.execute("1").info["restarted"]
 
 
 def test_judging(sandbox):
