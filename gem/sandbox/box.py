@@ -133,8 +133,11 @@ def is_root() -> bool:
     return any(int(first) <= STEP_DOWN_TO <= last < int(first) + int(count) for first, _, count in spans)
 
 
-STEP_DOWN_TO, USERS = 64017, 800
-"""The users that root becomes: nobody's, so that no other process can signal or trace ours."""
+STEP_DOWN_TO, USERS = 60706, 478
+"""The users that root becomes: no other process is to be able to signal or trace ours.
+
+systemd leaves these numbers unused (those from 61184 on are its services'), and no package of Debian has one.
+"""
 
 _taken = itertools.count()
 

@@ -63,7 +63,7 @@ def main(bundle: dict[str, Any]) -> NoReturn:
         _limit(bundle["limits"])
         _frame(b"B", b"")
         end = _End(bundle["output"], temporary)
-        _open_streams(runner)
+        runner.open_streams_to_be()
         runner.judge(bundle["request"], end)
     _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
     _prctl(_SUBREAPER, 1)
@@ -169,7 +169,7 @@ def _session(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
     if pid == 0:
         _be_child(bundle["limits"])
         end = _End(bundle["output"], temporary)
-        _open_streams(runner)
+        runner.open_streams_to_be()
         runner.session(bundle["request"], end)
     poll = select.poll()
     poll.register(0, 0)
@@ -237,18 +237,6 @@ def _prctl(option: int, value: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _open_streams(runner: Any) -> None:
-    """Make the streams over pipes, which cannot be rewound, whatever 1 and 2 are."""
-    kept, pipe = (os.dup(1), os.dup(2)), os.pipe()
-    for fd in (1, 2):
-        os.dup2(pipe[1], fd)
-    runner.open_streams()
-    for fd, own in zip((1, 2), kept, strict=True):
-        os.dup2(own, fd)
-    for fd in (*kept, *pipe):
-        os.close(fd)
 
 
 def _limit(limits: dict[str, int]) -> None:

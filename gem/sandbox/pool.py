@@ -232,10 +232,8 @@ class Zygote:
         self.alive = False
         self.control.close()
         self.process.returncode = 0  # not ours to wait for
-        self._lock, self.scratch = (
-            threading.Lock(),
-            None,
-        )  # another thread may have held it; not ours to remove
+        self._lock = threading.Lock()  # another thread may have held it
+        self.scratch = None  # not ours to remove
         self._tidy()
 
     def _tidy(self) -> None:

@@ -169,6 +169,18 @@ def open_streams() -> None:
     )
 
 
+def open_streams_to_be() -> None:
+    """Make the streams as over pipes, which cannot be rewound, whatever 1 and 2 are now or later."""
+    kept, pipe = (os.dup(1), os.dup(2)), os.pipe()  # what a stream can do is seen when it is made
+    for fd in (1, 2):
+        os.dup2(pipe[1], fd)
+    open_streams()
+    for fd, own in zip((1, 2), kept, strict=True):
+        os.dup2(own, fd)
+    for fd in (*kept, *pipe):
+        os.close(fd)
+
+
 def reseed(seed: int | None) -> None:
     """Give this child random streams of its own: children of one zygote would share numpy's."""
     if seed is not None:

@@ -378,7 +378,7 @@ def _prepare(config: Message) -> None:
     os.environ |= {"HOME": lockdown.HOME, "PWD": lockdown.HOME, "TMPDIR": "/tmp"}
     _open_sites(config["sites"])
     _warm(config["preload"], config["namespaces"])
-    _open_streams()
+    runner.open_streams_to_be()
     _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]  # what a program imports as gem is not this
@@ -389,19 +389,6 @@ def _prepare(config: Message) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-
-
-def _open_streams() -> None:
-    """Make the streams of all children to be: over descriptors 0, 1 and 2, where each will have its own."""
-    kept = [os.dup(1), os.dup(2)]
-    reader, writer = os.pipe()  # what a stream can do is seen when it is made
-    for fd in (1, 2):
-        os.dup2(writer, fd)
-    runner.open_streams()
-    for fd, own in zip((1, 2), kept, strict=True):
-        os.dup2(own, fd)
-    for fd in (*kept, reader, writer):
-        os.close(fd)
 
 
 def _rehearse() -> None:
@@ -437,9 +424,7 @@ def _warm(packages: list[str], namespaces: bool) -> None:
     import typing  # noqa: F401
 
     for package in packages:
-        if (
-            package == "matplotlib" and namespaces
-        ):  # without them it would be the host's mount, and /tmp will do
+        if package == "matplotlib" and namespaces:  # or it would be the host's mount, and /tmp will do
             _give_folder()
         try:
             __import__(package)
