@@ -27,7 +27,10 @@ _RECOVERY_S = 15.0
 _LATE = "it takes longer than it may"
 
 LARGEST = 8_000_000
-"""Bytes that one row may have, and all rows together that are kept."""
+"""Bytes of rows that are kept, and that libpq may be seen to wait with for one row before it is given up.
+
+It is seen from outside (see _waiting) and too late: tens of times as many may come first.
+"""
 
 _TOO_LONG = f"a row has more than {LARGEST} bytes"
 
