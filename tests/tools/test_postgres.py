@@ -1,7 +1,6 @@
-import contextlib
-
 """A connection's limits, and who is blamed when it ends."""
 
+import contextlib
 import sys
 import time
 
