@@ -142,8 +142,8 @@ class McpPostgresEnv(Env):
             text, tool, error = self._call(each)
             said.append(text)
             info["tool_results"].append({"tool": tool, "error": error, "refused": False})
-        if found and server(self.dsn).size(self._open().name) > LARGEST:
-            return self._end(said, info, StopReason.FAILED, "the database has grown too large")
+            if server(self.dsn).size(self._open().name) > LARGEST:
+                return self._end(said, info, StopReason.FAILED, "the database has grown too large")
         if not found and not submitted:
             said.append(_FORM)
             info["legal"] = False
@@ -192,8 +192,8 @@ class McpPostgresEnv(Env):
         """Return the episode's database; made, filled and with its MCP server the first time."""
         if self._database is None:
             postgres, task = server(self.dsn), self._need_task()
-            postgres.shared_roles(GROUPS)
             self._database = postgres.open(_OWN, plpgsql=True)
+            postgres.shared_roles(GROUPS)
             begin = Connection(self._database.dsn)
             try:
                 begin.script(";\n".join(task.script()))
@@ -216,7 +216,10 @@ class McpPostgresEnv(Env):
         if self._database is None:  # no task is done from the beginning
             return self._end(said, info, otherwise, "nothing was done")
         self._tools.reset(0)
-        access = server(self.dsn).judge(self._database, GROUPS)
+        try:
+            access = server(self.dsn).judge(self._database, GROUPS)
+        except ToolError as error:
+            return self._end(said, info, otherwise, str(error))
         try:
             why = self._verify(access)
         finally:
@@ -230,13 +233,14 @@ class McpPostgresEnv(Env):
 
         def send(sql: str) -> Sequence[Row]:
             try:
-                return connection.run(sql, JUDGE_S, 100_000).rows
+                result = connection.run(sql, JUDGE_S, 100_000)
             except SqlError as error:
                 raise Refused(str(error), error.sqlstate) from error
-            except (
-                ToolError
-            ) as error:  # too slow, too large, or it ended the connection: all of the agent's doing
+            except ToolError as error:  # too slow, or it ended the connection: of the agent's doing
                 raise Wrong(str(error)) from error
+            if result.more:
+                raise Wrong(f"it has more rows than are read: {sql[:100]}")
+            return result.rows
 
         task = self._need_task()
         try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from gem.errors import BadArgument, GemError, MissingExtra, NoVerdict, ToolError
-from gem.tools.postgres import Connection
+from gem.tools.postgres import Connection, SqlError
 
 VARIABLE = "GEM_POSTGRES_DSN"
 """Names the server where no dsn is given: a dsn has a password, and arguments are stored with episodes."""
@@ -147,9 +147,11 @@ class Server:
             with contextlib.closing(database.admin()) as admin:
                 try:
                     admin.script(script)
-                except ToolError as error:
+                except SqlError as error:
                     raise BadArgument(f"PostgreSQL refuses the database's script: {error}") from error
-                admin.script(f"GRANT {grant} ON ALL TABLES IN SCHEMA public TO {name}")
+                except ToolError as error:
+                    raise NoVerdict(f"PostgreSQL made no database: {error}") from error
+                _ours(admin, f"GRANT {grant} ON ALL TABLES IN SCHEMA public TO {name}")
         return database
 
     def judge(self, database: Database, groups: Iterable[str] = ()) -> Database:
@@ -159,7 +161,8 @@ class Server:
         role is a member of `groups` too, which `shared_roles` makes. It is dropped by close().
 
         Raises:
-            NoVerdict: when the server is gone, or something of the agent's cannot be ended.
+            ToolError: when something that the role runs cannot be ended.
+            NoVerdict: when the server is gone.
         """
         password = secrets.token_hex(16)
         running = f"FROM pg_stat_activity WHERE usename = '{database.name}'"
@@ -167,11 +170,11 @@ class Server:
         until = time.monotonic() + _DROP_S
         while True:
             with self._lock:
-                left = self._admin.run(f"SELECT pg_terminate_backend(pid) {running}", _ADMIN_S).rows
+                left = self._admin.value(f"SELECT count(pg_terminate_backend(pid)) {running}", _ADMIN_S)
             if not left:
                 break
             if time.monotonic() > until:
-                raise NoVerdict(f"a session of {database.name} cannot be ended")
+                raise ToolError("what it runs cannot be ended")
             time.sleep(0.005)
         with self._naming() as name:
             self._run(
@@ -228,7 +231,7 @@ class Server:
                     how = "TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
                     self._run(f"CREATE DATABASE {name} {how}")
                     with contextlib.closing(Database(self, name, "").admin()) as admin:
-                        admin.script(hardening)
+                        _ours(admin, hardening)
                 self._templates[hardening] = name
             return self._templates[hardening]
 
@@ -246,11 +249,8 @@ class Server:
             raise
 
     def _run(self, sql: str) -> None:
-        try:
-            with self._lock:
-                self._admin.script(sql, _ADMIN_S)
-        except ToolError as error:  # of ours: nobody but the server can be at fault
-            raise NoVerdict(f"PostgreSQL made no database: {error}") from error
+        with self._lock:
+            _ours(self._admin, sql)
 
     def _drop(self, name: str) -> None:
         for what in ("DATABASE", "ROLE"):
@@ -283,6 +283,18 @@ def server(dsn: str | None = None) -> Server:
             _servers[key] = Server(dsn)
             atexit.register(_servers[key].close)
         return _servers[key]
+
+
+def _ours(admin: Connection, sql: str) -> None:
+    """Run a script of ours, at whose failure nobody but the server can be at fault.
+
+    Raises:
+        NoVerdict: when it fails.
+    """
+    try:
+        admin.script(sql, _ADMIN_S)
+    except ToolError as error:
+        raise NoVerdict(f"PostgreSQL made no database: {error}") from error
 
 
 def _with(dsn: str, **changed: str) -> str:

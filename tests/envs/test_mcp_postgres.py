@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("mcp", reason="needs mcp: pip install 'gem-gym[mcp]'")
 
 import gem
-from gem.envs import mcp_postgres
+from gem.envs import mcp_postgres, postgres
 from gem.envs.mcp_postgres import McpPostgresEnv
 from gem.envs.mcp_postgres_tasks import FAMILIES
 from gem.errors import BadArgument, CannotFork, MissingExtra, NoVerdict
@@ -74,8 +74,14 @@ def test_an_episode_by_the_tools_of_the_server_and_nothing_is_left(make, postgre
         "solved",
     )
     assert left(postgres_dsn) == before
+
+
+@pytest.mark.slow
+def test_what_is_not_committed_does_not_count(make, postgres_dsn):
+    env = make("ForeignKeys")
+    before = left(postgres_dsn)
     env.reset(seed=0)
-    step = env.step(sql("BEGIN", *env.task.solution) + "<submit/>")  # never committed
+    step = env.step(sql("BEGIN", *env.task.solution) + "<submit/>")
     assert (step.reward, step.info["stop"]) == (0.0, "failed")
     assert "the rows of orders are not as asked" in step.info["why"]
     assert left(postgres_dsn) == before
@@ -129,6 +135,7 @@ def test_without_a_server_it_is_said_how_to_get_one(monkeypatch):
         gem.make("mcp:Postgres-v0")
 
 
+@pytest.mark.slow
 def test_an_mcp_server_that_dies_gives_no_verdict_and_nothing_is_left(
     make, postgres_dsn, tmp_path, monkeypatch
 ):
@@ -184,6 +191,34 @@ def test_code_of_the_agents_that_does_not_end_costs_it_the_task(make, monkeypatc
     )
     assert (step.reward, step.info["stop"]) == (0.0, "failed")
     assert "longer than" in step.info["why"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_ended_costs_the_agent_the_task(make, monkeypatch):
+    monkeypatch.setattr(postgres, "_DROP_S", 0.2)
+    env = make("Backfill")
+    env.reset(seed=0)
+    pid = int(env.step(sql("SELECT pg_backend_pid()")).obs.splitlines()[2])
+    os.kill(pid, signal.SIGSTOP)  # stands for code that does not look for interrupts
+    try:
+        step = env.step("<submit/>")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (step.reward, step.info["stop"], step.info["why"]) == (
+        0.0,
+        "failed",
+        "what it runs cannot be ended",
+    )
+
+
+@pytest.mark.slow
+def test_rows_that_are_not_read_are_not_right(make):
+    env = make("ForeignKeys")
+    env.reset(seed=0)
+    hidden = "INSERT INTO customers SELECT 10000, repeat('x', 7999000), '', '', '2025-01-01'"
+    step = env.step(sql(*env.task.solution, hidden) + "<submit/>")
+    assert (step.reward, step.info["stop"]) == (0.0, "failed")
+    assert "more rows than are read" in step.info["why"]
 
 
 @pytest.mark.slow
