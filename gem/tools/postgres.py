@@ -27,9 +27,9 @@ _RECOVERY_S = 15.0
 _LATE = "it takes longer than it may"
 
 LARGEST = 8_000_000
-"""Bytes of rows that are kept, and that libpq may be seen to wait with for one row before it is given up.
+"""Bytes that one row may have, and all rows together that are kept.
 
-It is seen from outside (see _waiting) and too late: tens of times as many may come first.
+A longer row is given up, when it is seen to come (see _waiting) or else once it is there.
 """
 
 _TOO_LONG = f"a row has more than {LARGEST} bytes"
