@@ -34,6 +34,8 @@ _START_S = 60.0
 _PROCESS_BYTES = 768 * 2**20
 """Memory of its own that a process of the server may have: a statement that wants more gets an error."""
 
+_INITDB = "-U gem -A scram-sha-256 -E UTF8 --locale=C --no-sync".split()  # noqa: SIM905
+
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -82,10 +84,9 @@ def temporary_server() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="gem_postgres_", dir="/tmp"))  # a socket's path must be short
     server: subprocess.Popen[bytes] | None = None
     try:
-        who = _who(folder)
         password = secrets.token_hex(16)
         (folder / "password").write_text(password)
-        shutil.chown(folder / "password", *who.values())
+        who = _who(folder, folder / "password")
         _initialise(binaries, folder, who)
         (folder / "password").unlink()
         options = [f"-c{key}={value}" for key, value in _SETTINGS.items()]
@@ -116,34 +117,24 @@ def temporary_server() -> Iterator[str]:
             time.sleep(0.05)
 
 
-def _who(folder: Path) -> dict[str, Any]:
-    """Return whom the server runs as, and let it own its folder."""
+def _who(*paths: Path) -> dict[str, Any]:
+    """Return whom the server runs as, in Popen's words, and let it own `paths`."""
     if os.getuid() != 0:
-        return {"user": os.getuid(), "group": os.getgid()}
+        return {}
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(name)
-            os.chown(folder, entry.pw_uid, entry.pw_gid)
-            return {"user": entry.pw_uid, "group": entry.pw_gid}
+            for path in paths:
+                os.chown(path, entry.pw_uid, entry.pw_gid)
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": ()}  # none of root's
     raise MissingExtra(
         "PostgreSQL does not run as root, and there is no user postgres or nobody to run it as."
     )
 
 
 def _initialise(binaries: Path, folder: Path, who: dict[str, Any]) -> None:
-    command = [
-        str(binaries / "initdb"),
-        "-D",
-        str(folder / "data"),
-        "-U",
-        "gem",
-        "-A",
-        "scram-sha-256",
-        "-E",
-        "UTF8",
-    ]
     done = subprocess.run(
-        [*command, "--locale=C", "--no-sync", f"--pwfile={folder / 'password'}"],
+        [binaries / "initdb", "-D", folder / "data", *_INITDB, f"--pwfile={folder / 'password'}"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -35,6 +35,12 @@ def test_the_server_is_a_users_of_no_rights_behind_a_password(postgres_dsn):
     assert not (folder(postgres_dsn) / "password").exists()
     hba = [line.split() for line in (data / "pg_hba.conf").read_text().splitlines() if line[:1].isalpha()]
     assert {line[-1] for line in hba} == {"scram-sha-256"}
+    status = Path("/proc", (data / "postmaster.pid").read_text().split()[0], "status")
+    if status.exists():
+        (groups,) = (
+            line.split()[1:] for line in status.read_text().splitlines() if line.startswith("Groups:")
+        )
+        assert os.getuid() != 0 or groups == []
     connection = Connection(postgres_dsn)
     assert connection.run("SHOW listen_addresses", 5).rows == [[""]]
     connection.close()
