@@ -60,6 +60,10 @@ class Lost(Exception):
     """The fork server died with a call in flight, or could not begin it."""
 
 
+class Gone(Lost):
+    """The fork server was dead before the call: nothing has begun."""
+
+
 @dataclass(slots=True)
 class Settings:
     """How the fork servers of a sandbox are started; the rungs differ in these alone."""
@@ -181,7 +185,7 @@ class Zygote:
         return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
 
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
-        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
+        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Gone."""
         number = next(self._numbers)
         asked = os.memfd_create("gem-request", os.MFD_CLOEXEC)
         try:
@@ -190,7 +194,7 @@ class Zygote:
             socket.send_fds(self.control, [packet], [asked, *fds])
         except OSError as error:
             self.broken()
-            raise Lost(f"a fork server is gone ({error})") from error
+            raise Gone(f"a fork server is gone ({error})") from error
         finally:
             os.close(asked)
         return number

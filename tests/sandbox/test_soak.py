@@ -90,11 +90,11 @@ def in_flight(sandbox, tag):
 
 
 def boxes():
-    """The processes below this one, but for those of multiprocessing, which other tests still need."""
+    """The fork servers below this process and the boxes around them: other tests' other children live on."""
     found = []
     for pid in below():
         with contextlib.suppress(OSError):
-            if b"multiprocessing" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 
@@ -125,6 +125,16 @@ def test_boxes_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, t
     until(killed)
     assert isinstance(in_flight[0], SandboxFailed)
     assert wearing(tag) == []
+    assert sandbox.run("print(6 * 7)").stdout == "42\n"
+
+
+def test_fork_servers_that_all_died_between_two_calls_are_replaced(sandbox):
+    async def at_once():
+        await asyncio.gather(*(sandbox.arun("import time\ntime.sleep(0.2)") for _ in range(4)))
+
+    asyncio.run(at_once())
+    until(lambda: len(sandbox.pool.every()) >= 2)  # then a second try finds a dead one, too
+    kill_all(boxes())
     assert sandbox.run("print(6 * 7)").stdout == "42\n"
 
 
