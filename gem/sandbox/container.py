@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ IMAGE = "python:3.11-slim"
 ASK_S = 30.0
 _DRIVER_MB = 32  # what the driver itself needs of a container's memory
 _HOME, _TEMPORARY = "/sandbox", "/tmp"
+_NO_IMAGE = re.compile("no such (image|object)|image not known", re.IGNORECASE)  # and not a missing socket
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 
 
@@ -64,7 +66,7 @@ class Engine:
         try:
             self.ask("image", "inspect", "--format", "{{.Id}}", image)
         except SandboxFailed as error:
-            if "no such" in str(error).lower() or "not known" in str(error).lower():
+            if _NO_IMAGE.search(str(error)):
                 return False
             raise
         return True

@@ -1,14 +1,16 @@
 """Task folders with a Dockerfile, played on the engines of this machine; its base image has to be there."""
 
+import contextlib
 import os
 
 import pytest
 
 from gem.envs.terminal import TerminalEnv
-from gem.envs.terminal_tasks.container import build
+from gem.envs.terminal_tasks.base import Dockerfile
+from gem.envs.terminal_tasks.container import ContainerSession, build
 from gem.errors import CannotFork, NoVerdict
-from gem.sandbox.base import SandboxFailed
-from gem.sandbox.container import ENGINES, IMAGE, find_engine
+from gem.sandbox.base import Budget, SandboxFailed, Status
+from gem.sandbox.container import ENGINES, IMAGE, Engine, find_engine
 
 SOME_IMAGE = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
 DOCKERFILE = f"""
@@ -127,3 +129,71 @@ def test_an_image_that_cannot_be_built_is_no_verdict(played):
     env.reset(seed=0)
     with pytest.raises(NoVerdict, match=r"(?s)was not built.*the reason"):
         env.step("<bash>ls</bash>")
+
+
+# -- engines that misbehave
+
+FAKE = """#!/bin/sh
+case "$1 $*" in
+version*) echo '{"Server": {"Version": "99.0"}}';;
+run*) echo $$ > AT/client; exec cat > /dev/null;;
+ps*) if [ -e AT/gone ]; then exit CODE; fi; echo 1234;;
+exec*"command -v bash"*) ;;
+exec*) EXEC;;
+cp*) exit 1;;
+esac
+"""
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """An engine played by a script: what it does for `exec`, and whether it answers once all is gone."""
+
+    def make(execute=":", answers=True):
+        path = tmp_path / "engine"
+        code = "0" if answers else "1"
+        path.write_text(FAKE.replace("EXEC", execute).replace("AT", str(tmp_path)).replace("CODE", code))
+        path.chmod(0o755)
+        monkeypatch.setenv("GEM_SANDBOX_ENGINE", str(path))
+        return Engine(str(path))
+
+    return make
+
+
+def test_a_command_of_the_agents_that_never_stops_talking_is_stopped(fake, tmp_path):
+    asked = Dockerfile(tmp_path)
+    with contextlib.closing(ContainerSession(fake("exec yes"), "image", asked, Budget())) as session:
+        done = session.shell("ls")
+        assert (done.status, done.stdout, done.signal) == (Status.OLE, "", 9)
+        assert "ended" not in done.info
+
+
+def test_a_box_that_ended_before_its_test_has_failed(fake, tmp_path):
+    fake(f"touch {tmp_path}/gone; exit 1")
+    for path, text in HARBOR.items():
+        (tmp_path / "task" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "task" / path).write_text(text)
+    env = TerminalEnv(task_dir=tmp_path / "task")
+    env.reset(seed=0)
+    done = env.step("<submit/>")
+    assert (done.reward, done.info["why"]) == (0.0, "the box ended before the test")
+
+
+def test_an_engine_that_is_gone_is_no_verdict_and_leaves_nothing(fake, tmp_path):
+    asked, engine = Dockerfile(tmp_path), fake(answers=False)
+    session = ContainerSession(engine, "image", asked, Budget())
+    (tmp_path / "gone").touch()
+    session._client.kill()
+    session._client.wait()
+    for ask in (
+        lambda: session.shell("ls"),
+        lambda: session.read_file("/x"),
+        lambda: session.write_file("/x", b""),
+    ):
+        with pytest.raises(SandboxFailed, match="ps failed"):
+            ask()
+    session.close()
+    with pytest.raises(SandboxFailed, match="ps failed"):
+        ContainerSession(engine, "image", asked, Budget())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "client").read_text()), 0)

@@ -17,21 +17,21 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from gem.envs.terminal_tasks.base import Box, Check, Dockerfile
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
-from gem.sandbox.container import Engine, find_engine
+from gem.sandbox.container import ASK_S, Engine, find_engine
 
+START_S = 60.0
 LATE_S = 10.0
 _LONGEST_FILE = 64 << 20
 _STATE_BYTES = 64 << 10
 # What root of a task's image commonly needs; none of it reaches beyond the container.
 _KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE")
-
 
 _building = threading.Lock()
 
@@ -125,22 +125,31 @@ class ContainerSession:
             "gem-terminal",
         ]
         command += [*engine.closed(), *options, "--entrypoint", "/bin/sh", image, "-c", _INIT]
-        self._client = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + 60.0
+        try:
+            self._client = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SandboxFailed(f"{engine.command} cannot be started: {error}") from error
+        try:
+            self._wait_until_it_runs(image)
+            has_bash = self._exec(["sh", "-c", "command -v bash"], b"", START_S)
+        except BaseException:
+            self.close()
+            raise
+        self._shell = "bash" if has_bash is not None and has_bash.returncode == 0 else "sh"
+
+    def _wait_until_it_runs(self, image: str) -> None:
+        deadline = time.monotonic() + START_S
         while not self._running():
             if self._client.poll() is not None or time.monotonic() > deadline:
-                assert self._client.stderr is not None
                 self.close()
                 raise SandboxFailed(f"the container of {image} did not start: {self._said}")
             time.sleep(0.05)
-        has_bash = self._exec(["sh", "-c", "command -v bash"], b"", 60.0)
-        self._shell = "bash" if has_bash is not None and has_bash.returncode == 0 else "sh"
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
         """Run a command; working directory and exported variables are kept for the next one.
@@ -151,8 +160,8 @@ class ContainerSession:
         budget = budget or self.budget
         user: list[str] = []
         if clean:
-            self._exec(["sh", "-c", "kill -9 -1"], b"", 60.0, user=["--user", "0"])
             self._state, user = "", ["--user", "0"]
+            self._exec(["sh", "-c", "kill -9 -1"], b"", START_S, user)
         assert self._client.stdin is not None
         with contextlib.suppress(OSError):
             self._client.stdin.write(b"\n")
@@ -165,14 +174,17 @@ class ContainerSession:
             f"{mark}\n{command}".replace("\0", "").encode("utf-8", "surrogateescape"),
             budget.wall_s + LATE_S,
             user,
+            2 * longest + 2 * _STATE_BYTES,
         )
         wall_s = time.monotonic() - begun
         info = {"rung": "container", "engine": self.engine.command}
         parts = [] if done is None else done.stdout.split(mark.encode())
         if done is None or len(parts) != 4:
             if self._running() and done is not None and not clean:  # the agent has spoiled its own tools
-                words = done.stderr.decode("utf-8", "replace")[:longest]
-                return Result(Status.RE, stderr=words, exit_code=done.returncode, wall_s=wall_s, info=info)
+                words, code = done.stderr.decode("utf-8", "replace")[:longest], done.returncode
+                if code < 0:  # it had no end of things to say
+                    return Result(Status.OLE, stderr=words, signal=-code, wall_s=wall_s, cut=True, info=info)
+                return Result(Status.RE, stderr=words, exit_code=code, wall_s=wall_s, info=info)
             self._lost = True
             return Result(Status.MLE, signal=9, wall_s=wall_s, info={**info, "ended": True})
         out, err = (part[:longest].decode("utf-8", "replace") for part in parts[:2])
@@ -207,7 +219,12 @@ class ContainerSession:
         self._ask("cp", "-", f"{self.name}:/", stdin=buffer.getvalue())
 
     def read_file(self, path: str) -> bytes:
-        """Read a regular file at an absolute path. Raises ToolError where there is none."""
+        """Read a regular file at an absolute path.
+
+        Raises:
+            ToolError: where there is none.
+            SandboxFailed: when the engine does not answer.
+        """
         self._check_open()
         with subprocess.Popen(
             [self.engine.command, "cp", f"{self.name}:{posixpath.join('/', path)}", "-"],
@@ -216,17 +233,23 @@ class ContainerSession:
             stderr=subprocess.DEVNULL,
         ) as copy:
             assert copy.stdout is not None
+            late = threading.Timer(ASK_S, copy.kill)
+            late.start()
+            begun = time.monotonic()
             try:
                 data = copy.stdout.read(_LONGEST_FILE + (1 << 20))
             finally:
+                late.cancel()
                 copy.kill()
+        if time.monotonic() >= begun + ASK_S:
+            raise SandboxFailed(f"{self.engine.command} cp took more than {ASK_S:g} s.")
         with contextlib.suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(data)) as tar:
             member = tar.next()
             if member is not None and member.isreg() and member.size <= _LONGEST_FILE:
                 file = tar.extractfile(member)
                 assert file is not None
                 return file.read()
-        raise ToolError(f"there is no regular file at {path!r}.")
+        raise self._refusal(f"there is no regular file at {path!r}.")
 
     def execute(self, code: str, budget: Budget | None = None) -> NoReturn:
         """Refuse: an image need not have a Python."""
@@ -248,7 +271,8 @@ class ContainerSession:
         client = self._client
         assert client.stdin is not None
         assert client.stderr is not None
-        client.stdin.close()
+        with contextlib.suppress(OSError):  # what it did not take any more
+            client.stdin.close()
         try:
             client.wait(LATE_S)
         except subprocess.TimeoutExpired:
@@ -272,21 +296,63 @@ class ContainerSession:
         try:
             self.engine.ask(*args, stdin=stdin)
         except SandboxFailed:
-            if self._running():
-                raise ToolError(f"{self.engine.command} {args[0]}: the files cannot be written.") from None
-            raise ToolError("the container has ended.") from None
+            raise self._refusal(f"{self.engine.command} {args[0]}: the files cannot be written.") from None
+
+    def _refusal(self, words: str) -> ToolError:
+        """Return what to raise. Raises SandboxFailed when the engine does not answer."""
+        return ToolError(words if self._running() else "the container has ended.")
 
     def _exec(
-        self, command: list[str], stdin: bytes, timeout_s: float, user: list[str] | None = None
+        self,
+        command: list[str],
+        stdin: bytes,
+        timeout_s: float,
+        user: Sequence[str] = (),
+        longest: int = 1 << 16,
     ) -> subprocess.CompletedProcess[bytes] | None:
-        """Run a program in the container; None where it does not end."""
-        line = [self.engine.command, "exec", "--interactive", *(user or []), self.name, *command]
+        """Run a program in the container; None where it does not end.
+
+        Whatever runs there may be the agent's, and what it says without end: it is killed after `longest`
+        bytes of a stream, and these are returned.
+        """
+        line = [self.engine.command, "exec", "--interactive", *user, self.name, *command]
+        pipe = subprocess.PIPE
         try:
-            return subprocess.run(line, input=stdin, capture_output=True, timeout=timeout_s, check=False)
-        except subprocess.TimeoutExpired:
-            return None
+            process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
             raise SandboxFailed(f"{self.engine.command} does not answer: {error}") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said: dict[IO[bytes], bytes] = {}
+
+        def give(pipe: IO[bytes]) -> None:
+            with contextlib.suppress(OSError), pipe:
+                pipe.write(stdin)
+
+        def take(pipe: IO[bytes]) -> None:
+            said[pipe] = pipe.read(longest)
+            if pipe.read(1):
+                process.kill()
+
+        threads = [
+            threading.Thread(target=work, args=(pipe,), name="gem-terminal-pipe", daemon=True)
+            for work, pipe in ((give, process.stdin), (take, process.stdout), (take, process.stderr))
+        ]
+        with process:
+            for thread in threads:
+                thread.start()
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                process.kill()
+                for thread in threads:
+                    thread.join()
+        return subprocess.CompletedProcess(
+            line, process.returncode, said[process.stdout], said[process.stderr]
+        )
 
 
 def open_box(asked: Dockerfile, budget: Budget) -> ContainerSession:
@@ -305,7 +371,9 @@ def container_test(files: Mapping[str, bytes], command: str) -> Check:
     def check(box: Box) -> str:
         session, budget = box.session, box.budget
         assert isinstance(session, ContainerSession)
-        session.shell("rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent", budget, clean=True)
+        folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
+        if session.shell(folders, budget, clean=True).info.get("ended"):
+            return "the box ended before the test"
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
         done = session.shell(f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}", budget, clean=True)
         if done.info.get("ended"):
