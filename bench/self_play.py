@@ -35,7 +35,7 @@ from gem.train.warmup import warm_up
 TERSE = "bench:TerseKuhn-v0"
 DIGITS = ("0", "1")
 PAID = {"00": (1, 1), "010": (None, -1), "011": (1, 2), "10": (None, 1), "11": (1, 2)}
-"""How a hand ends: whether cards are compared, and the chips of player_0 , of the higher card where so."""
+"""How a hand ends: whether cards are compared, and the chips of player_0, or of the higher card where so."""
 
 SPOTS = (("", "01"), ("0", "1"))
 """Where each seat acts, by the digits said before."""
