@@ -25,6 +25,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -78,6 +79,9 @@ class OneShotSandbox(ABC):
         budget: Budget | None = None,
     ) -> list[Result]:
         """Run every case in a process of its own, compiled each time."""
+        budget = checked_budget(budget)
+        for case in cases:
+            checked_case(case, budget)
         try:
             compile(code, "main.py", "exec", dont_inherit=True)
         except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
@@ -92,25 +96,22 @@ class OneShotSandbox(ABC):
                 break
         return results
 
-    def _case(
-        self, code: str, case: Case, files: Mapping[str, bytes] | None, budget: Budget | None
-    ) -> Result:
-        if case.call is None:
-            return self.run(
-                code if case.code is None else f"{code}\n{case.code}",
-                stdin=case.stdin or b"",
-                files=files,
-                budget=budget,
-            )
+    def _case(self, code: str, case: Case, files: Mapping[str, bytes] | None, budget: Budget) -> Result:
+        if case.stdin is not None:
+            return self.run(code, stdin=case.stdin, files=files, budget=budget)
         mark = secrets.token_hex(16)
-        call = _CALL.format(
-            source=repr(code), call=repr(case.call), args=repr(json.dumps(case.args)), mark=mark
-        )
-        result = self.run(call, files=files, budget=budget)
+        if case.call is None:
+            program = f"{code}\n{case.code}\n" + _REACHED.format(mark=mark)
+        else:
+            program = _CALL.format(
+                source=repr(code), call=repr(case.call), args=repr(json.dumps(case.args)), mark=mark
+            )
+        result = self.run(program, files=files, budget=budget)
         before, found, value = result.stdout.rpartition(mark)
         if not found:
-            return result if not result.ok else _with(result, status=Status.RE)
-        return _with(result, stdout=before, value=value)
+            words = result.stderr + "the program ended before its end\n"
+            return replace(result, status=Status.RE, stderr=words) if result.ok else result
+        return replace(result, stdout=before, value=None if case.call is None else value)
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling ends the process."""
@@ -140,6 +141,7 @@ class OneShotSandbox(ABC):
 
 
 # What the submission prints comes before the mark; its value, as JSON, after.
+_REACHED = '__import__("sys").stdout.write("{mark}")\n'
 _CALL = """
 import json as _json, sys as _sys
 _space = {{"__name__": "submission"}}
@@ -161,12 +163,6 @@ for _name in _rest:
 _value = _json.dumps(_plain(_found(*_json.loads({args}))))
 _sys.stdout.write("{mark}" + _value)
 """
-
-
-def _with(result: Result, **changes: Any) -> Result:
-    import dataclasses
-
-    return dataclasses.replace(result, **changes)
 
 
 class PipedSandbox(OneShotSandbox):

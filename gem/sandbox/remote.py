@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from gem.errors import BadArgument, missing_extra
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
+from gem.sandbox.verdicts import checked_budget, checked_files
 
 _MARGIN_S = 30.0  # for the service's queue, past the program's own budget
 
@@ -66,7 +67,7 @@ class RemoteSandbox(OneShotSandbox):
             SandboxFailed: when the service cannot be reached or says that it failed, twice.
         """
         self._check_open()
-        budget = budget or Budget()
+        budget = checked_budget(budget)
         if args:
             code = f"import sys; sys.argv[1:] = {list(args)!r}\n{code}"
         request = {
@@ -75,7 +76,7 @@ class RemoteSandbox(OneShotSandbox):
             "run_timeout": budget.wall_s,
             "memory_limit_MB": budget.memory_mb,
             "stdin": stdin.decode("utf-8", "replace"),
-            "files": {path: base64.b64encode(data).decode() for path, data in (files or {}).items()},
+            "files": {path: base64.b64encode(data).decode() for path, data in checked_files(files).items()},
         }
         begun = time.monotonic()
         try:

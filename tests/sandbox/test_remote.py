@@ -96,6 +96,10 @@ def test_judging(sandbox):
     )
     assert [result.value for result in results] == ["8", None]
     assert all(result.ok for result in results)
+    early = sandbox.judge("import sys; sys.exit(0)", [Case(code="assert f(1) == 2"), Case(call="f")])
+    assert [result.status for result in early] == [Status.RE, Status.RE]
+    with pytest.raises(BadArgument, match="exactly one"):
+        sandbox.judge("1", [Case()])
 
 
 def test_a_failure_of_the_service_is_tried_again_once(sandbox, service):
