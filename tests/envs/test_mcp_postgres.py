@@ -222,6 +222,18 @@ def test_rows_that_are_not_read_are_not_right(make):
 
 
 @pytest.mark.slow
+def test_a_restart_before_its_first_call_costs_an_episode_nothing(make, postgres_dsn):
+    from gem.tools.postgres import Connection
+
+    env = make("Backfill")
+    env.reset(seed=0)
+    with contextlib.closing(Connection(postgres_dsn)) as admin:
+        everybody = "FROM pg_stat_activity WHERE application_name ~ '^gem_'"
+        assert admin.value(f"SELECT count(pg_terminate_backend(pid, 10000)) {everybody}") > 0
+    assert env.step(env.solve()).reward == 1.0
+
+
+@pytest.mark.slow
 def test_a_database_server_that_dies_gives_no_verdict():
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'gem-gym[postgres]'")
     from gem.envs.postgres_server import temporary_server
