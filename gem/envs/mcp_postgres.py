@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -25,8 +26,8 @@ LARGEST = 256 * 2**20
 MAX_CALLS = 20
 """Calls of one turn; of more none is run, or a list of guesses would be as good as an answer."""
 
-JUDGE_S = 20.0
-"""Seconds that a statement of the verifier may take: what the agent made may run in it."""
+JUDGE_S = 30.0
+"""Seconds that the verifier's statements may take together: what the agent made may run in them."""
 
 _CALL_S = 60.0  # what a call may take; the server ends a statement long before
 _SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
@@ -230,14 +231,20 @@ class McpPostgresEnv(Env):
     def _verify(self, access: Database) -> str:
         """Return what is wrong with the state, '' where nothing is."""
         connection = Connection(access.dsn)
+        deadline = time.monotonic() + JUDGE_S
+        over = ""
 
         def send(sql: str) -> Sequence[Row]:
+            nonlocal over
+            if over:  # on a new connection, without the transaction, an error would pass for a refusal
+                raise Wrong(over)
             try:
-                result = connection.run(sql, JUDGE_S, 100_000)
+                result = connection.run(sql, max(deadline - time.monotonic(), 0.001), 100_000)
             except SqlError as error:
                 raise Refused(str(error), error.sqlstate) from error
             except ToolError as error:  # too slow, or it ended the connection: of the agent's doing
-                raise Wrong(str(error)) from error
+                over = str(error)
+                raise Wrong(over) from error
             if result.more:
                 raise Wrong(f"it has more rows than are read: {sql[:100]}")
             return result.rows

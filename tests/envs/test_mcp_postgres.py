@@ -234,6 +234,22 @@ def test_a_restart_before_its_first_call_costs_an_episode_nothing(make, postgres
 
 
 @pytest.mark.slow
+def test_a_verifier_whose_connection_is_lost_takes_nothing_more_for_refused(make, monkeypatch):
+    monkeypatch.setattr(mcp_postgres, "JUDGE_S", 0.5)
+    env = make("JsonColumns")
+    env.reset(seed=0)
+    without_not_null = env.task.solution[:-1]
+    again = "BEGIN LOOP END LOOP; EXCEPTION WHEN query_canceled THEN END"
+    trap = [
+        f"CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN LOOP {again}; END LOOP; END $$",
+        "CREATE TRIGGER trap BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION trap()",
+    ]
+    step = env.step(sql(*without_not_null, *trap) + "<submit/>")
+    assert (step.reward, step.info["stop"]) == (0.0, "failed")
+    assert "could not be stopped" in step.info["why"]
+
+
+@pytest.mark.slow
 def test_a_database_server_that_dies_gives_no_verdict():
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'gem-gym[postgres]'")
     from gem.envs.postgres_server import temporary_server
