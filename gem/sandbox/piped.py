@@ -32,7 +32,14 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT
-from gem.sandbox.verdicts import case_verdict, checked_budget, checked_case, checked_files, verdict
+from gem.sandbox.verdicts import (
+    case_verdict,
+    cell_result,
+    checked_budget,
+    checked_case,
+    checked_files,
+    verdict,
+)
 
 STARTING = 4  # commands that begin at once
 BACKSTOP_S = 10.0  # the driver keeps the deadlines itself; one that is so late hangs
@@ -673,12 +680,15 @@ class PipedSession:
             heard = talk.ask(request, self.budget.wall_s)
             if heard is None:
                 late = time.monotonic() >= begun + self.budget.wall_s
-                killed = self._end() == KILLED
+                code = self._end()
                 if not late:
-                    self._how_it_ended(talk, killed)
+                    self._how_it_ended(talk, code)
                 raise ToolError(f"the session ended while {request['path']!r} was asked for.")
             if "error" in heard.head:
                 raise ToolError(f"{heard.head['error']}{' (the session began anew)' if fresh else ''}")
+            if len(heard.blobs) != (request["op"] != "write"):
+                self._end()
+                raise ToolError("the program broke the session's protocol: it begins anew.")
             return heard.blobs
 
     def _ask(self, request: Message, budget: Budget | None, grace_s: float = 0.0) -> Result:
@@ -691,24 +701,18 @@ class PipedSession:
             wall_s = time.monotonic() - begun
             if heard is None:
                 return self._ended(talk, wall_s, budget, info)
-        head, longest = heard.head, budget.output_kb << 10
-        burst = max(len(heard.out), len(heard.err)) > longest
-        status = Status(head["status"])
-        if heard.out_of_memory and status is Status.RE:
-            status = Status.MLE
-        return Result(
-            status=Status.OLE if burst else status,
-            stdout=heard.out[:longest],
-            stderr=heard.err[:longest],
-            exit_code=head.get("exit_code"),
-            signal=head.get("signal"),
-            wall_s=wall_s,
-            cpu_s=head.get("cpu_s", 0.0),
-            cut=burst or bool(head.get("cut")),
-            value=head.get("value"),
-            figures=tuple(heard.blobs),
-            info=info,
-        )
+            longest = budget.output_kb << 10
+            out, err = heard.out[:longest], heard.err[:longest]
+            try:
+                result = cell_result(heard.head, heard.blobs, out, err, info, wall_s=wall_s)
+            except (TypeError, ValueError):
+                self._end()
+                words = err + "the program broke the session's protocol\n"
+                return Result(Status.RE, out, words, wall_s=wall_s, info={**info, "ended": True})
+        if max(len(heard.out), len(heard.err)) > longest:
+            return replace(result, status=Status.OLE, cut=True)
+        spent = heard.out_of_memory and result.status is Status.RE
+        return replace(result, status=Status.MLE) if spent else result
 
     def _ended(self, talk: _Talk, wall_s: float, budget: Budget, info: Message) -> Result:
         """Return what the end of the session means, in a cell that got no reply. Raises SandboxFailed."""
@@ -716,7 +720,7 @@ class PipedSession:
         if wall_s >= budget.wall_s:
             self._end(wait=False)
             return Result(Status.TLE, stderr=_ENDED, signal=9, wall_s=wall_s, info=info)
-        code, spent = self._how_it_ended(talk, self._end() == KILLED)
+        code, spent = self._how_it_ended(talk, self._end())
         return Result(
             Status.MLE if spent and code == -9 and self.sandbox.watched else Status.RE,
             stderr=_ENDED,
@@ -726,12 +730,18 @@ class PipedSession:
             info=info,
         )
 
-    def _how_it_ended(self, talk: _Talk, killed: bool) -> tuple[int, bool]:
-        """Return its process's code and whether memory was spent. Raises SandboxFailed if nobody tells."""
+    def _how_it_ended(self, talk: _Talk, code: int | None) -> tuple[int, bool]:
+        """Return its process's code and whether memory was spent; `code` is the driver's.
+
+        A driver that ends as it was told to, and tells nothing, had a session that broke the protocol.
+
+        Raises:
+            SandboxFailed: when the driver itself was lost.
+        """
         told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
-        if not told and self.sandbox.watched and not killed:
+        if not told and self.sandbox.watched and code not in (0, KILLED):
             raise SandboxFailed(f"the rung {self.sandbox.rung!r} lost a session: {talk.process.said()}")
-        return (int(told[-1][0]), told[-1][1] == "1") if told else (-9, killed)
+        return (int(told[-1][0]), told[-1][1] == "1") if told else (-9, code == KILLED)
 
     def _revive(self) -> tuple[_Talk, bool]:
         if self._closed:

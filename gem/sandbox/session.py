@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, kind_for, make_child
-from gem.sandbox.verdicts import checked_budget, verdict
+from gem.sandbox.verdicts import cell_result, checked_budget, verdict
 from gem.sandbox.wire import Garbled, Timetable, Wire, watch
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FLOOD = 64  # times the output budget, after which a cell that still writes is s
 FILE_S = 30.0
 LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
-LONGEST_VALUE, FIGURES_BYTES = 256 << 10, 32 << 20  # as runner.py has them, which is the box's half
+FIGURES_BYTES = 32 << 20  # as runner.py has it, which is the box's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
 Message = dict[str, Any]
@@ -136,11 +136,14 @@ class ZygoteSession:
                 result = replace(result, status=Status.RE)
             return result
         try:
-            result = _read_reply(answer, out, err, child.cut, info)
-        except (Garbled, TypeError, ValueError):
+            result = cell_result(answer.reply or {}, answer.blobs, out, err, info, wall_s=answer.wall_s)
+        except (TypeError, ValueError):
             self._lose()
             words = err + "the program broke the session's protocol\n"
             return Result(Status.RE, out, words, wall_s=answer.wall_s, info={**info, "ended": True})
+        if answer.stopped and answer.reply and answer.reply.get("error") is None:
+            result = replace(result, status=Status.TLE if answer.stopped == "wall" else Status.OLE)
+        result = replace(result, cut=child.cut or result.cut)
         self._log.append((request, _digest(result)))
         return result
 
@@ -395,50 +398,6 @@ class ZygoteSession:
 def _let_go(child: Child) -> None:
     child.order("kill", why="closed")
     child.close()
-
-
-def _read_reply(answer: _Answer, out: str, err: str, cut: bool, info: Mapping[str, Any]) -> Result:
-    """Build a cell's or command's result from what its child says. Raises Garbled, TypeError, ValueError."""
-    reply = answer.reply or {}
-    if (error := reply.get("error")) is not None:  # our half in the child failed, for lack of memory or files
-        return Result(
-            Status.RE, out, f"{err}{_text(str(error)[:500])}\n", exit_code=1, wall_s=answer.wall_s, info=info
-        )
-    status = Status(str(reply.get("status")))
-    if answer.stopped:
-        status = Status.TLE if answer.stopped == "wall" else Status.OLE
-    numbers = (reply.get("exit_code"), reply.get("signal"))
-    value = reply.get("value")
-    cpu_s = reply.get("cpu_s", 0.0)
-    if not all(n is None or (type(n) is int and -1 << 31 <= n < 1 << 31) for n in numbers):
-        raise Garbled
-    if not isinstance(cpu_s, (int, float)) or not 0 <= cpu_s < 1e9:
-        raise Garbled
-    if not (value is None or isinstance(value, str)):
-        raise Garbled
-    if not all(blob.startswith(_PNG) for blob in answer.blobs):
-        raise Garbled
-    return Result(
-        status=status,
-        stdout=out,
-        stderr=err,
-        exit_code=numbers[0],
-        signal=numbers[1],
-        wall_s=answer.wall_s,
-        cpu_s=float(cpu_s),
-        cut=cut or reply.get("cut") is True,
-        value=None if value is None else _text(value[:LONGEST_VALUE]),
-        figures=tuple(answer.blobs),
-        info=info,
-    )
-
-
-_PNG = b"\x89PNG\r\n"
-
-
-def _text(text: str) -> str:
-    """Return text that can be written as UTF-8: what a program shows may hold halves of characters."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _digest(result: Result) -> str:

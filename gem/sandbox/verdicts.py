@@ -7,7 +7,7 @@ import marshal
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Case, Result, Status
 
 LONGEST_VALUE = 4 << 20  # of what a judged call returns
+LONGEST_SHOWN = 256 << 10  # of a cell's value, as runner.py has it, which is the box's half
+_PNG = b"\x89PNG\r\n"
 _DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the box's half
 _COMPILING = re.compile(r"(\w*SyntaxError|IndentationError|TabError)\b")
 _MEMORY = re.compile(r"[\w.]*MemoryError\b")
@@ -87,6 +89,55 @@ def case_verdict(
     if not _is_json(value):
         return replace(result, status=Status.RE, stderr=words + "the program ended before its end\n")
     return replace(result, value=value.decode()) if case["call"] is not None else result
+
+
+def cell_result(
+    reply: Mapping[str, Any],
+    figures: Sequence[bytes],
+    stdout: str,
+    stderr: str,
+    info: Mapping[str, Any],
+    *,
+    wall_s: float,
+) -> Result:
+    """Say how a cell or command ended, from what its own process says.
+
+    Raises:
+        TypeError, ValueError: for a reply that is none.
+    """
+    if (error := reply.get("error")) is not None:  # our half in there failed, for lack of memory or files
+        words = f"{stderr}{_text(str(error)[:500])}\n"
+        return Result(Status.RE, stdout, words, exit_code=1, wall_s=wall_s, info=info)
+    status = Status(str(reply.get("status")))
+    numbers = (reply.get("exit_code"), reply.get("signal"))
+    value = reply.get("value")
+    cpu_s = reply.get("cpu_s", 0.0)
+    if not (
+        all(n is None or (type(n) is int and -1 << 31 <= n < 1 << 31) for n in numbers)
+        and isinstance(cpu_s, (int, float))
+        and 0 <= cpu_s < 1e9
+        and (value is None or isinstance(value, str))
+        and all(figure.startswith(_PNG) for figure in figures)
+    ):
+        raise ValueError("no cell replies so")
+    return Result(
+        status=status,
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=numbers[0],
+        signal=numbers[1],
+        wall_s=wall_s,
+        cpu_s=float(cpu_s),
+        cut=reply.get("cut") is True,
+        value=None if value is None else _text(value[:LONGEST_SHOWN]),
+        figures=tuple(figures),
+        info=info,
+    )
+
+
+def _text(text: str) -> str:
+    """Return text that can be written as UTF-8: what a program shows may hold halves of characters."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _is_json(text: bytes) -> bool:

@@ -76,6 +76,44 @@ def test_a_spent_budget_ends_the_session_and_the_next_cell_says_so(sandbox):
     session.close()
 
 
+FORGE = """
+import json, os, stat, struct
+def forge(head):
+    data = json.dumps(head).encode()
+    for fd in range(3, 20):
+        try:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.write(fd, struct.pack("!I", len(data)) + data + bytes(12))
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {},
+        {"blobs": []},
+        {"blobs": [], "n": 1, "status": "nope"},
+        {"blobs": [], "status": "OK", "n": 7},
+        {"blobs": [], "status": "OK", "value": 3},
+    ],
+)
+def test_a_reply_that_is_none_ends_the_session(sandbox, head):
+    with contextlib.closing(sandbox.session(budget=Budget(wall_s=5.0))) as session:
+        forged = session.execute(f"{FORGE}\nforge({head!r})")
+        assert (forged.status, forged.info["ended"]) == (Status.RE, True)
+        assert session.execute("1").value == "1"
+
+
+def test_a_command_that_cannot_be_started_is_an_error(sandbox):
+    with contextlib.closing(sandbox.session()) as session:
+        session.execute("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))")
+        done = session.shell("echo 1")
+        assert (done.status, done.exit_code) == (Status.RE, 1)
+        assert "Too many open files" in done.stderr
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells that a process is stopped")
 def test_a_session_that_stops_reading_does_not_hold_whoever_writes_to_it(sandbox):
     with contextlib.closing(sandbox.session(budget=Budget(wall_s=1.0))) as session:
