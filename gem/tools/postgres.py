@@ -37,9 +37,15 @@ _TOO_LONG = f"a row has more than {LARGEST} bytes"
 _NO_FAULT_OF_SQL = frozenset({"57P01", "57P02", "57P03", "57P04"})
 """SQLSTATEs of a server that is shut down, crashed elsewhere, starts, or has dropped the database."""
 
-_BARRED = ("too many connections for role", "password authentication failed", "could not access file")
+_BARRED = (
+    *("too many connections for role", "password authentication failed", "could not access file"),
+    *("due to idle-session timeout", "due to statement timeout"),
+)
 """What the server says to a role that has barred itself out: by statements that cannot be stopped, or by a
 new password or setting, which ALTER ROLE lets everybody give itself."""
+
+_PASSES = re.compile("FATAL|closed the connection")
+"""What is said by a server that answers, or to a role that bars itself out and was not told."""
 
 _WHOLE = frozenset({20, 21, 23, 26})  # type oids: int8, int2, int4, oid
 _FLOAT = frozenset({700, 701})
@@ -160,18 +166,22 @@ class Connection:
         return self._connection.pgconn
 
     def _reopen(self) -> None:
-        """Connect anew.
+        """Connect anew, and wait for a server that lets nobody in for the moment.
 
         Raises:
             ToolError: where the SQL that ran here has barred its role out.
             NoVerdict: when the server cannot be reached or lets nobody in.
         """
-        try:
-            self._open()
-        except NoVerdict as down:
-            if any(said in str(down) for said in _BARRED):
-                raise ToolError(f"the role has barred itself out: {down}") from down
-            raise
+        until = time.monotonic() + _RECOVERY_S
+        while True:
+            try:
+                return self._open()
+            except NoVerdict as down:
+                if any(said in str(down) for said in _BARRED):
+                    raise ToolError(f"the role has barred itself out: {down}") from down
+                if not _PASSES.search(str(down)) or time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
     def _open(self) -> None:
         try:
@@ -196,7 +206,14 @@ class Connection:
             # Its frames hold the half-open connection, for which a server that hung would wait.
             raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error.with_traceback(None)
         self._connection.add_notice_handler(self._note)
-        self._began = self.value("SELECT pg_catalog.pg_postmaster_start_time()")
+        asked = b"SELECT pg_catalog.pg_postmaster_start_time()"
+        line = self._connection.pgconn
+        try:
+            found = self._once(lambda: line.send_query_params(asked, None), _CONNECT_S, 1, False)
+        except (_GivenUp, ToolError, self._lost) as error:
+            self.close()
+            raise NoVerdict(f"PostgreSQL does not answer: {error}") from error
+        self._began = found.rows[0][0]
 
     def _note(self, notice: Diagnostic) -> None:
         """Remember a warning that the server ends the connection."""
@@ -204,16 +221,20 @@ class Connection:
             self._code = notice.sqlstate
 
     def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> Result:
-        self._code = ""
-        line = self._connection.pgconn
+        """Send a message and read what the server says, or say who lost the connection."""
         try:
-            send()
-            line.set_single_row_mode()
-            return self._collect(line, seconds, rows, cut)
+            return self._once(send, seconds, rows, cut)
         except _GivenUp as error:
             self._reconnect(str(error), "")
         except self._lost as error:
             self._reconnect(str(error), self._code)
+
+    def _once(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> Result:
+        self._code = ""
+        line = self._connection.pgconn
+        send()
+        line.set_single_row_mode()
+        return self._collect(line, seconds, rows, cut)
 
     def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> Result:
         """Read what the server sends until it is done.
@@ -310,15 +331,7 @@ class Connection:
         self.close()
         if code in _NO_FAULT_OF_SQL:
             raise NoVerdict(f"PostgreSQL ended the connection: {why}")
-        until = time.monotonic() + _RECOVERY_S
-        while True:
-            try:
-                self._reopen()
-                break
-            except NoVerdict as down:
-                if "FATAL" not in str(down) or time.monotonic() > until:  # FATAL: a server that answers
-                    raise
-                time.sleep(0.05)
+        self._reopen()
         if self._began != began:
             raise NoVerdict(f"PostgreSQL was started anew while a statement ran: {why}")
         raise ToolError(f"{' '.join(why.split())}; the connection was lost, and what was not committed")
