@@ -395,6 +395,14 @@ def test_a_terminal_bench_folder_is_played_and_scored(shell, tmp_path):
         assert env.step("<bash>echo b > a.txt</bash><submit/>").reward == 1.0
 
 
+@pytest.mark.parametrize("settings", ["[verifier", "verifier = 3\n", "environment = []\n"])
+def test_settings_that_are_none_are_refused(tmp_path, settings):
+    harbor(tmp_path)
+    (tmp_path / "task.toml").write_text(settings)
+    with pytest.raises(BadArgument, match=r"task\.toml"):
+        TerminalEnv(task_dir=tmp_path)
+
+
 def test_a_folder_that_needs_an_engine_or_has_no_test_says_so(tmp_path, monkeypatch):
     harbor(tmp_path)
     (tmp_path / "environment/Dockerfile").write_text("FROM ubuntu\n")

@@ -43,13 +43,16 @@ def build(asked: Dockerfile, engine: Engine) -> str:
         SandboxFailed: when that fails, with the end of what the engine said.
     """
     with tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True) as context:
-        shutil.copytree(
-            asked.folder,
-            context,
-            symlinks=True,
-            dirs_exist_ok=True,
-            ignore=lambda folder, names: asked.own & set(names) if Path(folder) == asked.folder else (),
-        )
+        try:
+            shutil.copytree(
+                asked.folder,
+                context,
+                symlinks=True,
+                dirs_exist_ok=True,
+                ignore=lambda folder, names: asked.own & set(names) if Path(folder) == asked.folder else (),
+            )
+        except OSError as error:
+            raise SandboxFailed(f"the folder {str(asked.folder)!r} cannot be copied: {error}") from error
         name = f"localhost/gem-terminal:{_digest(Path(context))}"
         with _building:
             if not engine.has_image(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -62,10 +63,10 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         )
     if harbor:
         instruction = _text(folder / "instruction.md")
-        settings = tomllib.loads(_text(folder / "task.toml"))
-        test_s = _number(settings.get("verifier", {}).get("timeout_sec"))
+        settings = _toml(folder / "task.toml")
+        test_s = _number(settings["verifier"].get("timeout_sec"))
         solution, own, command = folder / "solution/solve.sh", set[str](), "bash /tests/test.sh"
-        wanted = settings.get("environment", {})
+        wanted = settings["environment"]
     else:
         said = _yaml(_text(folder / "task.yaml"))
         instruction = said.get("instruction", "")
@@ -151,16 +152,33 @@ def _text(path: Path) -> str:
         raise BadArgument(f"{str(path)!r} cannot be read as text: {error}.") from error
 
 
-def _number(value: Any) -> float | None:
+def _toml(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the tables of a task.toml that are read here. Raises BadArgument."""
     try:
-        return float(value)
+        said = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadArgument(f"{str(path)!r} is no TOML: {error}.") from error
+    tables = {name: said.get(name, {}) for name in ("verifier", "environment")}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise BadArgument(f"{str(path)!r}: {name} is {table!r:.80}; accepted: a table.")
+    return tables
+
+
+def _number(value: Any) -> float | None:
+    """Return a positive number; None for anything else."""
+    try:
+        number = float(value)
     except (TypeError, ValueError):
         return None
+    return number if 0 < number < math.inf else None
 
 
 def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
     """Return what a task asks for, as ``memory_mb`` or as ``memory = "2G"``."""
-    found = re.fullmatch(r"([\d.]+)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE)
+    found = re.fullmatch(
+        r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
+    )
     if found:
         return int(float(found[1]) * (1024 if found[2] in "gG" else 1)) or None
     return int(_number(wanted.get("memory_mb")) or 0) or None
