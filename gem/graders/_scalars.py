@@ -93,34 +93,30 @@ def same_value(a: Node, b: Node) -> bool | None:
         verdict = _same_at(a, b, 0, "rational")
         return False if verdict is None and _undefined(a) != _undefined(b) else verdict
     kind, points = ("small", 10) if exponent else ("whole", 24) if floor else ("rational", 6)
-    agreed, telling = 0, 0
+    agreed = 0
     for point in range(points):
         verdict = _same_at(a, b, point, kind)
         if verdict is False:
             # at a negative value two expressions of roots and logarithms may take different branches
             return False if kind != "rational" or point not in (2, 3) else None
         agreed += verdict is True
-        telling += 1
-        if kind == "rational" and agreed >= 4 and point >= 3:
+        if kind == "rational" and agreed >= 4:
             break
-    return True if agreed >= min(4, telling) else None
+    return True if agreed >= 4 else None
 
 
 def _same_at(a: Node, b: Node, point: int, kind: str) -> bool | None:
     """Whether both have the same value at a point; None where it is undefined or cannot be told."""
-    undefined = 0
     try:
         exact = Exact(point, kind)
         return bool(value(a, exact) == value(b, exact))
     except (Inexact, Opaque):
         pass
     except Undefined:
-        undefined = 1
+        return None
     except TooBig as big:
         if big.hopeless:
             raise
-    if undefined:
-        return None
     try:
         floating = Float(point, kind)
         x, y = value(a, floating), value(b, floating)
