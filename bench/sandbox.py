@@ -287,12 +287,15 @@ def soak(sandbox: Sandbox, calls: int, workers: int = 64, seed: int = 0) -> tupl
 
     A tenth leave a daemon behind, a tenth crash, hang or burst a budget, a fifth are sessions, a tenth judge.
     """
-    draw = Random(seed)
-    plan = [(n, draw.random()) for n in range(calls)]
+    numbers = iter(range(calls))  # taken one by one: work that waits in line would count as memory
+
+    def work(_: int) -> list[str]:
+        return [said for n in numbers if (said := _call(sandbox, n, Random(f"{seed} {n}").random()))]
+
     with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(lambda item: _call(sandbox, *item), [(n, n / workers) for n in range(workers)]))
+        list(pool.map(lambda n: _call(sandbox, n, n / workers), range(workers)))
         settled = _settle({})
-        wrong = [said for said in pool.map(lambda item: _call(sandbox, *item), plan) if said]
+        wrong = [said for told in pool.map(work, range(workers)) for said in told]
         after = _settle(settled)
     return wrong, {"before": settled, "after": after}
 
