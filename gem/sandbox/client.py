@@ -24,7 +24,7 @@ from gem.errors import BadArgument
 from gem.sandbox import box
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed
 from gem.sandbox.judging import Judging
-from gem.sandbox.pool import Child, Gone, Lost, Pool, Settings, Zygote, kind_for, make_child
+from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
 from gem.sandbox.session import ZygoteSession, image_bytes
 from gem.sandbox.verdicts import checked_budget, checked_case, checked_files, verdict
 
@@ -210,22 +210,17 @@ class ZygoteSandbox:
     def twice(self, call: Callable[[], _T]) -> _T:
         """Call, and once more where the sandbox failed: what it began has no effect outside the box.
 
-        Fork servers that died before the call, all of them perhaps, do not count: nothing had begun.
-
         Raises:
             SandboxFailed: the second time.
         """
-        found_dead, there, failed = 0, len(self.pool.every()), False
-        while True:
-            try:
-                return call()
-            except Lost as error:
-                if isinstance(error, Gone) and found_dead < there:
-                    found_dead += 1
-                elif failed:
-                    raise SandboxFailed(f"the sandbox failed twice: {error}") from error
-                else:
-                    failed = True
+        try:
+            return call()
+        except Lost:
+            pass
+        try:
+            return call()
+        except Lost as error:
+            raise SandboxFailed(f"the sandbox failed twice: {error}") from error
 
     def child(self, zygote: Zygote, budget: Budget, *, wire: bool = False) -> AbstractContextManager[Child]:
         """Return the descriptors of a child to be, which close at the end of the block."""

@@ -14,6 +14,7 @@ import marshal
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -58,10 +59,6 @@ def kind_for(code: str, more: Sequence[str] = ()) -> str:
 
 class Lost(Exception):
     """The fork server died with a call in flight, or could not begin it."""
-
-
-class Gone(Lost):
-    """The fork server was dead before the call: nothing has begun."""
 
 
 @dataclass(slots=True)
@@ -185,7 +182,7 @@ class Zygote:
         return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
 
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
-        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Gone."""
+        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
         number = next(self._numbers)
         asked = os.memfd_create("gem-request", os.MFD_CLOEXEC)
         try:
@@ -194,10 +191,17 @@ class Zygote:
             socket.send_fds(self.control, [packet], [asked, *fds])
         except OSError as error:
             self.broken()
-            raise Gone(f"a fork server is gone ({error})") from error
+            raise Lost(f"a fork server is gone ({error})") from error
         finally:
             os.close(asked)
         return number
+
+    def lives(self) -> bool:
+        """Say whether it is there: of one that died the socket has hung up."""
+        poll = select.poll()
+        with contextlib.suppress(OSError, ValueError):  # closed here
+            poll.register(self.control, 0)
+        return self.alive and not poll.poll(0)
 
     def order(self, op: str, number: int, **more: Any) -> None:
         """Send an order about a child; a dead fork server's children are dead already."""
@@ -311,7 +315,17 @@ class Pool:
             self.give(zygote)
 
     def take(self, kind: str) -> Zygote:
-        """Return the least busy fork server of a kind, or of one that has more."""
+        """Return the least busy fork server of a kind, or of one that has more; none that has died since.
+
+        Raises:
+            SandboxFailed: when none will start. EnvClosed: when the sandbox is closed.
+        """
+        while not (zygote := self._take(kind)).lives():
+            zygote.broken()
+            self.give(zygote)
+        return zygote
+
+    def _take(self, kind: str) -> Zygote:
         deadline = time.monotonic() + READY_S
         with self.changed:
             while True:

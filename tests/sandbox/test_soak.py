@@ -91,12 +91,14 @@ def in_flight(sandbox, tag):
 
 def boxes():
     """The fork servers below this process and the boxes around them: other tests' other children live on."""
-    found = []
-    for pid in below():
-        with contextlib.suppress(OSError):
-            if b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+    return [pid for pid in below() if serves(pid)]
+
+
+def serves(pid):
+    """Whether a process is a fork server or the box around one, and has not ended."""
+    with contextlib.suppress(OSError):
+        return b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def its_box(pid):
@@ -134,7 +136,9 @@ def test_fork_servers_that_all_died_between_two_calls_are_replaced(sandbox):
 
     asyncio.run(at_once())
     until(lambda: len(sandbox.pool.every()) >= 2)  # then a second try finds a dead one, too
-    kill_all(boxes())
+    killed = boxes()
+    kill_all(killed)
+    until(lambda: not any(map(serves, killed)))
     assert sandbox.run("print(6 * 7)").stdout == "42\n"
 
 
