@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def bank(dsn):
 
 
 def names(admin):
-    return {name for (name,) in admin.run(LEFT, 10).rows if name.startswith("gem_")}
+    """Return the databases and roles of episodes: without what is kept to clone, made when first needed."""
+    found = {name for (name,) in admin.run(LEFT, 10).rows if re.match(r"gem_[0-9a-f]{12}_", name)}
+    return found - {name for each in postgres._servers.values() for name in each._templates.values()}
 
 
 def won(step):
