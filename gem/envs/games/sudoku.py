@@ -272,32 +272,47 @@ class Grid:
         return self._search([c for c, bit in enumerate(self.cells) if not bit], rng)
 
     def _search(self, empty: list[int], rng: Random | None) -> bool:
-        """Fill the cell with the fewest digits left first."""
-        shape, rows, columns, blocks = self.shape, self.rows, self.columns, self.blocks
+        """Fill the cells that have one digit left, then try the cell with the fewest."""
+        shape, cells, rows, columns, blocks = self.shape, self.cells, self.rows, self.columns, self.blocks
         row, column, block = shape.row, shape.column, shape.block
-        fewest, at, digits = 99, -1, 0
-        for k, cell in enumerate(empty):
-            mask = rows[row[cell]] & columns[column[cell]] & blocks[block[cell]]
-            if not mask & (mask - 1):  # one digit left, or none
-                if not mask:
+        forced: list[int] = []
+        masks: list[int] = []
+        before = -1
+        while len(forced) > before:
+            before, left, masks = len(forced), [], []
+            for cell in empty:
+                mask = rows[row[cell]] & columns[column[cell]] & blocks[block[cell]]
+                if mask & (mask - 1):  # several digits left
+                    left.append(cell)
+                    masks.append(mask)
+                elif mask:
+                    cells[cell] = mask
+                    rows[row[cell]] ^= mask
+                    columns[column[cell]] ^= mask
+                    blocks[block[cell]] ^= mask
+                    forced.append(cell)
+                else:
+                    self._take_back(forced)
                     return False
-                at, digits = k, mask
-                break
-            if mask.bit_count() < fewest:
-                fewest, at, digits = mask.bit_count(), k, mask
-        if at < 0:
+            empty = left
+        if not empty:
             return True
-        cell = empty[at]
-        rest = empty[:at] + empty[at + 1 :]
-        options = list(_bits(digits))
-        if rng is not None and len(options) > 1:
+        counts = [mask.bit_count() for mask in masks]
+        at = counts.index(min(counts))
+        cell, options, rest = empty[at], list(_bits(masks[at])), empty[:at] + empty[at + 1 :]
+        if rng is not None:
             rng.shuffle(options)
         for bit in options:
             self.put(cell, bit)
             if self._search(rest, rng):
                 return True
             self.put(cell, bit)
+        self._take_back(forced)
         return False
+
+    def _take_back(self, forced: list[int]) -> None:
+        for cell in forced:
+            self.put(cell, self.cells[cell])
 
     def dig(self, cell: int) -> bool:
         """Empty a cell of a grid with one solution, if one solution remains; return whether it is empty."""
