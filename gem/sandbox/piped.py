@@ -85,16 +85,13 @@ class OneShotSandbox(ABC):
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
     ) -> list[Result]:
-        """Run every case in a process of its own, compiled each time."""
+        """Compile it in a process of its own, then run every case in another."""
         budget = checked_budget(budget)
         for case in cases:
             checked_case(case, budget)
-        try:
-            compile(code, "main.py", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-            return [
-                Result(Status.CE, stderr=f"{type(error).__name__}: {error}\n", exit_code=1, info=self.info)
-            ]
+        compiled = self.run(_COMPILE.format(source=repr(code)), budget=budget)
+        if not compiled.ok:
+            return [replace(compiled, status=Status.CE)]
         results: list[Result] = []
         for number, case in enumerate(cases):
             result = self._case(code, case, files, budget)
@@ -147,6 +144,7 @@ class OneShotSandbox(ABC):
             raise EnvClosed("this sandbox is closed; open another one.")
 
 
+_COMPILE = 'compile({source}, "main.py", "exec", dont_inherit=True)'
 # What the submission prints comes before the mark; its value, as JSON, after.
 _REACHED = '__import__("sys").stdout.write("{mark}")\n'
 _CALL = """

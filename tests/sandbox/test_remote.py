@@ -98,6 +98,9 @@ def test_judging(sandbox):
     assert all(result.ok for result in results)
     early = sandbox.judge("import sys; sys.exit(0)", [Case(code="assert f(1) == 2"), Case(call="f")])
     assert [result.status for result in early] == [Status.RE, Status.RE]
+    (broken,) = sandbox.judge("def f(x:", [Case(call="f", args=(4,)), Case(stdin=b"")])
+    assert broken.status is Status.CE
+    assert "SyntaxError" in broken.stderr
     with pytest.raises(BadArgument, match="exactly one"):
         sandbox.judge("1", [Case()])
 
