@@ -155,6 +155,16 @@ def expect(path: str, wanted: str) -> Check:
     return check
 
 
+def script_verdict(reward: str | None, done: Result) -> str:
+    """Return what a test's script says: by the reward that it wrote, without one by how it ended."""
+    if reward is None:
+        return "" if done.ok else f"the test's script ended with {done.exit_code}"
+    try:
+        return "" if float(reward) >= 1 else f"the test's reward is {reward[:20]}"
+    except ValueError:
+        return "the test's reward is no number"
+
+
 def sentence(rng: Random, length: int, words: list[str] = WORDS) -> str:
     """Return a line of random words."""
     return " ".join(rng.choice(words) for _ in range(length))

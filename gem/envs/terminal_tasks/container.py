@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
-from gem.envs.terminal_tasks.base import Box, Check, Dockerfile
+from gem.envs.terminal_tasks.base import Box, Check, Dockerfile, script_verdict
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.container import ASK_S, Engine, find_engine
@@ -384,10 +384,7 @@ def container_test(files: Mapping[str, bytes], command: str) -> Check:
         try:
             reward = session.read_file("/logs/verifier/reward.txt").decode("utf-8", "replace").strip()
         except ToolError:
-            return "" if done.ok else f"the test's script ended with {done.exit_code}"
-        try:
-            return "" if float(reward) >= 1 else f"the test's reward is {reward[:20]}"
-        except ValueError:
-            return "the test's reward is no number"
+            reward = None
+        return script_verdict(reward, done)
 
     return check

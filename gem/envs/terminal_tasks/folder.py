@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gem.envs.terminal_tasks.base import Box, Check, Dockerfile, TerminalTask
+from gem.envs.terminal_tasks.base import Box, Check, Dockerfile, TerminalTask, script_verdict
 from gem.envs.terminal_tasks.container import container_test
 from gem.errors import BadArgument
 
@@ -118,13 +118,7 @@ def script_test(files: Mapping[str, bytes]) -> Check:
             box.put(f".tests/{name}", data)
         box.run(f"cd .tests && {_rewritten()}")
         done = box.run(f"{_SETTINGS}; bash .tests/test.sh")
-        reward = box.text(".logs/verifier/reward.txt")
-        if reward is None:
-            return "" if done.ok else f"the test's script ended with {done.exit_code}"
-        try:
-            return "" if float(reward) >= 1 else f"the test's reward is {reward[:20]}"
-        except ValueError:
-            return "the test's reward is no number"
+        return script_verdict(box.text(".logs/verifier/reward.txt"), done)
 
     return check
 
