@@ -19,18 +19,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 import tyro
 
 from bench.common import table, write_json
+from bench.train import begin
 from gem.envs.multiagent.kuhn_poker import GAME_VALUE, KuhnPoker
 from gem.parsing import boxed
 from gem.record import Episode
 from gem.registry import EnvSpec, register
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Trainer, Watcher, make_policy
-from gem.train.run import RunFolder
-from gem.train.warmup import warm_up
+from gem.train.policy_gradient import Trainer
 
 TERSE = "bench:TerseKuhn-v0"
 DIGITS = ("0", "1")
@@ -93,7 +91,7 @@ def main(args: Args) -> None:
     results = []
     with TemporaryDirectory() as folder:
         run = trainer(
-            out=Path(folder) / "run",
+            out=Path(folder),
             episodes=args.iterations * args.batch,
             batch=args.batch,
             minibatch=128,
@@ -122,7 +120,7 @@ def main(args: Args) -> None:
 
 
 def trainer(env: str = TERSE, **changes: Any) -> Trainer:
-    """Return a trainer of the tiny model, warmed up on the form of answers and with its reference held."""
+    """Return a trainer of a tiny model, warmed up on the form of answers and with its reference held."""
     config = TrainConfig(
         env=env,
         width=24,
@@ -136,23 +134,7 @@ def trainer(env: str = TERSE, **changes: Any) -> Trainer:
         threads=1,
         **changes,
     )
-    torch.set_num_threads(config.threads)
-    policy = make_policy(config)
-    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
-    folder = RunFolder(config.out)
-    run = Trainer(config, folder, policy, optimiser, Watcher())
-    warm_up(
-        policy,
-        run.maker,
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=1.0,
-    )
-    folder.path.mkdir(parents=True, exist_ok=True)
-    run.hold_reference()
-    return run
+    return begin(config)
 
 
 def said(episodes: Iterable[Episode]) -> Counter[tuple[Spot, str]]:

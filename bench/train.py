@@ -23,10 +23,7 @@ from bench.common import table, write_json
 from gem.agents.tiny import TinyLM
 from gem.record import Episode
 from gem.train.config import TrainConfig
-from gem.train.policy import make_policy
-from gem.train.policy_gradient import Trainer, Watcher
-from gem.train.run import RunFolder
-from gem.train.warmup import warm_up
+from gem.train.policy_gradient import Trainer, Watcher, make_trainer, warm
 
 
 def main() -> None:
@@ -35,7 +32,7 @@ def main() -> None:
     iterations = parser.parse_args().iterations
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = begin(Path(folder))
+        trainer = begin(TrainConfig(out=Path(folder)))
         results = [iteration(trainer) for _ in range(iterations + 1)][1:]  # the first one warms the caches
     figures = {
         phase: {name: statistics.median(r[phase][name] for r in results) for name in results[0][phase]}
@@ -68,23 +65,10 @@ def main() -> None:
     write_json("train", {"config": config.to_json(), "matmul_flop_per_s": floor, "phases": figures})
 
 
-def begin(folder: Path) -> Trainer:
-    """Return a run of the default config as it stands when RL begins."""
-    config = TrainConfig(out=folder)
-    policy = make_policy(config)
-    optimiser = torch.optim.AdamW(
-        policy.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
-    )
-    trainer = Trainer(config, RunFolder(folder), policy, optimiser, Watcher())
-    warm_up(
-        policy,
-        trainer.maker,
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=config.max_grad_norm,
-    )
+def begin(config: TrainConfig) -> Trainer:
+    """Return a run as it stands when RL begins; its folder has to be there."""
+    trainer = make_trainer(config, Watcher())
+    warm(trainer)
     trainer.hold_reference()
     return trainer
 

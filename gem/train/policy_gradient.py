@@ -317,13 +317,8 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         BadArgument: with `resume`, for another config than the run began with.
     """
     watcher = watcher or Watcher()
-    torch.set_num_threads(config.threads)
-    folder = RunFolder(config.out)
-    policy = make_policy(config)
-    optimiser = torch.optim.AdamW(
-        policy.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
-    )
-    trainer = Trainer(config, folder, policy, optimiser, watcher)
+    trainer = make_trainer(config, watcher)
+    folder = trainer.folder
     if resume and (changed := config.differences(folder.read_config())):
         raise BadArgument(
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
@@ -342,6 +337,16 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         return finish(trainer)
 
 
+def make_trainer(config: TrainConfig, watcher: Watcher) -> Trainer:
+    """Return a trainer with new weights."""
+    torch.set_num_threads(config.threads)
+    policy = make_policy(config)
+    optimiser = torch.optim.AdamW(
+        policy.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
+    )
+    return Trainer(config, RunFolder(config.out), policy, optimiser, watcher)
+
+
 def prepare(trainer: Trainer) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
@@ -352,25 +357,31 @@ def prepare(trainer: Trainer) -> None:
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.policy.updated(0)
     if config.warmup_steps:
-        demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-        watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-        warm_up(
-            trainer.policy,
-            trainer.maker,
-            seed=config.seed,
-            steps=config.warmup_steps,
-            batch=config.warmup_batch,
-            lr=config.warmup_lr,
-            max_grad_norm=config.max_grad_norm,
-            demos=demos,
-            on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-        )
-        if demos is not None:
-            demos.close()
+        warm(trainer)
     watcher.stage("measuring before any RL")
     take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
     trainer.cpu_s = time.process_time() - began_cpu
     trainer.wall_s = time.perf_counter() - began
+
+
+def warm(trainer: Trainer) -> None:
+    """Warm the model up on demonstrations, or on random play for the format alone."""
+    config, watcher = trainer.config, trainer.watcher
+    demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
+    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
+    warm_up(
+        trainer.policy,
+        trainer.maker,
+        seed=config.seed,
+        steps=config.warmup_steps,
+        batch=config.warmup_batch,
+        lr=config.warmup_lr,
+        max_grad_norm=config.max_grad_norm,
+        demos=demos,
+        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
+    )
+    if demos is not None:
+        demos.close()
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:

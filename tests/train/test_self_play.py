@@ -43,7 +43,7 @@ def test_an_equilibrium_has_no_exploitability_and_others_have():
 
 @pytest.mark.slow
 def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poker(terse, tmp_path):
-    run = trainer(out=tmp_path / "run", episodes=60 * 256, batch=256, minibatch=128, lr=3e-3, kl=0.2)
+    run = trainer(out=tmp_path, episodes=60 * 256, batch=256, minibatch=128, lr=3e-3, kl=0.2)
     played = []
     for iteration in range(1, 61):
         episodes = run.sample()
@@ -57,7 +57,7 @@ def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poke
 
 
 def test_every_seat_is_trained_on_its_own_turns(terse, tmp_path):
-    run = trainer(out=tmp_path / "run", episodes=64, batch=64, minibatch=64)
+    run = trainer(out=tmp_path, episodes=64, batch=64, minibatch=64)
     episodes = run.sample()
     assert {turn.agent for episode in episodes for turn in episode.turns} == {"player_0", "player_1"}
     for episode in episodes:
@@ -109,7 +109,7 @@ def test_self_play_learns_to_coordinate(tmp_path, monkeypatch):
     """Both seats are the same policy, unable to talk: together they settle on one of two equal answers."""
     spec = EnvSpec(TERSE, TerseCoordination, max_turns=1, seats=MatrixGame.possible_agents)
     monkeypatch.setitem(ENV_REGISTRY, TERSE, spec)
-    run = trainer(out=tmp_path / "run", episodes=ITERATIONS * 128, batch=128, minibatch=64, lr=5e-3, kl=0.0)
+    run = trainer(out=tmp_path, episodes=ITERATIONS * 128, batch=128, minibatch=64, lr=5e-3, kl=0.0)
     paid = []
     for iteration in range(1, ITERATIONS + 1):
         episodes = run.sample()
