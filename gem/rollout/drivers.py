@@ -15,10 +15,10 @@ from gem.agents.base import batch_answers
 from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, GemError, NoVerdict
 from gem.history import HistoryPolicy
+from gem.hosts.base import NO_KWARGS, Command, Kind, Outcome, make_host
 from gem.record import Agent, Ask, Call, Episode, Limits
-from gem.rollout.places import Place, Places, Recipe, describe, maker
+from gem.rollout.places import Place, Places, Recipe, maker
 from gem.rollout.play import NO_LIMITS, OutOfTime, Playing, play
-from gem.vector.host import NO_KWARGS, Command, Kind, Outcome, make_host
 
 SERVE_S = 0.005
 """How long a new call of the async driver may wait while the host is listened to."""
@@ -190,7 +190,7 @@ class _Driver:
     def command(self, flight: _Flight) -> Command:
         """Return what the host has to do next for the call that an episode waits for."""
         if not flight.place.described:
-            return flight.place.index, describe, (), NO_KWARGS
+            return flight.place.index, "describe", (), NO_KWARGS
         return flight.place.index, flight.call.verb, flight.call.args, flight.call.kwargs
 
     def carried_out(self, flight: _Flight, outcome: Outcome) -> Resume | None:

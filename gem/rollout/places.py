@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from gem.core import Env
+from gem.hosts.verbs import Description
 from gem.registry import Maker
-from gem.rollout.play import Identity, identity
+from gem.rollout.play import Identity
 
 Recipe: TypeAlias = str | Maker | Callable[[], Env]
 """What makes an environment: an id, a Maker, or any callable (picklable where processes are the host)."""
-
-
-class Description(NamedTuple):
-    """What a driver wants to know of an environment that lives elsewhere."""
-
-    identity: Identity
-    assembles_history: bool
-
-
-def describe(env: Env) -> Description:
-    """Return what `play` reads of an environment."""
-    return Description(identity(env), getattr(env, "assembles_history", False))
 
 
 class Place:
@@ -48,7 +37,8 @@ class Place:
     def occupy(self, description: Description) -> None:
         """Note what was made."""
         self.described = True
-        self.spec, self.assembles_history = description
+        task, self.assembles_history = description
+        self.spec = Identity(task.spec, task.kwargs)
 
 
 class Places:
@@ -90,7 +80,7 @@ def maker(recipe: Recipe) -> Callable[[], Env]:
 def _expected(recipe: Callable[[], Env]) -> Identity:
     """Return what an environment is to be, for the record of an episode that never began."""
     if isinstance(recipe, Maker):
-        return Identity(recipe.env_id, recipe.kwargs)
+        return Identity(recipe.spec.id, recipe.kwargs)
     named: Any = getattr(recipe, "func", recipe)  # what a functools.partial calls
     if not hasattr(named, "__qualname__"):
         named = type(named)

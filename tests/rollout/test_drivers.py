@@ -16,10 +16,11 @@ from gem.agents.solver import SolverAgent
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, NoVerdict, UnknownArgument, UnknownEnv
 from gem.history import HistoryPolicy
+from gem.hosts import make_host
+from gem.hosts.threads import Threads
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Job, drivers, rollout, rollout_async
-from gem.vector.threads import Threads
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
@@ -421,7 +422,9 @@ def test_a_cancelled_rollout_closes_its_host_when_nobody_listens_to_it(impatient
 
     resetting, listening, released = threading.Event(), threading.Event(), threading.Event()
     monkeypatch.setattr(drivers, "SERVE_S", 0.2)  # long enough to be met
-    monkeypatch.setattr(drivers, "make_host", lambda kind, recipes, call_s: Guarded(recipes, call_s))
+    monkeypatch.setattr(
+        drivers, "make_host", lambda kind, recipes, call_s: make_host(Guarded(call_s), recipes)
+    )
 
     async def main():
         rolling = asyncio.create_task(rollout_async([Job(Waits, 0)], Counting(), host="thread"))

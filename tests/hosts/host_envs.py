@@ -16,7 +16,7 @@ class Scripted(Env):
 
     shared = ("gate",)
 
-    def __init__(self, length: int = 5, gate: threading.Event | None = None) -> None:
+    def __init__(self, length: int = 5, gate: threading.Event | threading.Barrier | None = None) -> None:
         self.length = length
         self.gate = gate
 
@@ -41,6 +41,8 @@ class Scripted(Env):
             threading.Event().wait()
         if action == "wait" and self.gate is not None:
             assert self.gate.wait(20), "nobody opened the gate"
+        if action == "meet" and self.gate is not None:
+            self.gate.wait()
         if action == "lock":
             return Step("lock", 0.0, False, False, {"lock": threading.Lock()})
         obs = f"{action} {self.rng.randrange(10**6)}"
