@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 from gem.core import Env, Start, Step
@@ -90,3 +91,14 @@ class Rendezvous(Scripted):
         threading.Event().wait(0.002)  # long enough for others to come in, if nothing holds them back
         self.inside.pop()
         return super().step(action)
+
+
+class Leaving(Scripted):
+    """Leaves a file behind when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def close(self) -> None:
+        Path(self.path).touch()

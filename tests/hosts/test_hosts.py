@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from host_envs import Odd, Rendezvous, Scripted, Unloadable
+from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
 
+import gem
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, WorkerDied
 from gem.hosts import threads
-from gem.hosts.base import KINDS, Host, Outcome, make_host
+from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
 from gem.hosts.processes import Processes
 from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
 from gem.registry import ENV_REGISTRY, Maker, register
-from gem.spec import EnvSpec
+from gem.spec import EnvSpec, WrapperRef
 
 ANY = pytest.mark.parametrize("kind", KINDS)
 DEADLINE_S = 20.0
@@ -464,3 +465,192 @@ def test_an_interrupt_inside_a_call_loses_that_call_alone() -> None:
         outcomes = collect(host, 3)
         assert [i for i in range(3) if outcomes[i].error] == [1]
         assert "KeyboardInterrupt" in str(outcomes[1].error)
+
+
+# -- environments come and go
+
+
+@ANY
+def test_environments_come_and_go_and_no_index_comes_twice(kind: str) -> None:
+    with make_host(kind) as host:
+        assert len(host) == 0
+        one, two = host.add(Scripted), host.add(partial(Scripted, length=7))
+        assert call(host, two, "get_state")["length"] == 7
+        host.submit(one, "reset", (1,))
+        three = host.add(partial(Scripted, length=9))  # while a call is in flight
+        host.ready()
+        host.remove(two)
+        assert (len(host), one in host, two in host, three in host) == (2, True, False, True)
+        for use in (host.renew, host.remove, lambda index: host.submit(index, "reset")):
+            with pytest.raises(BadArgument, match=f"env index is {two}; .* there are 2"):
+                use(two)
+        four = host.add(Scripted)
+        assert [one, two, three, four] == [0, 1, 2, 3]
+        assert call(host, three, "get_state")["length"] == 9
+        assert call(host, four, "reset", (3,)).obs == Scripted().reset(3).obs
+
+
+@ANY
+def test_what_is_removed_or_renewed_is_closed_at_once(kind: str, tmp_path: Path) -> None:
+    left = [tmp_path / name for name in ("removed", "renewed", "never made", "stays")]
+    with make_host(kind, [partial(Leaving, str(path)) for path in left]) as host:
+        for index in (0, 1, 3):
+            call(host, index, "reset", (1,))
+        host.remove(0)
+        host.renew(1)
+        host.remove(2)
+        until(lambda: left[0].exists() and left[1].exists(), "it was not closed")
+        assert [path.exists() for path in left] == [True, True, False, False]
+        host.renew(1)  # nothing is there to be closed
+        host.remove(1)
+
+
+def test_a_new_environment_goes_to_the_worker_that_has_fewest() -> None:
+    with filled(Processes(workers=2), [Scripted] * 4) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        pids = [outcome.value.info["pid"] for _, outcome in sorted(collect(host, 4).items())]
+        assert pids == [host.pids[0], host.pids[1]] * 2
+        host.remove(1)
+        host.remove(3)
+        for index in (host.add(Scripted), host.add(Scripted)):
+            assert call(host, index, "reset").info["pid"] == host.pids[1]
+        assert len(host.pids) == 2
+
+
+def test_an_environment_that_is_alone_takes_nobody_along_and_its_worker_goes_with_it() -> None:
+    with filled(Processes(workers=1), [Scripted]) as host:
+        call(host, 0, "reset", (1,))
+        alone = host.add(Scripted, alone=True)
+        assert call(host, alone, "reset", (2,)).info["pid"] == host.pids[1]
+        other = host.add(Scripted)
+        assert call(host, other, "reset", (2,)).info["pid"] == host.pids[0]
+        host.submit(alone, "step", ("die",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        assert call(host, 0, "step", ("x",)).obs.startswith("x")
+        again = call(host, alone, "reset", (2,))
+        assert (again.obs, again.info["pid"]) == (Scripted().reset(2).obs, host.pids[1])
+        host.remove(alone)
+        assert not alive(again.info["pid"])
+        assert len(host.pids) == 1
+
+
+def test_threads_beyond_the_number_of_environments_end() -> None:
+    everybody = threading.Barrier(8, timeout=DEADLINE_S)
+    before = threading.active_count()
+    with filled(Threads(), [partial(Scripted, gate=everybody)] * 8) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
+        host.ready(8)
+        host.submit_all([(i, "step", ("meet",), {}) for i in range(8)])
+        host.ready(8)
+        for index in range(1, 8):
+            host.remove(index)
+
+        def one_is_left() -> bool:
+            host.submit(0, "introduce")
+            while not host.ready(timeout=0.01):
+                pass
+            return threading.active_count() == before + 1
+
+        until(one_is_left, "idle threads stay")
+
+
+def test_a_call_given_up_under_one_limit_is_not_delivered_under_another() -> None:
+    gate, done = threading.Event(), threading.Event()
+
+    class Late(Scripted):
+        def close(self) -> None:
+            done.set()
+
+    with filled(Threads(call_s=DEADLINE_S), [partial(Late, gate=gate)]) as host:
+        call(host, 0, "reset", (1,))
+        host.call_s = 0.02
+        host.submit(0, "step", ("wait",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        host.call_s = None
+        gate.set()
+        assert done.wait(DEADLINE_S)
+        assert call(host, 0, "introduce") == (None, None)
+        assert host.busy == set()
+
+
+def test_env_is_the_environment_where_it_lives_here() -> None:
+    for host in (Serial(), Threads()):
+        with filled(host, [Scripted]):
+            env = host.env(0)
+            call(host, 0, "reset", (4,))
+            assert (type(env), env.seed) == (Scripted, 4)
+            with pytest.raises(BadArgument, match="env index is 5"):
+                host.env(5)
+    with (
+        filled(Processes(workers=1), [Scripted]) as host,
+        pytest.raises(BadArgument, match="other processes"),
+    ):
+        host.env(0)
+
+
+# -- which host
+
+
+def test_an_instance_is_taken_as_it_is_and_left_open() -> None:
+    with Serial() as mine:
+        mine.add(partial(Scripted, length=2))
+        assert make_host(mine, [partial(Scripted, length=8)], call_s=5.0) is mine
+        assert (len(mine), mine.call_s) == (2, 5.0)
+        with pytest.raises(BadArgument, match="is None"):
+            make_host(mine, [None])  # type: ignore[list-item]
+        assert call(mine, 1, "get_state")["length"] == 8
+
+
+@pytest.fixture
+def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package that offers two hosts, one of which cannot be imported."""
+    (tmp_path / "other_hosts.py").write_text(
+        "from gem.hosts.serial import Serial\nclass Far(Serial):\n    '''As if it were elsewhere.'''\n"
+    )
+    info = tmp_path / "other_hosts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-hosts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gem.hosts]\nfar = other_hosts:Far\nbroken = other_hosts:Near\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_package_offers_hosts_by_name() -> None:
+    with make_host("far", [Scripted], call_s=9.0) as host:
+        assert (type(host).__name__, host.call_s) == ("Far", 9.0)
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+    with pytest.raises(BadArgument, match=r"plug-in 'broken' \(other_hosts:Near\) cannot be loaded"):
+        make_host("broken")
+    with pytest.raises(BadArgument, match="accepted: serial, thread, process, broken, far, or an instance"):
+        make_host("fra")
+
+
+def test_what_waits_belongs_on_threads() -> None:
+    quick, waits = gem.spec("game:GuessTheNumber-v0-easy"), gem.spec("terminal:Archives-v0-easy")
+    assert auto_kind([quick]) == "serial" == auto_kind([])
+    assert auto_kind([quick, waits]) == "thread"
+    told = {gem.spec(id).family for id in gem.ids() if gem.spec(id).waits}
+    assert told == {"code", "eval", "terminal", "db", "mcp"}
+    assert not gem.spec("eval:AIME24").waits
+
+
+def test_an_id_that_is_registered_here_alone_is_played_in_another_process() -> None:
+    for entry_point in (Scripted, "host_envs:Scripted"):
+        register(EnvSpec("test:Here", entry_point, {"length": 4}))
+        try:
+            recipe = Maker(
+                "test:Here", {}, ("concat", WrapperRef("gem.wrappers:TimeLimit", {"max_steps": 2}))
+            )
+        finally:
+            del ENV_REGISTRY["test:Here"]
+        with filled(Processes(workers=1), [recipe]) as host:
+            task, assembles_history = call(host, 0, "describe")
+            assert (task.spec, task.entry_point, task.kwargs) == (
+                "test:Here",
+                "host_envs:Scripted",
+                {"length": 4},
+            )
+            assert assembles_history
+            call(host, 0, "reset", (1,))
+            assert not call(host, 0, "step", ("x",)).done
+            assert call(host, 0, "step", ("x",)).truncated
