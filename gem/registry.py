@@ -402,10 +402,13 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
         return spec(what)
     try:
         return spec(what.spec)
-    except UnknownEnv:
+    except UnknownEnv as unknown:
         if what.entry_point is None:
-            raise
-        return EnvSpec(what.spec, what.entry_point)
+            try:
+                load(what.spec)
+            except BadArgument:
+                raise unknown from None
+        return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
 def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:

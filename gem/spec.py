@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from enum import Enum
+from enum import Enum, EnumType
 from numbers import Integral
 from operator import attrgetter
 from os import PathLike, fspath
@@ -131,14 +131,22 @@ def parameters_of(callee: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict([*inspect.signature(init).parameters.items()][1:])
 
 
+class _Nameless:
+    """Stands for what a constructor was given and no keyword can name."""
+
+
 def arguments_of(made: Rebuildable) -> dict[str, Any]:
-    """Return what a constructor was given, by the names of its parameters; ``*args`` as one."""
+    """Return what a constructor was given, by the names of its parameters."""
     args, kwargs = made._init
     parameters = parameters_of(type(made))
+    if not parameters:
+        return {}
     bound = inspect.Signature([*parameters.values()]).bind(*args, **kwargs).arguments
     for name, parameter in parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             bound |= bound.pop(name, {})
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY) and name in bound:
+            bound[name] = _Nameless()
     return bound
 
 
@@ -179,8 +187,8 @@ class _Writer:
         self.left -= 1 + (len(value) if isinstance(value, str) else 0)
         if self.left < 0:
             raise Unwritable("it is too large: data is not part of a task")
-        if isinstance(value, Enum):
-            return self.making(value, [value.value])
+        if isinstance(value, Enum) and value.name in type(value).__members__:
+            return self.making(value, [value.name])
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -238,7 +246,8 @@ def restored(value: Any) -> Any:
         ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
         if not (plain or ours):
             raise BadArgument(f"$make is {name!r}; accepted: an Env, a tool, a grader, a dataclass, an Enum.")
-        return made(*map(restored, value.get("args", ())), **restored(value.get("kwargs", {})))
+        args, kwargs = restored(value.get("args", [])), restored(value.get("kwargs", {}))
+        return made[args[0]] if isinstance(made, EnumType) else made(*args, **kwargs)
     return {key: restored(each) for key, each in value.items()}
 
 
