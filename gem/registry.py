@@ -26,6 +26,8 @@ from gem.errors import (
     missing_extra,
 )
 
+from gem.spec import TaskRef
+
 if TYPE_CHECKING:
     from gem.vector.vector_env import VectorEnv
 
@@ -357,6 +359,15 @@ def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: 
             raise UnknownArgument(
                 f"{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: {takes}."
             )
+
+
+def task_of(env: Any) -> TaskRef:
+    """Return what makes `env` again; an environment that is not registered is named ``module:Class``."""
+    found = getattr(env, "spec", None)
+    if found is not None:
+        return TaskRef(found.id, dict(found.kwargs))
+    made = type(getattr(env, "unwrapped", env))
+    return TaskRef(f"{made.__module__}:{made.__qualname__}")
 
 
 def print_envs(family: str | None = None) -> None:
