@@ -162,9 +162,9 @@ def play(
             actions = dict.fromkeys(waiting, "")  # the order of the seats, whoever answers first
             asks: list[Ask] = []
             verbs: dict[str, str] = {}
-            for seat, (shown, info) in waiting.items():
+            for seat, (last, info) in waiting.items():
                 dialogue = dialogues[seat]
-                turn = acting[seat] = dialogue.open(shown, info)
+                turn = acting[seat] = dialogue.open(last, info)
                 turns.append(turn)
                 verb = actor.get(seat) if isinstance(actor, Mapping) else actor
                 if recorded:
@@ -205,6 +205,7 @@ def play(
             for seat, seen, reward, terminated, truncated, info in _by_seat(result, several):
                 info, end = dict(info), ends[seat]
                 paid = _reward(reward)
+                shown = None if seen is None else check_obs(seen)
                 if dialogues[seat].turns:
                     turn = dialogues[seat].turns[-1]
                     turn.reward = paid if turn.reward is None else turn.reward + paid
@@ -218,16 +219,16 @@ def play(
                     end.unearned += paid
                     record.starts[seat].update(info)
                 end.info = info
-                if seen is not None:
-                    end.observation = check_obs(seen)
+                if shown is not None:
+                    end.observation = shown
                 if info.get("stop") == "error":
                     raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
                 if terminated:
                     end.terminated, end.stop = True, _end_of_task(info)
                 elif truncated:
                     end.truncated, end.stop = True, _cut_off(info)
-                elif seen is not None:
-                    waiting[seat] = end.observation, info
+                elif shown is not None:
+                    waiting[seat] = shown, info
         else:
             stops = list(dict.fromkeys(end.stop for end in ends.values()))
             cut = [stop for stop in stops if stop not in TASK_ENDS]

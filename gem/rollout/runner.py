@@ -515,17 +515,16 @@ class _Rounds:
     def run(self) -> Iterator[Numbered]:
         runner, host = self.runner, self.host
         while True:
+            yield from runner._hand_on()
             while not runner._full and (trial := runner._next()) is not None:
                 flight = runner._begin(trial, lambda: self.asked_s)
                 self.resume(flight, flight.playing.send, None)
             if self.commands:
                 commands, self.commands = self.commands, []
                 host.submit_all(commands)
-            if runner._ended:
-                yield from runner._hand_on()
-            elif host.busy and self.take_in():
-                pass
-            elif self.asking:
+            if host.busy and self.take_in():
+                continue
+            if self.asking:
                 self.ask()
             elif not runner._flights:
                 return
@@ -660,9 +659,11 @@ class _Paces:
         tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        with self.listening:
-            pass
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            with self.listening:
+                pass
 
     async def play(self, flight: _Flight) -> None:
         """Play one episode to its end."""
