@@ -266,7 +266,7 @@ class Env:
                 raise UnknownArgument(f"spawn(same_state=True) takes no keywords, got {sorted(kwargs)}.")
             return self.fork()
         args, first = self._init
-        names = [*inspect.signature(type(self)).parameters][: len(args)] if kwargs else []
+        names = [*parameters(type(self))][: len(args)] if kwargs else []
         changed = {**first, **kwargs}
         given = [changed.pop(name, arg) for name, arg in zip(names, args, strict=False)]
         other = type(self)(*given, *args[len(given) :], **changed)
@@ -314,6 +314,20 @@ class Env:
     def __str__(self) -> str:
         """The id, or the class's name."""
         return self.env_id or f"<{type(self).__name__}>"
+
+
+def parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return what a constructor or function takes, by name; of a class, what its ``__init__`` declares.
+
+    `inspect.signature` of a class would describe `Env.__new__`, which takes anything: for one without an
+    ``__init__`` always, for one that inherits it in some patch releases (3.11.2).
+    """
+    if not (isinstance(make, type) and issubclass(make, Env)):
+        return dict(inspect.signature(make).parameters)
+    init = next(
+        (base.__dict__["__init__"] for base in make.__mro__[:-1] if "__init__" in base.__dict__), None
+    )
+    return dict([*inspect.signature(init).parameters.items()][1:]) if init else {}
 
 
 _SHARED: dict[type, frozenset[str]] = {}

@@ -9,13 +9,12 @@ through the entry point group ``gem.envs``.
 from __future__ import annotations
 
 import importlib
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from gem.core import Env
+from gem.core import Env, parameters
 from gem.errors import (
     BadArgument,
     DuplicateEnv,
@@ -344,13 +343,10 @@ def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: 
     Raises:
         UnknownArgument: with the keywords it takes.
     """
-    if isinstance(callee, type) and not any("__init__" in base.__dict__ for base in callee.__mro__[:-1]):
-        parameters = []  # Env.__new__, which takes anything, is not what the author declared
-    else:
-        parameters = list(inspect.signature(callee).parameters.values())
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+    declared = parameters(callee).values()
+    if any(p.kind is p.VAR_KEYWORD for p in declared):
         return
-    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    accepted = [p.name for p in declared if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for keyword in kwargs:
         if keyword not in accepted:
             takes = ", ".join(accepted) or "no keywords"

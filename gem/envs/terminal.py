@@ -283,8 +283,8 @@ def check_shell(sandbox_type: str | None = None) -> None:
             raise ToolError("bash is not there.")
     except (ToolError, NotImplementedError) as error:
         raise SandboxFailed(
-            f"terminal: environments need a sandbox with a shell, and the rung {sandbox.rung!r} has none: "
-            f"{error} `gem-gym sandbox` shows what this machine has; `apt install bubblewrap` brings one."
+            f"terminal: environments need a sandbox with a shell, and the backend {sandbox.rung!r} has none: "
+            f"{error} `pip install 'gem-gym[terminal]'` brings one; `gem-gym sandbox` shows what is here."
         ) from error
     finally:
         session.close()

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Status
+from gem.sandbox.bwrap import HOW_TO_INSTALL
 
 
 class Rung(NamedTuple):
@@ -166,7 +167,7 @@ def _refusal(reports: Mapping[str, Report]) -> str:
         [
             "no sandbox can be had here, and what a model wrote is not run without one:",
             *lines,
-            "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, `apk add bubblewrap`), "
+            f"Install bubblewrap ({HOW_TO_INSTALL}), "
             "name a container engine or a service (GEM_SANDBOX=container or remote), or accept no isolation "
             "at all with allow_unsafe=True.",
         ]

