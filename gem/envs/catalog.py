@@ -179,10 +179,10 @@ MADE: tuple[tuple[str, str, dict[str, Any], str | None], ...] = (
     ("qa:Facts-v0-easy", "qa_env:FactsEnv", {"hops": 1}, None),
     ("qa:Facts-v0-hard", "qa_env:FactsEnv", {"hops": 2}, None),
     ("qa:Facts-v0-random", "qa_env:FactsEnv", {"hops": (1, 2)}, None),
-    ("code:Basics-v0-easy", "code_env:CodeBasics", {"level": "easy"}, None),
-    ("code:Basics-v0-medium", "code_env:CodeBasics", {"level": "medium"}, None),
-    ("code:Basics-v0-hard", "code_env:CodeBasics", {"level": "hard"}, None),
-    ("code:Basics-v0-random", "code_env:CodeBasics", {}, None),
+    ("code:Basics-v0-easy", "code_env:CodeBasics", {"level": "easy"}, "code"),
+    ("code:Basics-v0-medium", "code_env:CodeBasics", {"level": "medium"}, "code"),
+    ("code:Basics-v0-hard", "code_env:CodeBasics", {"level": "hard"}, "code"),
+    ("code:Basics-v0-random", "code_env:CodeBasics", {}, "code"),
     (
         "vision:Geometry-v0-easy",
         "math_visual_env:GeometryEnv",
@@ -463,7 +463,7 @@ def register_all() -> None:
                 name,
                 f"gem.envs.{entry_point}",
                 kwargs,
-                extra="data",
+                extra="code,data" if entry_point.startswith("code_env:") else "data",
                 data=data,
                 max_turns=1,
                 solver="none" if entry_point.startswith("code_env:") else "oracle",  # tests are no solution
@@ -489,6 +489,7 @@ def register_all() -> None:
                     f"terminal:{name}-v0-{level}",
                     "gem.envs.terminal:TerminalEnv",
                     {"name": name, "level": level},
+                    extra="terminal",
                     max_turns=20,
                     deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
                     forkable=False,
@@ -502,6 +503,7 @@ def register_all() -> None:
                     f"db:{name}-v0-{kind}",
                     "gem.envs.database:DatabaseEnv",
                     {"domain": name, "kind": kind},
+                    extra="database",
                     max_turns=12,
                     solver="oracle",
                 )
