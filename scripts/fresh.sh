@@ -80,12 +80,12 @@ for folder in (*os.environ["PATH"].split(":"), "/usr/local/bin", "/usr/bin", "/b
 EOF
 
 # pip's own configuration, where its user has one.
-for configuration in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf"; do
-    if [ -f "$configuration" ]; then
-        mkdir -p "$place/home/.config/pip"
-        cat "$configuration" >>"$place/home/.config/pip/pip.conf"
-    fi
-done
+keep() {
+    [ ! -f "$1" ] || { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }
+}
+keep "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$place/home/.config/pip/pip.conf"
+keep "$HOME/.pip/pip.conf" "$place/home/.pip/pip.conf"
+keep "${PIP_CONFIG_FILE:-}" "$place/pip.conf"
 [ "$(id -u)" != 0 ] || chown -R nobody "$place"
 
 stripped() {
@@ -93,15 +93,15 @@ stripped() {
 }
 
 say "$* on Python $("$python" -c 'import platform; print(platform.python_version())') ($python) at $commit, as $user, in '$place/gem gym'"
-# Each stands on a line of its own: no such variable holds a line feed.
+# Each on a line of its own: no such variable holds a line feed.
 env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|((https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY)=)' |
-    grep -v '^PIP_CONFIG_FILE=' >"$place/pip" || :
+    sed "s|^PIP_CONFIG_FILE=.*|PIP_CONFIG_FILE=$place/pip.conf|" >"$place/variables" || :
 set -f
 IFS='
 '
 # shellcheck disable=SC2046 # a word for each line
-stripped $(cat "$place/pip") make setup
+stripped $(cat "$place/variables") make setup
 unset IFS
 set +f
-rm -rf "$place/home/.config" "$place/home/.cache"
+rm -rf "$place/home"/.[a-z]*
 stripped make "$@"
