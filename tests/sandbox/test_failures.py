@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from gem.errors import EnvClosed
 from gem.sandbox import box, bwrap, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
