@@ -31,7 +31,6 @@ from gem.spec import (
     written_arguments,
 )
 
-from gem.spec import TaskRef
 
 if TYPE_CHECKING:
     from gem.hosts.base import Host
