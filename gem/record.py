@@ -256,11 +256,10 @@ class Turn:
         whole = as_ids(prompt_ids)
         self.parent, self.kept = None, 0
         for turn in reversed(list(after)):
-            kept = _covered(turn, whole)
-            if kept > self.kept:
-                self.parent, self.kept = turn, kept
-            if kept == turn.prompt_length + len(turn.token_ids) and kept:
-                break  # nothing earlier can cover more than a whole conversation that is extended
+            if turn.prompt_length + len(turn.token_ids) > self.kept:  # else it cannot cover more
+                kept = _covered(turn, whole)
+                if kept > self.kept:
+                    self.parent, self.kept = turn, kept
         self.new_ids = whole[self.kept :]
         self._sampled(token_ids, logprobs, mask)
 
