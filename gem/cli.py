@@ -494,6 +494,7 @@ def evaluate(
     temperature: float = 1.0,
     seat: str | None = None,
     others: str | None = None,
+    host: str = "auto",
 ) -> int:
     """Measure a local agent: success, return and turns, each with its 95% interval.
 
@@ -509,6 +510,7 @@ def evaluate(
         temperature: of a trained model; 0 is greedy.
         seat: of a game of several, the seat that the agent takes; it takes all when left out.
         others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
+        host: where environments live: serial, thread, process, or auto: thread for those that wait.
     """
     from gem.evals import evaluate as measured
 
@@ -528,7 +530,9 @@ def evaluate(
     for env_id in env_ids:
         rest = _others(env_id, seat, others)
         holders = {seat: actor, **rest} if seat else actor
-        result = measured(holders, env_id, episodes=episodes, seed=seed, limits=limits, on_episode=hear)
+        result = measured(
+            holders, env_id, episodes=episodes, seed=seed, limits=limits, host=host, on_episode=hear
+        )
         if not result.scored:
             code = FAILED
         rows.append(
@@ -538,7 +542,7 @@ def evaluate(
                 "-" if result.at_least is None else f"{result.at_least:.1%}",
                 _interval(result.reward, "{:.3f}"),
                 "-" if result.turns is None else f"{result.turns:.2f}",
-                f"{result.scored}/{result.episodes}",
+                f"{result.scored}/{result.episodes}" + f" (cut {result.cancelled})" * bool(result.cancelled),
             )
         )
         rows += [
@@ -623,19 +627,18 @@ def _interval(value: Interval | None, form: str) -> str:
 def show(episode: Episode) -> None:
     """Print what was said in an episode, and how it ended."""
     for turn in episode.turns:
-        heard = f"[{turn.agent}]\n" if episode.ends else ""
-        print(f"{heard}{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
+        heard = f"[{turn.seat}]\n" if episode.several else ""
+        print(f"{heard}{printable(turn.observation)}\n\n{turn.seat}> {printable(turn.action or '')}\n")
     for seat, end in episode.ends.items():
-        print(f"[{seat}]\n{printable(end.observation)}\n")
-    if not episode.ends:
-        print(f"{printable(episode.final_observation)}\n")
+        heard = f"[{seat}]\n" if episode.several else ""
+        print(f"{heard}{printable(end.observation)}\n")
     if episode.error:
         broken = episode.error
         print(f"no verdict: {broken.type} in {broken.boundary}: {printable(broken.message)}")
         return
     count = len(episode.turns)
     after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
-    if not episode.ends:
+    if not episode.several:
         print(f"{after}, return {episode.reward():g}")
         return
     print(after)

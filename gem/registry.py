@@ -31,6 +31,7 @@ from gem.spec import (
     written_arguments,
 )
 
+
 if TYPE_CHECKING:
     from gem.hosts.base import Host
     from gem.vector.vector_env import VectorEnv

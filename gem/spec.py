@@ -8,6 +8,7 @@ that remembers its constructor's arguments (environments, tools, graders), of a 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import sys
@@ -124,6 +125,11 @@ def parameters_of(callee: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters that the author of a class or function declared, by name."""
     if not isinstance(callee, type):
         return dict(inspect.signature(callee).parameters)
+    return _declared_by(callee)
+
+
+@functools.cache
+def _declared_by(callee: type) -> dict[str, inspect.Parameter]:
     # Asked for the class, some versions of Python show Rebuildable.__new__, which takes anything.
     init: Any = next(vars(base)["__init__"] for base in callee.__mro__ if "__init__" in vars(base))
     if init is object.__init__:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -195,7 +194,7 @@ class FunctionTool(BaseTool):
         if not self.name.isidentifier() or not self.description:
             raise BadArgument(
                 f"a tool needs a name and a docstring; {function!r:.80} has the name {self.name!r} and "
-                f"{'a' if inspect.getdoc(function) else 'no'} docstring."
+                f"{'a' if schema.docstring(function) else 'no'} docstring."
             )
 
     def call(self, **arguments: Any) -> ToolResult:

@@ -8,6 +8,7 @@
     reference.pt      the weights before RL, where training is held to them
     summary.json      the final figures
     curve.png         the learning curve
+    episodes.jsonl    what was played in training, an episode store
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class RunFolder:
         self.reference = path / "reference.pt"
         self.summary = path / "summary.json"
         self.curve = path / "curve.png"
+        self.episodes = path / "episodes.jsonl"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -112,7 +114,7 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
+        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve, self.episodes)
         with self.held():
             try:
                 for file in files:
