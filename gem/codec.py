@@ -863,26 +863,21 @@ def _number_back(wire: Number | None) -> Any:
 def plain(value: Any, depth: int = 0) -> Any:
     """Return `value` as what JSON can hold."""
     kind = type(value)
-    if value is None or (kind is dict and not value):
+    if kind is str and value.isascii():
         return value
-    if kind is str:
-        return value if value.isascii() else _plain_text(value)
-    if kind is bool:
+    if kind is float and math.isfinite(value):
         return value
-    if kind is float:
-        return value if math.isfinite(value) else {"$float": str(value)}
+    if value is None or kind is bool or (kind is dict and not value):
+        return value
     if isinstance(value, int):
         return int(value) if value.bit_length() < 64 else {"$int": hex(value)}
     if isinstance(value, float):
-        return plain(float(value))
+        return float(value) if math.isfinite(value) else {"$float": str(float(value))}
     if isinstance(value, str):
         return _plain_text(str(value))
     if depth < DEPTH:
         if isinstance(value, Mapping):
-            if all(type(key) is str and key[:1] != "$" and _encodes(key) for key in value):
-                return {key: plain(item, depth + 1) for key, item in value.items()}
-            pairs = [[plain(key, depth + 1), plain(item, depth + 1)] for key, item in value.items()]
-            return {"$dict": pairs}
+            return _plain_mapping(value, depth + 1)
         if isinstance(value, list | tuple):
             return [plain(item, depth + 1) for item in value]
         if isinstance(value, content.Text):
@@ -893,6 +888,15 @@ def plain(value: Any, depth: int = 0) -> Any:
         if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
             return plain(value.item(), DEPTH)
     return {"$repr": _plain_text(_repr(value))}
+
+
+def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    stored = {}
+    for key, value in values.items():
+        if type(key) is not str or key[:1] == "$" or not _encodes(key):
+            return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
+        stored[key] = plain(value, depth)
+    return stored
 
 
 def restored(value: Any) -> Any:
@@ -915,6 +919,8 @@ def _plain_text(text: str) -> Any:
 
 
 def _encodes(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
