@@ -161,14 +161,14 @@ class Turn(Struct, omit_defaults=True):
     reply: Message | None = None
     finish: Chars = ""
     reward: Number | None = None
-    rewards: Values = {}
+    rewards: Values | None = None
     info: Values = {}
     policy_version: int | None = None
     value: Number | None = None
     sampling: Values | None = None
-    usage: Values = {}
+    usage: Values | None = None
     timing: Values = {}
-    extra: Values = {}
+    extra: Values | None = None
     messages: list[Message] | None = None
     parent: int | None = None
     kept: int = 0
@@ -562,9 +562,9 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
     wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
     if turn.logprobs is not None:
         wire.logprobs = _packed("f", turn.logprobs) or b""
-    mask = _packed("b", turn.mask)
+    mask = bytes(turn.mask)
     if mask != _ones(wire):
-        wire.mask = mask or b""
+        wire.mask = mask
     return wire
 
 
@@ -579,7 +579,7 @@ def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record
         new_ids=_unpacked("i", wire.new_ids),
         token_ids=_unpacked("i", wire.token_ids),
         logprobs=None if wire.logprobs is None else _unpacked("f", wire.logprobs),
-        mask=_unpacked("b", _ones(wire) if wire.mask is None else wire.mask),
+        mask=_ones(wire) if wire.mask is None else wire.mask,
         policy_version=wire.policy_version,
         value=_number_back(wire.value),
         reward=_number_back(wire.reward),
@@ -612,11 +612,9 @@ def _length(turn: record.Turn) -> int:
     return turn.prompt_length + len(turn.token_ids)
 
 
-def _ones(wire: Turn) -> bytes | None:
-    """Return the mask that is left out: of ones, or none at all where there are no ids."""
-    if wire.token_ids:
-        return b"\1" * (len(wire.token_ids) // 4)
-    return None if wire.new_ids is None and wire.token_ids is None else b""
+def _ones(wire: Turn) -> bytes:
+    """Return the mask that is left out: of ones."""
+    return b"\1" * (len(wire.token_ids or b"") // 4)
 
 
 def _end(seat: str, end: record.SeatEnd) -> End:
@@ -1005,7 +1003,7 @@ def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Tur
             turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
         else:
             turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
-        turn.mask = array("b", data["mask"])
+        turn.mask = bytes(data["mask"])
         held[turn.seat] = turn
     return turn
 
