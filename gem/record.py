@@ -190,7 +190,7 @@ class Turn:
     new_ids: Ids = ()
     token_ids: Ids = ()
     logprobs: Sequence[float] | None = None
-    mask: Sequence[int] = ()
+    mask: bytes = b""
     policy_version: int | None = None
     value: float | None = None
     reward: float | None = None
@@ -278,8 +278,8 @@ class Turn:
     def _sampled(
         self, token_ids: Sequence[int], logprobs: Sequence[float] | None, mask: Sequence[int] | None
     ) -> None:
-        count = len(token_ids)
         self.token_ids = as_ids(token_ids)
+        count = len(self.token_ids)
         self.logprobs = array("f", logprobs) if logprobs and count else None
         self.mask = b"\1" * count if mask is None else bytes(mask)
         if (mask is not None and len(mask) != count) or (logprobs and len(logprobs) != count):
@@ -299,7 +299,7 @@ def as_ids(ids: Sequence[int]) -> Ids:
     if type(ids) is array and ids.typecode == "i":
         return ids
     try:
-        return array("i", ids) if ids else ()
+        return array("i", ids) if len(ids) else ()
     except (TypeError, OverflowError) as error:
         raise BadArgument(f"token ids are {ids!r:.60} ({error}); accepted: 32-bit integers.") from error
 
