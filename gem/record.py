@@ -190,7 +190,7 @@ class Turn:
     new_ids: Ids = ()
     token_ids: Ids = ()
     logprobs: Sequence[float] | None = None
-    mask: Sequence[int] = b""
+    mask: bytes = b""
     policy_version: int | None = None
     value: float | None = None
     reward: float | None = None
