@@ -1,8 +1,8 @@
 """The records that every consumer reads: asks and replies, turns, episodes, groups.
 
-An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A turn
-keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was played
-in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
+An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A
+turn keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was
+played in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class Turn:
     `sampling` holds settings that differ from the run's, `usage` tokens by name.
 
     `info` is the environment's info after the action, `timing` seconds by name, `extra` what the agent gave
-    for consumers; a mapping that nobody filled is None. `messages` is filled only where `gem.history.messages` cannot give what was shown: the
-    messages behind those of the parent and its answer.
+    for consumers; a mapping that nobody filled is None. `messages` is filled only where
+    `gem.history.messages` cannot give what was shown: the messages behind those of the parent and its answer.
     """
 
     seat: str
@@ -280,10 +280,10 @@ class Turn:
     ) -> None:
         self.token_ids = as_ids(token_ids)
         count = len(self.token_ids)
-        self.logprobs = array("f", logprobs) if logprobs and count else None
+        told = 0 if logprobs is None else len(logprobs)
+        self.logprobs = array("f", logprobs) if told and logprobs is not None else None
         self.mask = b"\1" * count if mask is None else bytes(mask)
-        if (mask is not None and len(mask) != count) or (logprobs and len(logprobs) != count):
-            told = len(logprobs) if logprobs else "no"
+        if len(self.mask) != count or (told and told != count):
             raise BadArgument(
                 f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
                 "one of each per sampled token, or no logprobs at all."
