@@ -627,7 +627,7 @@ def _end(seat: str, end: record.SeatEnd) -> End:
         end.truncated,
         _obs(end.observation),
         plain(end.info),
-        _number(end.unearned or None),
+        None if repr(end.unearned) == "0.0" else _number(end.unearned),
     )
 
 
@@ -638,7 +638,7 @@ def _end_back(wire: End, free: Free) -> record.SeatEnd:
         wire.truncated,
         _obs_back(wire.observation),
         free(wire.info),
-        _number_back(wire.unearned) or 0.0,
+        0.0 if wire.unearned is None else _number_back(wire.unearned),
     )
 
 
