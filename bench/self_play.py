@@ -144,7 +144,7 @@ def said(episodes: Iterable[Episode]) -> Counter[tuple[Spot, str]]:
         before = ""
         cards: dict[str, int] = {}
         for turn in episode.turns:
-            card = cards.setdefault(turn.agent, int(str(turn.observation).split("\n")[0]))
+            card = cards.setdefault(turn.seat, int(str(turn.observation).split("\n")[0]))
             word = boxed(str(turn.action))
             if word not in DIGITS:
                 break

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.common import peer_python, run_peer, table, write_json
 from gem.registry import Maker
-from gem.vector.host import KINDS
+from gem.hosts.base import KINDS
 from gem.vector.vector_env import VectorEnv
 
 PEER = "gem-llm==0.1.0"

@@ -7,20 +7,19 @@ of those. So there is one way from observations to an Ask, and from a Reply to a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from gem import seeding
 from gem.content import Message, Obs, text_of
 from gem.errors import BadArgument, ContractBroken
-from gem.history import CHAT, HistoryPolicy, messages
+from gem.history import CHAT, HistoryPolicy, extended
 from gem.record import Ask, Reply, Turn
 
 
 class Dialogue:
     """What one seat was shown and answered, from its first turn on."""
 
-    __slots__ = ("_held", "_shown", "episode", "policy", "salt", "sample", "seat", "seed", "turns")
+    __slots__ = ("_held", "_seed_of", "_shown", "episode", "policy", "seat", "turns")
 
     def __init__(
         self,
@@ -41,8 +40,9 @@ class Dialogue:
             policy: which past turns are shown.
             salt: another number is other noise for the same seed and sample.
         """
-        self.seat, self.episode, self.seed, self.sample = seat, episode, seed, sample
-        self.policy, self.salt = policy, salt
+        self.seat, self.episode, self.policy = seat, episode, policy
+        salted = ("salt", salt) if salt else ()
+        self._seed_of = seeding.children(seed, "sample", sample, *salted, seat)
         self.turns: list[Turn] = []
         self._shown: tuple[Message, ...] = ()
         self._held: tuple[int, ...] = ()
@@ -57,7 +57,6 @@ class Dialogue:
         """Return the question that the open turn puts to its agent."""
         self._show()
         held, number = self._held, len(self.turns) - 1
-        path = (self.seed, "sample", self.sample, self.seat, number)
         return Ask(
             self.episode,
             self.seat,
@@ -65,7 +64,7 @@ class Dialogue:
             self._shown,
             held,
             1 if held else len(self._shown),
-            seeding.derive(*path, "salt", self.salt) if self.salt else seeding.derive(*path),
+            self._seed_of(number),
             max_tokens,
             context,
         )
@@ -86,6 +85,9 @@ class Dialogue:
                 turn.extend(self.turns[-2], prompt[len(held) :], sampled, reply.logprobs)
             else:
                 turn.hold(prompt, sampled, reply.logprobs, after=self.turns[-2:-1])
+            self._held = prompt + sampled if type(prompt) is type(sampled) is tuple else (*prompt, *sampled)
+        elif held:
+            self._held = ()
         if reply.tool_calls or reply.reasoning is not None:
             turn.reply = Message(
                 "assistant", reply.text, tool_calls=reply.tool_calls, reasoning=reply.reasoning
@@ -95,7 +97,6 @@ class Dialogue:
             turn.usage = dict(reply.usage)
         if reply.extra:
             turn.extra = dict(reply.extra)
-        self._held = (*prompt, *sampled)
         return len(sampled) or reply.usage.get("completion_tokens", 0)
 
     def recall(self, turn: Turn) -> Turn:
@@ -114,7 +115,7 @@ class Dialogue:
         self._show()
         mine.reply, mine.finish, mine.policy_version = turn.reply, turn.finish, turn.policy_version
         mine.value, mine.sampling = turn.value, turn.sampling
-        mine.usage, mine.extra = dict(turn.usage), dict(turn.extra)
+        mine.usage, mine.extra = turn.usage, turn.extra
         prompt = turn.prompt_ids
         if prompt or turn.token_ids:
             nothing = (0,) * len(turn.token_ids)
@@ -124,7 +125,7 @@ class Dialogue:
 
     def _show(self) -> None:
         """Put together what the agent is shown; tokens are held only where that extends the last prompt."""
-        self._shown, extends = _extended(self.turns, self.policy, self._shown)
+        self._shown, extends = extended(self._shown, self.turns, self.policy)
         if not extends:
             self._held = ()
 
@@ -132,26 +133,7 @@ class Dialogue:
 def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
-    if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids):
-        raise BadArgument(
-            f"the agent's reply has {len(reply.token_ids)} token_ids and {len(reply.logprobs)} logprobs; "
-            "one logprob per sampled token, or None."
-        )
-    if not all(map(math.isfinite, reply.logprobs or ())):
+    if reply.logprobs and not all(map(math.isfinite, reply.logprobs)):
         raise BadArgument(
             "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
         )
-
-
-def _extended(
-    turns: Sequence[Turn], policy: HistoryPolicy, before: tuple[Message, ...]
-) -> tuple[tuple[Message, ...], bool]:
-    """Return ``messages(turns, policy)``, and whether the prompt `before` and its answer begin it.
-
-    An append-only prompt grows by its tail, so that a long episode costs no more per turn than a short one.
-    It stops being append-only where the last observation was shown with text around it that is gone now.
-    """
-    if not policy.append_only or not before:
-        return messages(turns, policy), False
-    tail = messages(turns[-2:])
-    return before[:-1] + tail, before[-1] == tail[0]

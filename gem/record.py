@@ -176,7 +176,7 @@ class Turn:
     `sampling` holds settings that differ from the run's, `usage` tokens by name.
 
     `info` is the environment's info after the action, `timing` seconds by name, `extra` what the agent gave
-    for consumers. `messages` is filled only where `gem.history.messages` cannot give what was shown: the
+    for consumers; a mapping that nobody filled is None. `messages` is filled only where `gem.history.messages` cannot give what was shown: the
     messages behind those of the parent and its answer.
     """
 
@@ -194,12 +194,12 @@ class Turn:
     policy_version: int | None = None
     value: float | None = None
     reward: float | None = None
-    rewards: dict[str, float] = field(default_factory=dict)
+    rewards: dict[str, float] | None = None
     sampling: dict[str, Any] | None = None
-    usage: dict[str, int] = field(default_factory=dict)
+    usage: dict[str, int] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, float] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] | None = None
     messages: tuple[Message, ...] | None = None
 
     @property
@@ -256,11 +256,10 @@ class Turn:
         whole = as_ids(prompt_ids)
         self.parent, self.kept = None, 0
         for turn in reversed(list(after)):
-            kept = _covered(turn, whole)
-            if kept > self.kept:
-                self.parent, self.kept = turn, kept
-            if kept == turn.prompt_length + len(turn.token_ids) and kept:
-                break  # nothing earlier can cover more than a whole conversation that is extended
+            if turn.prompt_length + len(turn.token_ids) > self.kept:  # else it cannot cover more
+                kept = _covered(turn, whole)
+                if kept > self.kept:
+                    self.parent, self.kept = turn, kept
         self.new_ids = whole[self.kept :]
         self._sampled(token_ids, logprobs, mask)
 
@@ -272,19 +271,19 @@ class Turn:
         logprobs: Sequence[float] | None = None,
     ) -> None:
         """Take in tokens where it is known that the prompt is all of `parent`'s, then `new_ids`; see hold."""
-        self.parent, self.kept = parent, parent.prompt_length + len(parent.token_ids)
+        self.parent, self.kept = parent, parent.kept + len(parent.new_ids) + len(parent.token_ids)
         self.new_ids = as_ids(new_ids)
         self._sampled(token_ids, logprobs, None)
 
     def _sampled(
         self, token_ids: Sequence[int], logprobs: Sequence[float] | None, mask: Sequence[int] | None
     ) -> None:
+        count = len(token_ids)
         self.token_ids = as_ids(token_ids)
-        count = len(self.token_ids)
-        self.logprobs = None if logprobs is None or not count else array("f", logprobs)
-        self.mask = array("b", b"\1" * count if mask is None else mask)
-        if len(self.mask) != count or (logprobs is not None and len(logprobs) != count):
-            told = "no" if logprobs is None else len(logprobs)
+        self.logprobs = array("f", logprobs) if logprobs and count else None
+        self.mask = b"\1" * count if mask is None else bytes(mask)
+        if (mask is not None and len(mask) != count) or (logprobs and len(logprobs) != count):
+            told = len(logprobs) if logprobs else "no"
             raise BadArgument(
                 f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
                 "one of each per sampled token, or no logprobs at all."
@@ -297,10 +296,10 @@ def as_ids(ids: Sequence[int]) -> Ids:
     Raises:
         BadArgument: for what is no 32-bit integer.
     """
-    if isinstance(ids, array) and ids.typecode == "i":
+    if type(ids) is array and ids.typecode == "i":
         return ids
     try:
-        return array("i", ids) if len(ids) else ()
+        return array("i", ids) if ids else ()
     except (TypeError, OverflowError) as error:
         raise BadArgument(f"token ids are {ids!r:.60} ({error}); accepted: 32-bit integers.") from error
 

@@ -1,8 +1,11 @@
 import contextlib
 import signal
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "shared"))  # what tests of several folders import
 
 # A job that a shell starts in the background ignores SIGINT; the tests of Ctrl-C are not to depend on that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gem import Env, EnvWrapper, Start, Step, make
+from gem.spec import parameters_of
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -312,6 +313,22 @@ def test_what_lives_outside_cannot_be_forked():
             call()
     with pytest.raises(CannotFork):
         EnvWrapper(env).fork()
+
+
+def test_what_a_class_takes_is_what_its_own_init_or_an_inherited_one_declares():
+    class Own(Env):
+        def __init__(self, size, *, depth=1):
+            pass
+
+    class Inheriting(Own):
+        pass
+
+    class Without(Env):
+        pass
+
+    assert [*parameters_of(Own)] == [*parameters_of(Inheriting)] == ["size", "depth"]
+    assert parameters_of(Without) == {}
+    assert [*parameters_of(lambda name, size=1: Own(size))] == ["name", "size"]
 
 
 def test_spawn_makes_another_of_the_same_making():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.registry import EnvSpec, Family, Solver, register, register_family
+from gem.registry import Family, register, register_family
+from gem.spec import EnvSpec, Solver
 
 GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] = (
     # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is
@@ -179,10 +180,10 @@ MADE: tuple[tuple[str, str, dict[str, Any], str | None], ...] = (
     ("qa:Facts-v0-easy", "qa_env:FactsEnv", {"hops": 1}, None),
     ("qa:Facts-v0-hard", "qa_env:FactsEnv", {"hops": 2}, None),
     ("qa:Facts-v0-random", "qa_env:FactsEnv", {"hops": (1, 2)}, None),
-    ("code:Basics-v0-easy", "code_env:CodeBasics", {"level": "easy"}, None),
-    ("code:Basics-v0-medium", "code_env:CodeBasics", {"level": "medium"}, None),
-    ("code:Basics-v0-hard", "code_env:CodeBasics", {"level": "hard"}, None),
-    ("code:Basics-v0-random", "code_env:CodeBasics", {}, None),
+    ("code:Basics-v0-easy", "code_env:CodeBasics", {"level": "easy"}, "code"),
+    ("code:Basics-v0-medium", "code_env:CodeBasics", {"level": "medium"}, "code"),
+    ("code:Basics-v0-hard", "code_env:CodeBasics", {"level": "hard"}, "code"),
+    ("code:Basics-v0-random", "code_env:CodeBasics", {}, "code"),
     (
         "vision:Geometry-v0-easy",
         "math_visual_env:GeometryEnv",
@@ -455,7 +456,17 @@ def register_all() -> None:
             )
         )
     for name, entry_point, kwargs, extra in MADE:
-        register(EnvSpec(name, f"gem.envs.{entry_point}", kwargs, extra=extra, max_turns=1, solver="oracle"))
+        register(
+            EnvSpec(
+                name,
+                f"gem.envs.{entry_point}",
+                kwargs,
+                extra=extra,
+                max_turns=1,
+                waits=entry_point.startswith("code_env:"),
+                solver="oracle",
+            )
+        )
     for name, entry_point, data, split, columns in DATA:
         kwargs = {"dataset_name": data, **({"split": split} if split else {}), **columns}
         register(
@@ -463,9 +474,10 @@ def register_all() -> None:
                 name,
                 f"gem.envs.{entry_point}",
                 kwargs,
-                extra="data",
+                extra="code,data" if entry_point.startswith("code_env:") else "data",
                 data=data,
                 max_turns=1,
+                waits=entry_point.startswith("code_env:"),
                 solver="none" if entry_point.startswith("code_env:") else "oracle",  # tests are no solution
             )
         )
@@ -489,9 +501,11 @@ def register_all() -> None:
                     f"terminal:{name}-v0-{level}",
                     "gem.envs.terminal:TerminalEnv",
                     {"name": name, "level": level},
+                    extra="terminal",
                     max_turns=20,
                     deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
                     forkable=False,
+                    waits=True,
                     solver="oracle" if name == "PatchRepo" else "exact",
                 )
             )
@@ -502,7 +516,9 @@ def register_all() -> None:
                     f"db:{name}-v0-{kind}",
                     "gem.envs.database:DatabaseEnv",
                     {"domain": name, "kind": kind},
+                    extra="database",
                     max_turns=12,
+                    waits=True,
                     solver="oracle",
                 )
             )
@@ -514,6 +530,7 @@ def register_all() -> None:
             max_turns=30,
             deterministic=False,  # the tasks are; names of roles and timings in what is shown are not
             forkable=False,
+            waits=True,
             solver="exact",
         )
     )

@@ -108,8 +108,8 @@ class DatabaseEnv(Env):
             turn_s: seconds that the SQL of one turn may take.
             sandbox_type: a rung of the sandbox; None takes the best that this machine has.
             backend: ``sqlite``, in the sandbox, or ``postgres``, on a server.
-            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN,
-                which is better: arguments are stored with episodes, and a dsn may hold a password.
+            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN.
+                A dsn given here may hold a password: it is not stored, and so the task cannot be made again.
 
         Raises:
             BadArgument: for a value that is not accepted, or a dsn that is of no use.
@@ -145,6 +145,7 @@ class DatabaseEnv(Env):
         self._live = _Live()
 
     shared: ClassVar[tuple[str, ...]] = ("domain",)
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("dsn",)
 
     def reset(self, seed: int | None = None) -> Start:
         """Draw a world and what is asked of it; see Env.reset."""

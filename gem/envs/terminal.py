@@ -139,6 +139,8 @@ class TerminalEnv(Env):
         self.used_s = 0.0
         self._solved = False
         self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
+        if self.task.loopback and self.task.dockerfile is None:
+            check_shell(self.sandbox_type, loopback=True)
         online = self.task.dockerfile is not None and self.task.dockerfile.internet
         how = _HOW.format(
             box="Linux box" if online else "Linux box without internet",
@@ -270,21 +272,24 @@ class TerminalEnv(Env):
 
 
 @functools.cache
-def check_shell(sandbox_type: str | None = None) -> None:
-    """Refuse a machine whose sandbox has no shell, at once and in words.
+def check_shell(sandbox_type: str | None = None, *, loopback: bool = False) -> None:
+    """Refuse a machine whose sandbox has no shell, or no network of its own, at once and in words.
 
     Raises:
         SandboxFailed: as said.
     """
     sandbox = default_sandbox(sandbox_type)
-    session = sandbox.session()
+    try:
+        session = sandbox.session(loopback=loopback)
+    except BadArgument as error:
+        raise SandboxFailed(f"this task needs a network of its own: {error}") from error
     try:
         if not session.shell("true").ok:
             raise ToolError("bash is not there.")
     except (ToolError, NotImplementedError) as error:
         raise SandboxFailed(
-            f"terminal: environments need a sandbox with a shell, and the rung {sandbox.rung!r} has none: "
-            f"{error} `gem-gym sandbox` shows what this machine has; `apt install bubblewrap` brings one."
+            f"terminal: environments need a sandbox with a shell, and the backend {sandbox.rung!r} has none: "
+            f"{error} `pip install 'gem-gym[terminal]'` brings one; `gem-gym sandbox` shows what is here."
         ) from error
     finally:
         session.close()

@@ -119,6 +119,7 @@ def play(
         record = Episode(replace(task_of(env), seed=seed))
     turns, ends = record.turns, record.ends
     dialogues: dict[str, Dialogue] = {}
+    verbs: dict[str, str] = {}  # of the seats that the environment's own actor plays
     waiting: dict[str, tuple[Obs, dict[str, Any]]] = {}  # who acts next, and what each is shown
     generated = steps = 0
     reset_s = policy_s = env_s = 0.0
@@ -140,6 +141,9 @@ def play(
         policy = history or (LAST if getattr(env, "assembles_history", False) else CHAT)
         for seat in ends:
             dialogues[seat] = Dialogue(seat, record.id, seed, record.sample, policy, record.salt)
+        if actor is not None:
+            held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
+            verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
         if actor is not None and record.sample:  # sample 0 is what a loop over the environment alone would see
             yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample),))
         if start is not None:
@@ -159,22 +163,19 @@ def play(
             recorded = () if start is None else start.episode.turns[len(turns) : start.turns]
             left = limits.tokens and max(1, (limits.tokens - generated) // len(waiting))
             acting: dict[str, Turn] = {}
-            actions = dict.fromkeys(waiting, "")  # the order of the seats, whoever answers first
+            actions: dict[str, str] = {}
             asks: list[Ask] = []
-            verbs: dict[str, str] = {}
             for seat, (last, info) in waiting.items():
                 dialogue = dialogues[seat]
                 turn = acting[seat] = dialogue.open(last, info)
                 turns.append(turn)
-                verb = actor.get(seat) if isinstance(actor, Mapping) else actor
+                actions[seat] = ""  # the order of the seats, whoever answers first
                 if recorded:
                     again = _recorded(recorded, len(acting) - 1, seat)
                     dialogue.recall(again)
                     actions[seat] = again.action or ""
-                elif verb is None:
+                elif seat not in verbs:
                     asks.append(dialogue.ask(_least(limits.turn_tokens, left), limits.context))
-                else:
-                    verbs[seat] = SEAT_VERBS[verb] if several else verb
             if asks:
                 boundary = "agent"
                 before = policy_clock()
@@ -183,17 +184,21 @@ def play(
                 policy_s += took
                 if limits.policy_s is not None and policy_s > limits.policy_s:
                     raise OutOfTime
+                full = False
                 for ask, reply in zip(asks, replies, strict=True):
                     seat = ask.seat
                     generated += dialogues[seat].answer(reply)
                     acting[seat].timing["policy_s"] = took
                     actions[seat] = reply.text
-                if any(reply.finish == "context" for reply in replies):
+                    full = full or reply.finish == "context"
+                if full:
                     record.stop = StopReason.CONTEXT_LIMIT
                     break
             boundary = "env"
-            for seat, verb in verbs.items():
-                actions[seat] = yield Call(env, verb, (seat,) if several else ())
+            if verbs and not recorded:
+                for seat in acting:
+                    if seat in verbs:
+                        actions[seat] = yield Call(env, verbs[seat], (seat,) if several else ())
             for seat, turn in acting.items():
                 turn.action, turn.info = actions[seat], {}
             before = perf_counter()
@@ -202,19 +207,21 @@ def play(
             env_s += took
             steps += 1
             waiting = {}
-            for seat, seen, reward, terminated, truncated, info in _by_seat(result, several):
+            by_seat = _by_seat(result) if several else ((SEAT, *result),)
+            for seat, seen, reward, terminated, truncated, info in by_seat:
                 info, end = dict(info), ends[seat]
                 paid = _reward(reward)
                 shown = None if seen is None else check_obs(seen)
-                if dialogues[seat].turns:
+                if seat in acting:
+                    turn = acting[seat]
+                    turn.reward, turn.info = paid, info
+                    turn.timing["env_s"] = took
+                    if isinstance(parts := info.get("rewards"), dict):
+                        turn.rewards = parts
+                elif dialogues[seat].turns:  # paid for what others did
                     turn = dialogues[seat].turns[-1]
-                    turn.reward = paid if turn.reward is None else turn.reward + paid
-                    turn.info.update(info)
-                    if seat in acting:
-                        turn.timing["env_s"] = took
-                    if "rewards" in info:
-                        for name, part in info["rewards"].items():
-                            turn.rewards[name] = turn.rewards.get(name, 0.0) + float(part)
+                    turn.reward = (turn.reward or 0.0) + paid
+                    turn.info = {**turn.info, **info}
                 else:
                     end.unearned += paid
                     record.starts[seat].update(info)
@@ -259,10 +266,8 @@ def play(
     return record
 
 
-def _by_seat(result: Any, several: bool) -> Iterable[tuple[str, Any, Any, Any, Any, Any]]:
-    """Return what a step brought to each seat: observation (None: none), reward, ends, info."""
-    if not several:
-        return ((SEAT, *result),)
+def _by_seat(result: Any) -> Iterable[tuple[str, Any, Any, Any, Any, Any]]:
+    """Return what a step brought to each of several seats: observation (None: none), reward, ends, info."""
     obs, rewards, terminations, truncations, infos = result
     return [
         (seat, obs.get(seat), reward, terminations[seat], truncations[seat], infos[seat])
@@ -290,7 +295,7 @@ def _restored(
         mine = dialogue.open(turn.observation, turn.info)
         dialogue.recall(recorded)
         mine.action, mine.reward = recorded.action, recorded.reward
-        mine.info, mine.rewards = dict(recorded.info), dict(recorded.rewards)
+        mine.info, mine.rewards = dict(recorded.info), recorded.rewards
         record.turns.append(mine)
     shown = exchanges[start.turns]
     record.ends[SEAT].observation, record.ends[SEAT].info = shown.observation, dict(shown.info)
@@ -324,5 +329,7 @@ def _reason(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopRea
     return next((reason for reason in accepted if reason.value == said), None)
 
 
-def _least(*numbers: int | None) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

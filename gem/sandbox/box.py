@@ -12,14 +12,13 @@ import importlib.util
 import itertools
 import os
 import py_compile
-import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gem.sandbox.base import SandboxFailed
+from gem.sandbox import bwrap
 from gem.sandbox.lockdown import HOME, SHARED
 
 CODE = "/opt/gem-sandbox"
@@ -110,17 +109,6 @@ def start_line(python: Interpreter, code: str, control: int) -> list[str]:
     return [python.base_executable, "-s", "-S", "-P", "-c", program]
 
 
-def find_bwrap() -> str:
-    """Return where bubblewrap is. Raises SandboxFailed, with the way to install it."""
-    found = shutil.which("bwrap")
-    if found is None:
-        raise SandboxFailed(
-            "bubblewrap (bwrap) is not installed: `apt install bubblewrap`, `dnf install bubblewrap` or "
-            "`apk add bubblewrap`. Without it the next rung of the ladder is tried."
-        )
-    return found
-
-
 def is_root() -> bool:
     """Say whether this is the machine's root, who has to step down first, and not a namespace's."""
     if os.geteuid() != 0:
@@ -169,7 +157,7 @@ def bwrap_command(
             bwrap-slots rung) the home and /tmp are tmpfs of the box, of `disk_mb` each.
         disk_mb: as said.
     """
-    command = [find_bwrap(), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command = [bwrap.find(), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--hostname", "sandbox", "--new-session"]
     command += ["--info-fd", str(about)]
     if not root:

@@ -21,7 +21,7 @@ from os import PathLike
 from typing import Any, Self, TypeVar
 
 from gem.errors import BadArgument
-from gem.sandbox import box
+from gem.sandbox import bwrap
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed
 from gem.sandbox.judging import Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
@@ -77,7 +77,7 @@ class ZygoteSandbox:
     ) -> None:
         self.settings = settings or Settings()
         if self.settings.boxed:
-            box.find_bwrap()
+            bwrap.find()
         self.rung = self.settings.rung
         self.max_running = max_running or max(4, 2 * self.settings.cores)
         self.info: Mapping[str, Any] = {"rung": self.rung}

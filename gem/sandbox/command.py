@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gem.errors import BadArgument, did_you_mean
+from gem.sandbox.bwrap import HOW_TO_INSTALL
 from gem.sandbox.ladder import ORDER, PROPERTIES, RUNGS, configured, self_test
 
 _WORDS = {True: "yes", False: "NO", None: "could not be tried"}
@@ -29,7 +30,7 @@ def describe(rung: str | None = None) -> tuple[list[str], bool]:
             return [f"{name}: {RUNGS[name].summary} ({RUNGS[name].label})", *held, *lines], name != "none"
         lines.append(f"not {name}: {report.why_not}")
     lines.append(
-        "Programs are not run without a sandbox: install bubblewrap (`apt install bubblewrap`), name a "
+        f"Programs are not run without a sandbox: install bubblewrap ({HOW_TO_INSTALL}), name a "
         "container engine or a service (GEM_SANDBOX=container or remote), or say allow_unsafe=True."
     )
     return lines, False

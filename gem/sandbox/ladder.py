@@ -2,12 +2,13 @@
 
 What a rung holds back is tried, never deduced from versions: a program in it looks for a canary, calls a
 listener, forks, fills memory. Each rung is tested once per process. A busy machine must not choose a weaker
-rung: what failed for want of time is tried again with more of it, and never remembered as an answer.
+rung: what failed for want of time, space or memory is tried again, and never remembered as an answer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Status
+from gem.sandbox.bwrap import HOW_TO_INSTALL
 
 
 class Rung(NamedTuple):
@@ -77,7 +79,7 @@ ORDER = ("userns", "bwrap-slots", "landlock", "seatbelt")
 class Report:
     """What the self-test of a rung found: each property True, False, or None where it could not be tried.
 
-    `slow` names the properties, or "start", of which a machine too busy may be the reason.
+    `slow` names the properties, or "start", of which a machine too busy or too full may be the reason.
     """
 
     rung: str
@@ -99,7 +101,7 @@ class Report:
 
     @property
     def doubtful(self) -> bool:
-        """Whether nothing speaks against the rung but that something took too long."""
+        """Whether nothing speaks against the rung but that something took too long, or found no space."""
         return not self.passed and ({"start"} if self.failure else self.lacking) <= self.slow
 
     @property
@@ -166,7 +168,7 @@ def _refusal(reports: Mapping[str, Report]) -> str:
         [
             "no sandbox can be had here, and what a model wrote is not run without one:",
             *lines,
-            "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, `apk add bubblewrap`), "
+            f"Install bubblewrap ({HOW_TO_INSTALL}), "
             "name a container engine or a service (GEM_SANDBOX=container or remote), or accept no isolation "
             "at all with allow_unsafe=True.",
         ]
@@ -256,7 +258,7 @@ _AT_ONCE_S = 5.0
 
 
 def self_test(name: str, options: Mapping[str, Any] | None = None) -> Report:
-    """Try what a rung holds back, once per process, unless time ran out."""
+    """Try what a rung holds back: once per process, and again while time or space ran out in it."""
     with _lock:
         key = f"{name} {sorted((options or {}).items())}" if options else name
         if key in _tested:
@@ -277,17 +279,29 @@ def _try(name: str, options: dict[str, Any], patience: float = 1.0) -> Report:
         sandbox = make(name, **light, **options)
         if (first := sandbox.run("print(6 * 7)", budget=_budget(patience))).stdout != "42\n":
             failure = f"6 * 7 is {first.stdout!r} in it: {first.stderr[-300:].strip()}"
-            return Report(name, failure=failure, slow=_START if first.status is Status.TLE else frozenset())
+            return _refused(name, failure, perhaps=first.status in (Status.TLE, Status.MLE))
         return _probe(name, sandbox, patience)
     except SandboxFailed as error:
         waited = time.monotonic() - begun > _AT_ONCE_S  # what is missing is told at once
-        return Report(name, failure=str(error), slow=_START if waited else frozenset())
+        return _refused(name, str(error), perhaps=waited)
+    except OSError as error:  # ours: no temporary file, no descriptor, no process
+        return _refused(name, f"its self-test could not be made: {error}", perhaps=True)
     finally:
         if sandbox is not None:
             sandbox.close()
 
 
-_START = frozenset({"start"})
+_WANTS = (
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)),
+    "No usable temporary directory",
+)
+"""What the system, and tempfile, say where space, memory, processes or descriptors are used up."""
+
+
+def _refused(name: str, failure: str, *, perhaps: bool) -> Report:
+    """Return the report of one that did not start; `perhaps`: another time it may."""
+    perhaps = perhaps or any(want in failure for want in _WANTS)
+    return Report(name, failure=failure, slow=frozenset({"start"}) if perhaps else frozenset())
 
 
 def _budget(patience: float) -> Budget:
@@ -313,16 +327,15 @@ def _probe(name: str, sandbox: Any, patience: float) -> Report:
         sandbox.run(f"NAME = {tag!r}\n{_LINGER}", budget=budget)
         endless = sandbox.run("while True: pass", budget=replace(budget, wall_s=0.3))
         properties, slow = look.result()
-        filled = memory.result()
+        filled, written = memory.result(), disk.result()
         properties |= {
             "memory": "too much" not in filled.stdout and filled.status is not Status.TLE,
-            "disk": "too much" not in disk.result().stdout,
+            "disk": "too much" not in written.stdout and written.status is not Status.TLE,
             "survivors": _none_left(tag, 3.0 * patience),
             "deadline": endless.status is Status.TLE and endless.wall_s < 0.3 + 4.0 * patience,
         }
     slow |= {"survivors", "deadline"}
-    if "too much" not in filled.stdout:
-        slow |= {"memory"}
+    slow |= {key for key, ran in (("memory", filled), ("disk", written)) if "too much" not in ran.stdout}
     return Report(name, properties, slow=frozenset(slow))
 
 

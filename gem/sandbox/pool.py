@@ -42,6 +42,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 """What each kind of fork server has imported before it forks; the first that covers a program serves it."""
 
 READY_S = 60.0
+SLOTS = 64
+"""The most fork servers of a kind that serve one child at a time, which a session keeps while it lives."""
 
 _WORDS = {name: re.compile(rf"{name}\b") for name in ("numpy", "sympy", "scipy", "pandas", "matplotlib")}
 
@@ -358,7 +360,7 @@ class Pool:
         alive = [zygote for zygote in self.zygotes[kind] if zygote.alive]
         self.zygotes[kind] = alive
         best = min(alive, key=lambda zygote: zygote.load, default=None)
-        wanted = max(1, self.settings.cores)
+        wanted = SLOTS if self.settings.slots else max(1, self.settings.cores)
         short = best is None or best.load > 0
         if short and not self.starting[kind] and len(alive) < wanted:
             self._start(kind)

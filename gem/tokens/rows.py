@@ -96,7 +96,7 @@ class _Growing:
         """Add the tokens that the model sampled."""
         count = len(turn.token_ids)
         self.ids.extend(turn.token_ids)
-        self.mask.extend(turn.mask)
+        self.mask.frombytes(turn.mask)
         self.logprobs.extend(_UNKNOWN * count if turn.logprobs is None else turn.logprobs)
         self.turn.extend(array("i", (number,)) * count)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 Schema: typing.TypeAlias = Mapping[str, Any]
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _ARGUMENT = re.compile(r"(\w+)(?: \([^)]*\))?:\s*(.*)")
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -107,9 +111,21 @@ def _of_type(hint: Any) -> dict[str, Any]:
     return {}
 
 
+def docstring(function: Callable[..., Any]) -> str:
+    """Return a function's docstring, from its source where Python keeps none (``python -OO``)."""
+    kept = inspect.getdoc(function)
+    if kept is None and sys.flags.optimize > 1:
+        try:
+            (written,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+            kept = ast.get_docstring(written) if isinstance(written, _FUNCTIONS) else None
+        except (OSError, TypeError, SyntaxError, ValueError):
+            return ""
+    return kept or ""
+
+
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the description, and what ``Args:`` says of each argument."""
-    before, _, after = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    before, _, after = docstring(function).partition("\nArgs:\n")
     said: dict[str, str] = {}
     name = ""
     for line in after.splitlines():

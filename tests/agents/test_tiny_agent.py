@@ -228,7 +228,7 @@ def test_a_batch_with_one_conversation_twice_is_refused():
 
 
 def test_seats_of_an_episode_have_caches_of_their_own():
-    asks = [dataclasses.replace(ask(f"you are {seat}", seed=seat), agent=str(seat)) for seat in range(2)]
+    asks = [dataclasses.replace(ask(f"you are {seat}", seed=seat), seat=str(seat)) for seat in range(2)]
     together = tiny()(asks)
     for reply, one in zip(together, asks, strict=True):
         assert tiny()([one])[0].token_ids == reply.token_ids
@@ -312,5 +312,5 @@ def test_an_answer_cut_at_its_limit_is_closed_before_the_next_message():
     (episode,) = rollout([LONG], agent)
     first, second = episode.turns[:2]
     assert first.finish == "length"
-    held = first.prompt_ids + first.token_ids
-    assert second.prompt_ids[: len(held) + 1] == (*held, END)
+    held = (*first.prompt_ids, *first.token_ids)
+    assert tuple(second.prompt_ids[: len(held) + 1]) == (*held, END)

@@ -43,6 +43,14 @@ def make(shell):
         env.close()
 
 
+def begin(env):
+    """Reset, where the sandbox has what the task needs."""
+    try:
+        env.reset(seed=0)
+    except SandboxFailed as absent:
+        pytest.skip(str(absent))
+
+
 def draw(name, level, seed):
     return FAMILIES[name].draw(stream(seed), level == "hard")
 
@@ -78,7 +86,7 @@ def test_every_family_is_registered_in_two_levels_and_names_its_programs():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_solution_passes_the_hidden_test_and_doing_nothing_does_not(make, name):
     env = make(name)
-    env.reset(seed=0)
+    begin(env)
     idle = env.step("<bash>true</bash><submit/>")
     assert (idle.reward, idle.terminated, idle.info["stop"]) == (0.0, True, "failed")
     env.reset(seed=0)
@@ -247,15 +255,13 @@ def test_traps_for_the_hidden_tests_shell_do_not_work(make):
     assert env.step("<submit/>").reward == 0.0
 
 
-def test_no_hidden_answer_is_in_the_box(make):
-    for name in ("PatchRepo", "LogAnalysis", "Service", "GitHistory"):
-        env = make(name)
-        env.reset(seed=0)
-        seen = env.step(
-            "<bash>ls -A ~ /tmp; env; ls -R ~ | grep -i -e hidden -e verdict -e expected</bash>"
-        ).obs
-        assert "cases" not in seen
-        assert "rows" not in seen
+@pytest.mark.parametrize("name", ["PatchRepo", "LogAnalysis", "Service", "GitHistory"])
+def test_no_hidden_answer_is_in_the_box(make, name):
+    env = make(name)
+    begin(env)
+    seen = env.step("<bash>ls -A ~ /tmp; env; ls -R ~ | grep -i -e hidden -e verdict -e expected</bash>").obs
+    assert "cases" not in seen
+    assert "rows" not in seen
 
 
 def test_replaced_git_objects_do_not_pass_for_a_merge(make):

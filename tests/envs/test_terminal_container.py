@@ -136,8 +136,8 @@ def test_an_image_that_cannot_be_built_is_no_verdict(played):
 FAKE = """#!/bin/sh
 case "$1 $*" in
 version*) echo '{"Server": {"Version": "99.0"}}';;
-run*) echo $$ > AT/client; exec cat > /dev/null;;
-ps*) if [ -e AT/gone ]; then exit CODE; fi; echo 1234;;
+run*) echo $$ > "AT/client"; exec cat > /dev/null;;
+ps*) if [ -e "AT/gone" ]; then exit CODE; fi; echo 1234;;
 exec*"command -v bash"*) ;;
 exec*) EXEC;;
 cp*) exit 1;;
@@ -169,7 +169,7 @@ def test_a_command_of_the_agents_that_never_stops_talking_is_stopped(fake, tmp_p
 
 
 def test_a_box_that_ended_before_its_test_has_failed(fake, tmp_path):
-    fake(f"touch {tmp_path}/gone; exit 1")
+    fake(f"touch '{tmp_path}/gone'; exit 1")
     for path, text in HARBOR.items():
         (tmp_path / "task" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "task" / path).write_text(text)

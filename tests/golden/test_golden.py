@@ -1,5 +1,8 @@
 """Prompts are behaviour: what our own environments say is kept, a file per id, and compared."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,36 @@ def test_an_environment_says_what_it_said(env_id):
     assert not changed, (
         f"{changed}\n\nIf that is wanted: `gem-gym check {env_id} --record`, and look at the diff."
     )
+
+
+WITHOUT_DOCSTRINGS = """
+import sys
+from gem.testing import golden
+from pathlib import Path
+from gem.tools import FunctionTool
+
+def greet(name: str):
+    "Greet somebody."
+
+changed = FunctionTool(greet).description if greet.__doc__ is None else "docstrings are kept"
+for env_id in sys.argv[2:]:
+    changed += golden.compare(env_id, Path(sys.argv[1]))
+print(changed)
+"""
+
+
+def test_prompts_that_are_made_of_docstrings_survive_an_interpreter_that_drops_them(tmp_path):
+    asked = [i for i in OWN_IDS if i.startswith(("code:Basics", "multi:ServiceDesk"))]
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_DOCSTRINGS)
+    done = subprocess.run(
+        [sys.executable, "-OO", str(program), str(FOLDER), *asked],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(gem.__file__).parents[1])},
+    )
+    assert len(asked) > 5
+    assert (done.stdout, done.returncode) == ("Greet somebody.\n", 0), done.stderr
 
 
 def test_every_file_belongs_to_an_id():

@@ -222,7 +222,7 @@ def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(ste
         (raising(TimeoutError()), "TimeoutError", ""),
         (lambda ask: "text", "BadArgument", "'text'"),
         (lambda ask: Reply(None), "BadArgument", "None"),
-        (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids and 1 logprobs"),
+        (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids has 1 logprobs"),
         (lambda ask: Reply("a", (1,), (1,), (float("nan"),)), "BadArgument", "not finite"),
     ],
 )

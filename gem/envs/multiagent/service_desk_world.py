@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from gem.errors import ToolError
+from gem.tools.schema import docstring
 
 Database: TypeAlias = dict[str, dict[str, dict[str, Any]]]
 Calls: TypeAlias = list[tuple[str, dict[str, Any]]]
@@ -237,7 +238,7 @@ class Tool:
     def __str__(self) -> str:
         """One line: arguments and purpose."""
         named = ", ".join(f"{k}: {'number' if t is int else 'text'}" for k, t in self.parameters.items())
-        return f"{self.run.__name__}({named}): {self.run.__doc__}"
+        return f"{self.run.__name__}({named}): {docstring(self.run)}"
 
 
 TOOLS: dict[str, Tool] = {

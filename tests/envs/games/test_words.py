@@ -28,6 +28,17 @@ def test_common_words_come_from_the_most_frequent_down():
     assert {"house", "about", "water"} <= set(words.common(5))
 
 
+def test_the_packages_data_is_read_as_the_package_reads_it():
+    wordfreq = pytest.importorskip("wordfreq")
+    for size in ("small", "large"):
+        read = {
+            word: 10 ** (-place / 100) for place, bucket in enumerate(words._buckets(size)) for word in bucket
+        }
+        assert read == pytest.approx(wordfreq.get_frequency_dict("en", size))
+    often = wordfreq.get_frequency_dict("en", "large")
+    assert min(often[word] for word in words.known(5)) == pytest.approx(words.RAREST)
+
+
 @pytest.mark.parametrize("word", ["zzzzz", "aaaaa", "hmmmm", "bcdfg", "james", "texas", "bitch", "isnt"])
 def test_names_rude_words_and_strings_that_are_no_words_are_left_out(word):
     assert word not in words.common(len(word))
