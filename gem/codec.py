@@ -2,14 +2,14 @@
 
 The Structs below are that form; the JSON schema is made of them (`json_schema`). They have the names of the
 records, which are called ``record.Turn`` and so on here. Fields that hold their default are left out. Token
-ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and int8; a mask of ones
+ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8; a mask of ones
 is left out. A turn's prompt is stored as the record keeps it: what its parent (the number of an earlier turn)
 does not cover.
 
 What JSON lacks is an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64 bits up, in
 hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of an
-observation), ``$dict`` (keys that are not plain text) and ``$repr`` (anything else; it comes back as that
-text).
+observation), ``$dict`` (keys that are not plain text, or one of these names alone) and ``$repr`` (anything
+else; it comes back as that text).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ Logprobs: TypeAlias = Annotated[
     bytes, Meta(description="Log probabilities of the sampled tokens: little-endian float32, in base64.")
 ]
 Mask: TypeAlias = Annotated[
-    bytes, Meta(description="One int8 per sampled token, in base64; left out where all are 1.")
+    bytes, Meta(description="One byte per sampled token, in base64; left out where all are 1.")
 ]
 
 
@@ -161,14 +161,14 @@ class Turn(Struct, omit_defaults=True):
     reply: Message | None = None
     finish: Chars = ""
     reward: Number | None = None
-    rewards: Values = {}
+    rewards: Values | None = None
     info: Values = {}
     policy_version: int | None = None
     value: Number | None = None
     sampling: Values | None = None
-    usage: Values = {}
+    usage: Values | None = None
     timing: Values = {}
-    extra: Values = {}
+    extra: Values | None = None
     messages: list[Message] | None = None
     parent: int | None = None
     kept: int = 0
@@ -562,9 +562,8 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
     wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
     if turn.logprobs is not None:
         wire.logprobs = _packed("f", turn.logprobs) or b""
-    mask = _packed("b", turn.mask)
-    if mask != _ones(wire):
-        wire.mask = mask or b""
+    if turn.mask != _ones(wire):
+        wire.mask = bytes(turn.mask)
     return wire
 
 
@@ -579,7 +578,7 @@ def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record
         new_ids=_unpacked("i", wire.new_ids),
         token_ids=_unpacked("i", wire.token_ids),
         logprobs=None if wire.logprobs is None else _unpacked("f", wire.logprobs),
-        mask=_unpacked("b", _ones(wire) if wire.mask is None else wire.mask),
+        mask=_ones(wire) if wire.mask is None else wire.mask,
         policy_version=wire.policy_version,
         value=_number_back(wire.value),
         reward=_number_back(wire.reward),
@@ -612,11 +611,11 @@ def _length(turn: record.Turn) -> int:
     return turn.prompt_length + len(turn.token_ids)
 
 
-def _ones(wire: Turn) -> bytes | None:
+def _ones(wire: Turn) -> Sequence[int]:
     """Return the mask that is left out: of ones, or none at all where there are no ids."""
-    if wire.token_ids:
-        return b"\1" * (len(wire.token_ids) // 4)
-    return None if wire.new_ids is None and wire.token_ids is None else b""
+    if wire.new_ids is None and wire.token_ids is None:
+        return ()
+    return b"\1" * (len(wire.token_ids or b"") // 4)
 
 
 def _end(seat: str, end: record.SeatEnd) -> End:
@@ -772,7 +771,9 @@ def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
     if not len(numbers) and not isinstance(numbers, array):
         return None
     if not isinstance(numbers, array) or numbers.typecode != kind:
-        numbers = array("i", record.as_ids(cast(Any, numbers))) if kind == "i" else array(kind, numbers)
+        numbers = (
+            array("i", record.as_ids(tuple(cast(Any, numbers)))) if kind == "i" else array(kind, numbers)
+        )
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -893,7 +894,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     stored = {}
     for key, value in values.items():
-        if type(key) is not str or key[:1] == "$" or not _encodes(key):
+        if type(key) is not str or not _encodes(key) or (len(values) == 1 and key in _RESTORE):
             return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
         stored[key] = plain(value, depth)
     return stored
@@ -1005,7 +1006,7 @@ def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Tur
             turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
         else:
             turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
-        turn.mask = array("b", data["mask"])
+        turn.mask = bytes(data["mask"])
         held[turn.seat] = turn
     return turn
 

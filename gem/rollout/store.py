@@ -590,7 +590,7 @@ def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = T
 
 def _tokens(turn: Turn, held: bool) -> int:
     """Return how many tokens were sampled; where the ids are not kept, as many as a server counted."""
-    return (len(turn.token_ids) if held else 0) or int(turn.usage.get("completion_tokens", 0))
+    return (len(turn.token_ids) if held else 0) or int((turn.usage or {}).get("completion_tokens", 0))
 
 
 @contextmanager
