@@ -562,8 +562,9 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
     wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
     if turn.logprobs is not None:
         wire.logprobs = _packed("f", turn.logprobs) or b""
-    if turn.mask != _ones(wire):
-        wire.mask = bytes(turn.mask)
+    mask = bytes(turn.mask)
+    if mask != _ones(wire):
+        wire.mask = mask
     return wire
 
 
@@ -611,10 +612,8 @@ def _length(turn: record.Turn) -> int:
     return turn.prompt_length + len(turn.token_ids)
 
 
-def _ones(wire: Turn) -> Sequence[int]:
-    """Return the mask that is left out: of ones, or none at all where there are no ids."""
-    if wire.new_ids is None and wire.token_ids is None:
-        return ()
+def _ones(wire: Turn) -> bytes:
+    """Return the mask that is left out: of ones."""
     return b"\1" * (len(wire.token_ids or b"") // 4)
 
 

@@ -190,7 +190,7 @@ class Turn:
     new_ids: Ids = ()
     token_ids: Ids = ()
     logprobs: Sequence[float] | None = None
-    mask: Sequence[int] = ()
+    mask: bytes = b""
     policy_version: int | None = None
     value: float | None = None
     reward: float | None = None
@@ -278,12 +278,12 @@ class Turn:
     def _sampled(
         self, token_ids: Sequence[int], logprobs: Sequence[float] | None, mask: Sequence[int] | None
     ) -> None:
-        count = len(token_ids)
         self.token_ids = as_ids(token_ids)
-        self.logprobs = array("f", logprobs) if logprobs and count else None
+        count = len(self.token_ids)
+        told = 0 if logprobs is None else len(logprobs)
+        self.logprobs = array("f", logprobs) if told and logprobs is not None else None
         self.mask = b"\1" * count if mask is None else bytes(mask)
-        if (mask is not None and len(mask) != count) or (logprobs and len(logprobs) != count):
-            told = len(logprobs) if logprobs else "no"
+        if len(self.mask) != count or (told and told != count):
             raise BadArgument(
                 f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
                 "one of each per sampled token, or no logprobs at all."
@@ -299,7 +299,7 @@ def as_ids(ids: Sequence[int]) -> Ids:
     if type(ids) is array and ids.typecode == "i":
         return ids
     try:
-        return array("i", ids) if ids else ()
+        return array("i", ids) if len(ids) else ()
     except (TypeError, OverflowError) as error:
         raise BadArgument(f"token ids are {ids!r:.60} ({error}); accepted: 32-bit integers.") from error
 

@@ -31,7 +31,6 @@ from gem.spec import (
     written_arguments,
 )
 
-
 if TYPE_CHECKING:
     from gem.hosts.base import Host
     from gem.vector.vector_env import VectorEnv
@@ -341,7 +340,9 @@ def make_vec(
                 "gem.rollout.rollout, or make one seat of it an environment: gem.multiagent.SeatEnv."
             )
     makers = [Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)]
-    return VectorEnv(makers, backend or ("thread" if async_mode else "serial"), seed, autoreset_mode)
+    if backend is None:
+        backend = "thread" if async_mode else "serial"
+    return VectorEnv(makers, backend, seed, autoreset_mode)
 
 
 @dataclass(frozen=True, slots=True)

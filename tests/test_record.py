@@ -264,21 +264,17 @@ def test_a_conversation_of_n_turns_keeps_its_tokens_once():
     assert sum(len(each.new_ids) + len(each.token_ids) for each in turns) == len(prompt) == 1500
     assert turns[-1].prompt_length == 1490
     for each in turns:
-        assert [ids.itemsize for ids in (each.new_ids, each.token_ids, each.logprobs, each.mask)] == [
-            4,
-            4,
-            4,
-            1,
-        ]
+        assert [ids.itemsize for ids in (each.new_ids, each.token_ids, each.logprobs)] == [4, 4, 4]
+        assert len(each.mask) == 10
 
 
 def test_what_was_sampled_is_learned_on_unless_it_is_masked():
-    assert turn((1,), (2, 3)).mask.tolist() == [1, 1]
-    assert turn((1,), (2, 3), mask=(0, 1)).mask.tolist() == [0, 1]
+    assert turn((1,), (2, 3)).mask == b"\1\1"
+    assert turn((1,), (2, 3), mask=(0, 1)).mask == b"\0\1"
 
 
 def test_unknown_log_probabilities_are_none():
-    assert turn((1,), (2,), logprobs=None).logprobs is None
+    assert turn((1,), (2,), logprobs=None).logprobs is turn((1,), (2,), logprobs=()).logprobs is None
     assert turn((1,), (2,)).logprobs.tolist() == [-0.5]
     assert turn((1,), ()).logprobs is None
 
@@ -287,7 +283,6 @@ def test_unknown_log_probabilities_are_none():
     ("more", "told"),
     [
         ({"logprobs": (-0.1,)}, "2 token_ids has 1 logprobs and 2 mask"),
-        ({"logprobs": ()}, "2 token_ids has 0 logprobs and 2 mask"),
         ({"mask": (1,)}, "2 token_ids has 2 logprobs and 1 mask"),
         ({"logprobs": None, "mask": (1, 1, 1)}, "2 token_ids has no logprobs and 3 mask"),
     ],

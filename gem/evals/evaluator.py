@@ -166,7 +166,7 @@ def _jobs(
 def _name(env: str | TaskRef | Maker) -> str:
     if isinstance(env, str):
         return env
-    return env.spec if isinstance(env, TaskRef) else env.env_id
+    return env.spec if isinstance(env, TaskRef) else env.spec.id
 
 
 def summarise(

@@ -134,6 +134,10 @@ class Host(ABC):
         """The number of environments."""
         return len(self._indices)
 
+    def __bool__(self) -> bool:
+        """True: ``host or another`` must not pass over a host because it is empty."""
+        return True
+
     def __contains__(self, index: object) -> bool:
         """Whether an environment has this index."""
         return index in self._indices

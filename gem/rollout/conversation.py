@@ -151,8 +151,8 @@ class Conversation:
         Raises:
             GemError: when the environment cannot be made.
         """
-        self._own = None if isinstance(env, Env) else make(env)
-        made = self._own if self._own is not None else env
+        made = env if isinstance(env, Env) else make(env)
+        self._own = None if made is env else made
         run = run or RunInfo(limits=limits, history=history)
         self.episode = Episode(
             replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group

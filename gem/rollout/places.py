@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gem.core import Env
@@ -130,7 +131,8 @@ def maker(recipe: Recipe) -> Callable[[], Env]:
 def expected(recipe: Callable[[], Env]) -> TaskRef:
     """Return what an environment is to be, for the record of an episode that never began."""
     if isinstance(recipe, Maker):
-        return TaskRef(recipe.env_id, dict(recipe.kwargs))
+        task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
+        return replace(task, kwargs={**task.kwargs, **recipe.kwargs})
     named: Any = getattr(recipe, "func", recipe)  # what a functools.partial calls
     if not hasattr(named, "__qualname__"):
         named = type(named)

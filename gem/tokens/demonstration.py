@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gem.content import Message
 from gem.history import messages
-from gem.record import SEAT, Episode
+from gem.record import SEAT, Episode, Turn
 from gem.tokens.renderer import Renderer
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gem import record
 from gem.errors import BadArgument
 from gem.record import Episode
 from gem.tokens.rows import Row, rows
@@ -101,11 +102,7 @@ def collate(weighted: Sequence[Weighted], pad: int) -> Batch:
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
     """Return how many leading elements all sequences share."""
-    low, high = min(sequences), max(sequences)  # the extremes in order differ first
-    for i, (a, b) in enumerate(zip(low, high, strict=False)):
-        if a != b:
-            return i
-    return min(len(low), len(high))
+    return min(record.common_prefix(sequences[0], each) for each in sequences)
 
 
 def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:

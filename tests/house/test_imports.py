@@ -12,7 +12,7 @@ import gem
 from gem import registry
 
 KERNEL = {
-    *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors"),
+    *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.spec"),
 }
 """The modules of ours that `import gem` may load. All else it loads is the standard library's."""
