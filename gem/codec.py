@@ -767,16 +767,15 @@ def _reply_back(wire: Reply, free: Free) -> record.Reply:
 
 def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
     """Return numbers as little-endian bytes; None for an empty tuple, which stands for nothing at all."""
-    if not len(numbers) and not isinstance(numbers, array):
-        return None
-    if not isinstance(numbers, array) or numbers.typecode != kind:
-        numbers = (
-            array("i", record.as_ids(tuple(cast(Any, numbers)))) if kind == "i" else array(kind, numbers)
-        )
+    if not len(numbers):
+        return b"" if isinstance(numbers, array) else None
+    whole = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
+    if not isinstance(whole, array) or whole.typecode != kind:
+        whole = array(kind, whole)
     if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
+        whole = whole[:]
+        whole.byteswap()
+    return whole.tobytes()
 
 
 def _unpacked(kind: str, data: bytes | None) -> Any:

@@ -262,7 +262,7 @@ def test_tokens_can_be_left_out():
     episode.turns[1].extend(episode.turns[0], (6,), (7,), (-1.0,))
     back = codec.decode(codec.encode(episode, tokens=False))
     for turn in back.turns:
-        assert (turn.kept, turn.new_ids, turn.token_ids, turn.logprobs, turn.mask) == (0, (), (), None, ())
+        assert (turn.kept, turn.new_ids, turn.token_ids, turn.logprobs, turn.mask) == (0, (), (), None, b"")
     assert back.turns[1].parent is back.turns[0]
     assert back.transcript_hash() == episode.transcript_hash()
 
