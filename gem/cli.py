@@ -563,7 +563,9 @@ def evaluate(
 
 
 def doctor() -> int:
-    """Try what works on this machine: environments, sandbox, extras, engines; and say what to type for the rest.
+    """Try what works on this machine, and say what to type for the rest.
+
+    Environments of each kind are begun, the backends of the sandbox tested, packages and engines looked for.
 
     The exit code is 1 when something that is installed is broken. What is absent is no fault.
     """

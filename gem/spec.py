@@ -1,4 +1,4 @@
-"""What an environment is made from, as plain data: a task names its environment, keywords, wrappers and seed."""
+"""What an environment is made from, as plain data: its name, keywords, wrappers and seed."""
 
 from __future__ import annotations
 

@@ -27,6 +27,6 @@ def sandbox() -> Iterator[UsernsSandbox]:
 
 @pytest.fixture(scope="session")
 def interpreter_in_tmp() -> list[str]:
-    """What a program sees in /tmp before it writes there: the way to this interpreter, where it lies below."""
+    """What programs see in /tmp before they write there: the way to an interpreter that lies below it."""
     kept = box.covered(box.Interpreter.this())
     return [os.path.basename(path) for path in kept if os.path.dirname(path) == "/tmp"]
