@@ -108,8 +108,8 @@ class Dialogue:
         mine = self.turns[-1]
         if mine.observation != turn.observation:
             raise ContractBroken(
-                f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown {text_of(turn.observation)!r:.80} "
-                f"when it was recorded, and {text_of(mine.observation)!r:.80} now; only an environment that "
+                f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
+                f"{text_of(turn.observation)!r:.80} when it was recorded, and {text_of(mine.observation)!r:.80} now; only an environment that "
                 "follows from its seed can be replayed."
             )
         self._show()

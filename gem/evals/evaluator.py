@@ -35,8 +35,8 @@ class Result:
     enter no figure but `at_least`. `cancelled` came to no end and are in none of these.
 
     `success` is None where the environment does not say what success is. `at_least` is the rate of success
-    with every episode that has no verdict counted as lost: the truth lies between the two. `turns_to_success`: turns
-    until success, where a lost episode counts one turn more than it may take. `errors` counts what broke, by
+    with every episode that has no verdict counted as lost: the truth lies between the two.
+    `turns_to_success`: turns until success, where a lost episode counts one turn more than it may take. `errors` counts what broke, by
     boundary and type. `seats` has the figures of each seat of a multi-agent environment, where `reward` is
     the mean over the seats.
     """
@@ -151,9 +151,7 @@ def evaluate(
     return summarise(_name(env), played, clustered=instances is not None, exactly=exactly, budget=budget)
 
 
-def _jobs(
-    env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None
-) -> list[Job]:
+def _jobs(env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None) -> list[Job]:
     if instances is None:
         return [Job(env, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
     return [
@@ -248,5 +246,7 @@ def required(result: Result) -> Result:
     """
     if not result.scored:
         why = ", ".join(f"{count} times {broke}" for broke, count in result.errors.items())
-        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why or 'cancelled'}.")
+        raise NoVerdict(
+            f"none of {result.episodes} episodes of {result.env} has a verdict: {why or 'cancelled'}."
+        )
     return result

@@ -144,7 +144,9 @@ def play(
         if actor is not None:
             held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
             verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
-        if actor is not None and record.sample:  # sample 0 is what a loop over the environment alone would see
+        if (
+            actor is not None and record.sample
+        ):  # sample 0 is what a loop over the environment alone would see
             yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample),))
         if start is not None:
             record.origin = Origin(start.episode.id, start.turns)
@@ -286,9 +288,7 @@ def _recorded(turns: list[Turn], place: int, seat: str) -> Turn:
     return turns[place]
 
 
-def _restored(
-    record: Episode, dialogue: Dialogue, start: Branch
-) -> dict[str, tuple[Obs, dict[str, Any]]]:
+def _restored(record: Episode, dialogue: Dialogue, start: Branch) -> dict[str, tuple[Obs, dict[str, Any]]]:
     """Enter a branch's turns as they were recorded, and return what the agent is shown next."""
     exchanges = start.episode.exchanges()
     for turn, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):

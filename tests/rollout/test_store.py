@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from gem.rollout.stored import from_stored, plain, restored, to_stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from gem.content import Image, Text
 from gem.errors import SchemaMismatch, StoreError
 from gem.record import SCHEMA, Episode, Failure, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore, Job, rollout
-from gem.rollout.stored import from_stored, plain, restored, to_stored
 
 
 def episode(number=0, **changes):
