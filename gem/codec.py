@@ -2,14 +2,14 @@
 
 The Structs below are that form; the JSON schema is made of them (`json_schema`). They have the names of the
 records, which are called ``record.Turn`` and so on here. Fields that hold their default are left out. Token
-ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and int8; a mask of ones
+ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8; a mask of ones
 is left out. A turn's prompt is stored as the record keeps it: what its parent (the number of an earlier turn)
 does not cover.
 
 What JSON lacks is an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64 bits up, in
 hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of an
-observation), ``$dict`` (keys that are not plain text) and ``$repr`` (anything else; it comes back as that
-text).
+observation), ``$dict`` (keys that are not plain text, or one of these names alone) and ``$repr`` (anything
+else; it comes back as that text).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ Logprobs: TypeAlias = Annotated[
     bytes, Meta(description="Log probabilities of the sampled tokens: little-endian float32, in base64.")
 ]
 Mask: TypeAlias = Annotated[
-    bytes, Meta(description="One int8 per sampled token, in base64; left out where all are 1.")
+    bytes, Meta(description="One byte per sampled token, in base64; left out where all are 1.")
 ]
 
 
@@ -625,7 +625,7 @@ def _end(seat: str, end: record.SeatEnd) -> End:
         end.truncated,
         _obs(end.observation),
         plain(end.info),
-        _number(end.unearned or None),
+        None if repr(end.unearned) == "0.0" else _number(end.unearned),
     )
 
 
@@ -636,7 +636,7 @@ def _end_back(wire: End, free: Free) -> record.SeatEnd:
         wire.truncated,
         _obs_back(wire.observation),
         free(wire.info),
-        _number_back(wire.unearned) or 0.0,
+        0.0 if wire.unearned is None else _number_back(wire.unearned),
     )
 
 
@@ -767,14 +767,15 @@ def _reply_back(wire: Reply, free: Free) -> record.Reply:
 
 def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
     """Return numbers as little-endian bytes; None for an empty tuple, which stands for nothing at all."""
-    if not len(numbers) and not isinstance(numbers, array):
-        return None
-    if not isinstance(numbers, array) or numbers.typecode != kind:
-        numbers = array("i", record.as_ids(cast(Any, numbers))) if kind == "i" else array(kind, numbers)
+    if not len(numbers):
+        return b"" if isinstance(numbers, array) else None
+    whole = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
+    if not isinstance(whole, array) or whole.typecode != kind:
+        whole = array(kind, whole)
     if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
+        whole = whole[:]
+        whole.byteswap()
+    return whole.tobytes()
 
 
 def _unpacked(kind: str, data: bytes | None) -> Any:
@@ -891,7 +892,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     stored = {}
     for key, value in values.items():
-        if type(key) is not str or key[:1] == "$" or not _encodes(key):
+        if type(key) is not str or not _encodes(key) or (len(values) == 1 and key in _RESTORE):
             return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
         stored[key] = plain(value, depth)
     return stored

@@ -304,10 +304,12 @@ class EpisodeStore(Sequence[Episode]):
         if found is None:
             with self._lock:
                 span = self._run_span(run)
-            found = RunInfo(run)
-            if span is not None:
-                with suppress(ValueError):
-                    found = codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0]))
+            if span is None:
+                return RunInfo(run)
+            try:
+                found = codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0]))
+            except ValueError as error:
+                raise StoreError(f"{self.path}: byte {span[0]} begins a damaged run: {error}") from error
             self._runs[run] = found
         return found
 
