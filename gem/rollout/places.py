@@ -10,7 +10,7 @@ from gem.core import Env
 from gem.hosts import Host
 from gem.hosts.verbs import Description
 from gem.registry import Maker
-from gem.spec import TaskRef
+from gem.specs import EnvSpec, TaskRef
 
 Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
 """What makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
@@ -115,12 +115,11 @@ def pool_key(recipe: Recipe) -> Any:
     if isinstance(recipe, str):
         return recipe
     if isinstance(recipe, Maker):
-        kwargs = sorted(recipe.kwargs.items())
         wrappers = [id(each) if callable(each) else each for each in recipe.wrappers]
-        return repr((recipe.env_id, kwargs, wrappers))
+        return repr((pool_key(recipe.env_id), sorted(recipe.kwargs.items()), wrappers))
     if isinstance(recipe, TaskRef):
-        return repr((recipe.spec, sorted(recipe.kwargs.items()), recipe.wrappers))
-    return id(recipe)
+        return repr(replace(recipe, seed=None))
+    return repr(recipe) if isinstance(recipe, EnvSpec) else id(recipe)
 
 
 def maker(recipe: Recipe) -> Callable[[], Env]:

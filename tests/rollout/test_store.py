@@ -20,7 +20,7 @@ from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Tu
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.index import Index
 from gem.rollout.store import SAVE_EVERY, merge
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 DATA = Path(__file__).parent / "data"
 RUN = RunInfo("run", "agent", "model", {"temperature": 1.0}, limits=Limits(turns=9), history=HistoryPolicy())
@@ -150,7 +150,7 @@ import sys
 from gem.errors import DuplicateEpisode
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 refused = 0
 with EpisodeStore(sys.argv[1]) as store:
     for i in range(300):
@@ -375,7 +375,7 @@ def test_a_forked_process_goes_on_with_a_store_of_its_own(path):
 import os, sys
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 store = EpisodeStore(sys.argv[1])
 child = os.fork()
 for i in range(300):
