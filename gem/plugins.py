@@ -81,8 +81,8 @@ def load_written(name: str) -> Any:
     found = load(name)
     if not may_be_named(found):
         raise BadArgument(
-            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader or a function "
-            "of a package, and what only computes."
+            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader or a "
+            "function of a package, and what only computes."
         )
     return found
 
