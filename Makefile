@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
-test test-slow test-all: export OMP_NUM_THREADS := 1
+test test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
 
 # Where this is set (many containers do) every process would compile torch, sympy and pytest from source again:
 # 35 s of CPU for each worker, and seconds for each `python -m gem` that a test starts.
@@ -11,8 +11,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # mkdocs-material advertises in the terminal otherwise.
 check docs: export NO_MKDOCS_2_WARNING := 1
 
+# Where programs run. Of the suites that go through every id, those ids.
+SANDBOXED := tests/contract tests/docs tests/envs/test_code_env.py tests/envs/test_database.py \
+	tests/envs/test_database_hostile.py tests/envs/test_terminal.py tests/golden tests/graders/test_audit_code.py \
+	tests/graders/test_code.py tests/sandbox tests/tools \
+	-k "not (test_every_id or test_golden) or code: or db: or terminal:"
+
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo test test-slow test-all check format docs bench clean
+.PHONY: help setup wheels demo test test-slow test-all test-sandbox check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
@@ -35,7 +41,12 @@ test-slow: setup ## the slow tests: every foreign world, every hostile program, 
 test-all: setup ## the fast tests on every Python from 3.11 to 3.13 that is found
 	$(PY) scripts/test_all.py
 
-check: setup ## format, lint, types, floors, docs
+test-sandbox: setup ## the tests that run programs, on each backend of the sandbox that is here
+	@set -e; for backend in userns bwrap-slots landlock; do \
+		if ! $(PY) -m gem sandbox --rung $$backend; then continue; fi; \
+		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal $(SANDBOXED); done
+
+check: setup ## format, lint, types, layers, docs
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy

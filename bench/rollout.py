@@ -59,7 +59,10 @@ class Answers(BaseAgent):
 def trial(what: str, code: Path) -> Any:
     """Run the trial on the gem of a folder."""
     run = subprocess.run(
-        [sys.executable, TRIAL, what], env={**os.environ, "PYTHONPATH": str(code)}, capture_output=True, text=True
+        [sys.executable, TRIAL, what],
+        env={**os.environ, "PYTHONPATH": str(code)},
+        capture_output=True,
+        text=True,
     )
     if run.returncode:
         raise SystemExit(run.stderr)
@@ -115,17 +118,22 @@ def main() -> None:
         old, new = Path(folder), HERE.parent
         checkout(revision, old)
         figures: dict[str, Any] = {
-            what: {"before": trial(what, old), "now": trial(what, new)} for what in ("turn", "memory", "hosts")
+            what: {"before": trial(what, old), "now": trial(what, new)}
+            for what in ("turn", "memory", "hosts")
         }
     rows = []
     for name in ("text", "tokens"):
         before, now = (figures["turn"][when][name]["turn_us"] for when in ("before", "now"))
         rows.append((f"a turn of play(), {name}", before, now, now / before))
-    table("CPU, us, beside a free environment", ("", f"before ({revision})", "now", "ratio (wanted: 1.2)"), rows)
+    table(
+        "CPU, us, beside a free environment", ("", f"before ({revision})", "now", "ratio (wanted: 1.2)"), rows
+    )
     rows = []
     for turns in figures["memory"]["now"]:
         before, now = (figures["memory"][when][turns] for when in ("before", "now"))
-        rows.append((f"{turns} turns of 400 tokens", before["mb"], now["mb"], before["rows_ms"], now["rows_ms"]))
+        rows.append(
+            (f"{turns} turns of 400 tokens", before["mb"], now["mb"], before["rows_ms"], now["rows_ms"])
+        )
     columns = ("an episode", "before, MB", "now, MB", "rows() before, ms", "rows() now, ms")
     table("Memory and training rows (wanted: 0.9 MB and 10 ms at 200 turns)", columns, rows)
     rows = []
@@ -136,7 +144,11 @@ def main() -> None:
     table("CPU of this process, us, 128 in flight; making the host is in the episodes", columns, rows)
     figures |= {"waits": waits(), "evaluation": evaluation(), "starts": starts()}
     rows = [
-        (f"{EPISODES} episodes of {WAIT_S * 1e3:.0f} ms on threads: share of the ideal", figures["waits"]["share"], ">= 0.95"),
+        (
+            f"{EPISODES} episodes of {WAIT_S * 1e3:.0f} ms on threads: share of the ideal",
+            figures["waits"]["share"],
+            ">= 0.95",
+        ),
         ("evaluate() of 32 environments that wait, over one", figures["evaluation"]["ratio"], "<= 1.2"),
         ("first rollout on processes, ms", figures["starts"]["first_ms"], ""),
         ("second rollout on the same processes, ms", figures["starts"]["second_ms"], "<= 10"),

@@ -127,6 +127,7 @@ def trainer(env: str = TERSE, **changes: Any) -> Trainer:
         layers=1,
         heads=1,
         gamma=1.0,
+        store="none",
         max_tokens=4,
         warmup_steps=25,
         warmup_batch=16,

@@ -15,8 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from bench.common import peer_python, run_peer, table, write_json
-from gem.registry import Maker
 from gem.hosts.base import KINDS
+from gem.registry import Maker
 from gem.vector.vector_env import VectorEnv
 
 PEER = "gem-llm==0.1.0"

@@ -87,6 +87,7 @@ COMMANDS: dict[str, Command] = {
     "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
+    "doctor": Command("gem.cli:doctor", "say what works on this machine, and what to type for the rest"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
 
@@ -566,6 +567,20 @@ def evaluate(
             )
     table("env", "success", "at least", "return", "turns", "verdicts", rows=rows)
     return code
+
+
+def doctor() -> int:
+    """Try what works on this machine, and say what to type for the rest.
+
+    Environments of each kind are begun, the backends of the sandbox tested, packages and engines looked for.
+
+    The exit code is 1 when something that is installed is broken. What is absent is no fault.
+    """
+    from gem.doctor import report
+
+    text, sound = report()
+    print(text)
+    return 0 if sound else FAILED
 
 
 def sandbox(rung: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None) -> int:

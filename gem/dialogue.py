@@ -97,10 +97,12 @@ class Dialogue:
             turn.usage = dict(reply.usage)
         if reply.extra:
             turn.extra = dict(reply.extra)
-        return len(sampled) or reply.usage.get("completion_tokens", 0)
+        return _generated(reply)
 
-    def recall(self, turn: Turn) -> Turn:
-        """Enter the answer of a recorded turn into the open one; nothing of it is learned on.
+    def recall(self, turn: Turn) -> int:
+        """Enter the answer of a recorded turn into the open one, and return how many tokens it took.
+
+        Nothing of it is learned on.
 
         Raises:
             ContractBroken: when the environment showed something else this time.
@@ -108,9 +110,10 @@ class Dialogue:
         mine = self.turns[-1]
         if mine.observation != turn.observation:
             raise ContractBroken(
-                f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown {text_of(turn.observation)!r:.80} "
-                f"when it was recorded, and {text_of(mine.observation)!r:.80} now; only an environment that "
-                "follows from its seed can be replayed."
+                f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
+                f"{text_of(turn.observation)!r:.80} when it was recorded, and "
+                f"{text_of(mine.observation)!r:.80} now; only an environment that follows from its seed can be "
+                "replayed."
             )
         self._show()
         mine.reply, mine.finish, mine.policy_version = turn.reply, turn.finish, turn.policy_version
@@ -121,13 +124,18 @@ class Dialogue:
             nothing = (0,) * len(turn.token_ids)
             mine.hold(prompt, turn.token_ids, turn.logprobs, nothing, after=self.turns[-2:-1])
         self._held = (*prompt, *turn.token_ids)
-        return mine
+        return _generated(turn)
 
     def _show(self) -> None:
         """Put together what the agent is shown; tokens are held only where that extends the last prompt."""
         self._shown, extends = extended(self._shown, self.turns, self.policy)
         if not extends:
             self._held = ()
+
+
+def _generated(answer: Reply | Turn) -> int:
+    """Return how many tokens an answer took, as its server counted them where it gave none."""
+    return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
 
 
 def _check(reply: Reply) -> None:

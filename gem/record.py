@@ -1,8 +1,8 @@
 """The records that every consumer reads: asks and replies, turns, episodes, groups.
 
-An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A turn
-keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was played
-in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
+An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A
+turn keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was
+played in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class Turn:
     `sampling` holds settings that differ from the run's, `usage` tokens by name.
 
     `info` is the environment's info after the action, `timing` seconds by name, `extra` what the agent gave
-    for consumers; a mapping that nobody filled is None. `messages` is filled only where `gem.history.messages` cannot give what was shown: the
-    messages behind those of the parent and its answer.
+    for consumers; a mapping that nobody filled is None. `messages` is filled only where
+    `gem.history.messages` cannot give what was shown: the messages behind those of the parent and its answer.
     """
 
     seat: str

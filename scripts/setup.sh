@@ -22,12 +22,12 @@ fail() {
 
 # A name on the path may be a shim of a version that is not there, and some systems ship python without venv.
 usable() {
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1
 }
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
-        usable "$PYTHON" || fail "PYTHON=$PYTHON is not a Python 3.11 or newer with the modules venv and ensurepip."
+        usable "$PYTHON" || fail "PYTHON=$PYTHON is no Python 3.11, 3.12 or 3.13 with the modules venv and ensurepip."
         echo "$PYTHON"
         return
     fi

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import gem
+import gem.testing
 from gem import cli
 from gem.agents import BaseAgent
+from gem.errors import missing_extra
 from gem.testing.golden import compare
 
 
@@ -354,3 +356,37 @@ def test_a_file_without_a_class_says_how_to_name_one(capsys):
     assert (
         "my_envs.py names a file and no class in it; accepted: my_envs.py:Class." in capsys.readouterr().err
     )
+
+
+def test_doctor_says_what_works_and_what_to_type(capsys, monkeypatch):
+    from gem import doctor
+
+    monkeypatch.setenv("GEM_DATA", "/nonexistent")
+    monkeypatch.setattr("gem.registry.FAMILIES", {})  # foreign suites take seconds to import
+    assert cli.main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in shown.splitlines() if line.startswith("  ")}
+    assert {i.partition(":")[0] for i in gem.ids()} <= set(rows)
+    assert {"userns", "landlock", "container", "PostgreSQL", "GPU"} <= set(rows)
+    assert f"0 of {len(gem.ids('eval'))}" in rows["eval"]
+    assert "set GEM_DATA" in rows["eval"]
+    assert len(shown.splitlines()) <= 40
+    assert doctor.family("multi").said == f"{len(gem.ids('multi')):>3} of {len(gem.ids('multi'))}"
+
+
+def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
+    from gem import doctor
+
+    def make(spec):
+        if "Wordle" in spec.id:
+            raise missing_extra("a game of words", "wordfreq", "games")
+        if "Sudoku" in spec.id:
+            raise OSError("the disk is gone")
+        return gem.testing.EchoEnv()
+
+    monkeypatch.setattr("gem.registry.make", make)
+    found = doctor.family("game")
+    assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game of words needs the wordf" in found.said
+    assert (found.way, found.broken) == ("pip install 'gem-gym[games]'", True)
+    monkeypatch.setattr(doctor, "backends", lambda: [])
+    assert cli.main(["doctor"]) == 1

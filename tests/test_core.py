@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gem import Env, EnvWrapper, Start, Step, make
-from gem.spec import parameters_of
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -17,6 +16,7 @@ from gem.errors import (
     UnknownArgument,
 )
 from gem.registry import EnvSpec
+from gem.spec import parameters_of
 from gem.testing import EchoEnv
 
 

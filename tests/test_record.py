@@ -284,7 +284,7 @@ def test_unknown_log_probabilities_are_none():
     [
         ({"logprobs": (-0.1,)}, "2 token_ids has 1 logprobs and 2 mask"),
         ({"mask": (1,)}, "2 token_ids has 2 logprobs and 1 mask"),
-        ({"logprobs": None, "mask": (1, 1, 1)}, "2 token_ids has no logprobs and 3 mask"),
+        ({"logprobs": None, "mask": (1, 1, 1)}, "2 token_ids has 0 logprobs and 3 mask"),
     ],
 )
 def test_columns_of_different_lengths_are_refused(more, told):

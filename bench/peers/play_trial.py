@@ -31,11 +31,13 @@ class Long(Env):
         self.turns, self.said = turns, said
 
     def reset(self, seed=None):
+        """Begin."""
         super().reset(seed)
         self.at = 0
         return Start("x" * self.said, {})
 
     def step(self, action):
+        """Go on until so many turns are taken."""
         self.at += 1
         return Step(f"{self.at} " * (self.said // 3), 0.0, self.at == self.turns, False, {})
 
@@ -45,13 +47,16 @@ def reply(ask, shown=PIECE, sampled=PIECE):
     base = 1000 + 400 * ask.turn
     prompt = (*ask.held, *range(base, base + shown))
     ids = tuple(range(base + shown, base + shown + sampled))
-    return Reply(f"act {ask.turn} " * max(1, sampled // 4), prompt, ids, tuple(-1.0 - 1 / (1 + i) for i in ids))
+    return Reply(
+        f"act {ask.turn} " * max(1, sampled // 4), prompt, ids, tuple(-1.0 - 1 / (1 + i) for i in ids)
+    )
 
 
 class Batch(BaseAgent):
     """Answers a batch with few tokens."""
 
     def __call__(self, asks):
+        """Answer every ask alike."""
         return [Reply("a", (*ask.held, 1, 2, 3), (4, 5), (-0.1, -0.1)) for ask in asks]
 
 
@@ -71,7 +76,7 @@ def one(env, seed, answer):
 
 
 def turn_us():
-    """CPU microseconds of a turn of `play` alone, without tokens and with some, and of an episode beside those."""
+    """CPU microseconds of a turn of `play` alone, without tokens and with some, and of an episode beside."""
     figures = {}
     answers = {
         "text": lambda ask: Reply("a"),
@@ -106,7 +111,7 @@ def memory():
         began = time.perf_counter()
         made = rows(episode)
         took = time.perf_counter() - began
-        assert len(made) == 1 and len(made[0].ids) == 400 * turns
+        assert [len(row.ids) for row in made] == [400 * turns]
         figures[turns] = {"mb": held / 1e6, "rows_ms": took * 1e3}
     return figures
 

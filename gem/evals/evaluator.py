@@ -35,10 +35,10 @@ class Result:
     enter no figure but `at_least`. `cancelled` came to no end and are in none of these.
 
     `success` is None where the environment does not say what success is. `at_least` is the rate of success
-    with every episode that has no verdict counted as lost: the truth lies between the two. `turns_to_success`: turns
-    until success, where a lost episode counts one turn more than it may take. `errors` counts what broke, by
-    boundary and type. `seats` has the figures of each seat of a multi-agent environment, where `reward` is
-    the mean over the seats.
+    with every episode that has no verdict counted as lost: the truth lies between the two.
+    `turns_to_success`: turns until success, where a lost episode counts one turn more than it may take.
+    `errors` counts what broke, by boundary and type; `first_error` is what the first of them said. `seats`
+    has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
     """
 
     env: str
@@ -51,6 +51,7 @@ class Result:
     turns_to_success: Interval | None = None
     cancelled: int = 0
     errors: dict[str, int] = field(default_factory=dict)
+    first_error: str | None = None
     seats: dict[str, SeatResult] = field(default_factory=dict)
 
     @property
@@ -151,9 +152,7 @@ def evaluate(
     return summarise(_name(env), played, clustered=instances is not None, exactly=exactly, budget=budget)
 
 
-def _jobs(
-    env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None
-) -> list[Job]:
+def _jobs(env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None) -> list[Job]:
     if instances is None:
         return [Job(env, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
     return [
@@ -217,6 +216,7 @@ def summarise(
         turns_to_success=mean(needed, told) if told else None,
         cancelled=len(episodes) - len(ended),
         errors=errors,
+        first_error=next((episode.error.message for episode in ended if episode.error is not None), None),
         seats={seat: _seat(scored, seat) for seat in _seats(scored)},
     )
 
@@ -247,6 +247,7 @@ def required(result: Result) -> Result:
         NoVerdict: when no episode has a verdict.
     """
     if not result.scored:
-        why = ", ".join(f"{count} times {broke}" for broke, count in result.errors.items())
-        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why or 'cancelled'}.")
+        broke = ", ".join(f"{count} times {what}" for what, count in result.errors.items())
+        why = f"{broke}; the first said: {result.first_error}" if broke else "all were cancelled."
+        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why}")
     return result

@@ -97,7 +97,9 @@ def _answered(
 def _thrown(error: BaseException) -> BaseException:
     """Return what a generator can be thrown; StopIteration would look like its end."""
     return (
-        RuntimeError(f"the agent raised StopIteration: {error}") if isinstance(error, StopIteration) else error
+        RuntimeError(f"the agent raised StopIteration: {error}")
+        if isinstance(error, StopIteration)
+        else error
     )
 
 
@@ -154,9 +156,7 @@ class Conversation:
         made = env if isinstance(env, Env) else make(env)
         self._own = None if made is env else made
         run = run or RunInfo(limits=limits, history=history)
-        self.episode = Episode(
-            replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group
-        )
+        self.episode = Episode(replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group)
         """The record; complete when `asks` is empty."""
         self.asks: tuple[Ask, ...] = ()
         """What is to be answered now."""

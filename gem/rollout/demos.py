@@ -78,11 +78,7 @@ def write_demos(
     reward = 0.0
     with EpisodeStore(out) as store, ExitStack() as last:
         before = len(store)
-        held = {
-            episode.seed: wanted(episode)
-            for episode in store
-            if _written(episode.task) == played_in
-        }
+        held = {episode.seed: wanted(episode) for episode in store if _written(episode.task) == played_in}
 
         def keep(episode: Episode) -> None:
             if wanted(episode):
@@ -122,4 +118,6 @@ def write_demos(
 
 def _written(task: TaskRef) -> str:
     """Return what tells the environments of tasks apart, equal before and after they were stored."""
-    return json.dumps([task.spec, task.kwargs, [each.name for each in task.wrappers]], sort_keys=True, default=repr)
+    return json.dumps(
+        [task.spec, task.kwargs, [each.name for each in task.wrappers]], sort_keys=True, default=repr
+    )

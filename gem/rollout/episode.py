@@ -144,13 +144,15 @@ def play(
         if actor is not None:
             held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
             verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
-        if actor is not None and record.sample:  # sample 0 is what a loop over the environment alone would see
+        if (
+            actor is not None and record.sample
+        ):  # sample 0 is what a loop over the environment alone would see
             yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample),))
         if start is not None:
             record.origin = Origin(start.episode.id, start.turns)
             if start.state is not None:
                 yield Call(env, "set_state", (start.state,))
-                waiting = _restored(record, dialogues[SEAT], start)
+                waiting, generated = _restored(record, dialogues[SEAT], start)
                 steps = len(turns)
         while waiting:
             if limits.turns is not None and steps >= limits.turns:
@@ -172,7 +174,7 @@ def play(
                 actions[seat] = ""  # the order of the seats, whoever answers first
                 if recorded:
                     again = _recorded(recorded, len(acting) - 1, seat)
-                    dialogue.recall(again)
+                    generated += dialogue.recall(again)
                     actions[seat] = again.action or ""
                 elif seat not in verbs:
                     asks.append(dialogue.ask(_least(limits.turn_tokens, left), limits.context))
@@ -288,18 +290,19 @@ def _recorded(turns: list[Turn], place: int, seat: str) -> Turn:
 
 def _restored(
     record: Episode, dialogue: Dialogue, start: Branch
-) -> dict[str, tuple[Obs, dict[str, Any]]]:
-    """Enter a branch's turns as they were recorded, and return what the agent is shown next."""
+) -> tuple[dict[str, tuple[Obs, dict[str, Any]]], int]:
+    """Enter a branch's turns as they were recorded; return what the agent is shown next, and their tokens."""
     exchanges = start.episode.exchanges()
+    generated = 0
     for turn, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):
         mine = dialogue.open(turn.observation, turn.info)
-        dialogue.recall(recorded)
+        generated += dialogue.recall(recorded)
         mine.action, mine.reward = recorded.action, recorded.reward
         mine.info, mine.rewards = dict(recorded.info), recorded.rewards
         record.turns.append(mine)
     shown = exchanges[start.turns]
     record.ends[SEAT].observation, record.ends[SEAT].info = shown.observation, dict(shown.info)
-    return {SEAT: (shown.observation, dict(shown.info))}
+    return {SEAT: (shown.observation, dict(shown.info))}, generated
 
 
 def _reward(reward: Any) -> float:

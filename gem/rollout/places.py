@@ -1,4 +1,4 @@
-"""Places: which environment of the host an episode is played in. Environments are kept for the next episode."""
+"""Places: in which environment of the host an episode is played; each is kept for the next episode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.registry import Maker
 from gem.spec import TaskRef
 
 Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
-"""What makes an environment: an id, a task, a Maker, or any callable (picklable where processes are the host)."""
+"""What makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
 
 
 class Place:
@@ -45,8 +45,8 @@ class Place:
 class Places:
     """The places of a host, at most `size` of them beside those in workers of their own.
 
-    An episode gets one where its environment stands already, if one is free; else a new one; else the one that
-    has been free for longest, whose environment is thrown away.
+    An episode gets one where its environment stands already, if one is free; else a new one; else the one
+    that has been free for longest, whose environment is thrown away.
     """
 
     def __init__(self, host: Host, size: int) -> None:

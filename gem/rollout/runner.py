@@ -1,4 +1,4 @@
-"""Runner: plays jobs, many episodes at a time, with one agent, one host and one store, for as long as it lives.
+"""Runner: plays jobs, many episodes at a time, with one agent, on one host, for as long as it lives.
 
 The bookkeeping (which job is next, where it is played, how an episode begins, goes on, ends and is tried
 again) is written once, without I/O or waiting. Two pumps move it: `stream`, in rounds, which asks the agent

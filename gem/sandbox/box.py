@@ -160,6 +160,9 @@ def bwrap_command(
     command = [bwrap.find(), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--hostname", "sandbox", "--new-session"]
     command += ["--info-fd", str(about)]
+    command += [
+        "--as-pid-1"
+    ]  # as it ends, so does all that it started; a process of bwrap's would wait for that
     if not root:
         command += ["--unshare-user"]
         command += ["--uid", "0", "--gid", "0"] if namespaces else ["--uid", "1000", "--gid", "1000"]

@@ -6,7 +6,6 @@ Policies that know nothing play it beside its own expert, and a card says what t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from statistics import median_low

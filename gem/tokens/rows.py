@@ -58,8 +58,8 @@ def rows(episode: Episode, seat: str = SEAT) -> list[Row]:
     for number, turn in enumerate(episode.turns_of(seat)):
         if not turn.prompt_length:
             raise BadArgument(
-                f"episode {episode.id!r}, turn {number} of {turn.seat!r} has no prompt_ids; training rows need "
-                "an agent that returns its tokens, such as a local model."
+                f"episode {episode.id!r}, turn {number} of {turn.seat!r} has no prompt_ids; training rows "
+                "need an agent that returns its tokens, such as a local model."
             )
         parent = turn.parent
         row = None

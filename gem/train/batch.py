@@ -55,8 +55,8 @@ def weigh(
         if values is not None:
             if any(turn.logprobs is None for turn in episode.turns_of(seat) if turn.token_ids):
                 raise BadArgument(
-                    f"episode {episode.id!r} has turns without log probabilities; a policy gradient needs those "
-                    "of every sampled token, as a local model gives them."
+                    f"episode {episode.id!r} has turns without log probabilities; a policy gradient needs "
+                    "those of every sampled token, as a local model gives them."
                 )
             by_turn = dict(enumerate(values))
             weighted += [Weighted(row, by_turn) for row in rows(episode, seat)]

@@ -155,9 +155,7 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
     return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def draw(
-    history: Sequence[Metrics], figures: dict[str, Result], config: TrainConfig, path: Path
-) -> None:
+def draw(history: Sequence[Metrics], figures: dict[str, Result], config: TrainConfig, path: Path) -> None:
     """Write the learning curve as a picture: success and turns over episodes, with the references."""
     from matplotlib.figure import Figure
 

@@ -114,7 +114,15 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve, self.episodes)
+        files = (
+            self.config,
+            self.metrics,
+            self.checkpoint,
+            self.reference,
+            self.summary,
+            self.curve,
+            self.episodes,
+        )
         with self.held():
             try:
                 for file in files:

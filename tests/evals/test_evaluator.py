@@ -112,17 +112,18 @@ def test_an_episode_without_verdict_is_no_failure_but_lowers_the_bound():
     assert result.at_least == 0.5
     assert result.coverage == 0.5
     assert result.reward.mean == 1.0
-    assert result.errors == {"host: WorkerDied": 1}
+    assert (result.errors, result.first_error) == ({"host: WorkerDied": 1}, "gone")
 
 
 def test_nothing_is_made_up_where_nothing_was_scored():
     broken = played(StopReason.ERROR, None, Failure("env", "ValueError", "no"))
     result = summarise("test:X", [broken])
     assert result.success is result.reward is result.turns is result.turns_to_success is None
-    with pytest.raises(
-        NoVerdict, match="none of 1 episodes of test:X has a verdict: 1 times env: ValueError"
-    ):
+    told = "none of 1 episodes of test:X has a verdict: 1 times env: ValueError; the first said: no"
+    with pytest.raises(NoVerdict, match=told):
         required(result)
+    with pytest.raises(NoVerdict, match="none of 0 episodes of test:X has a verdict: all were cancelled"):
+        required(summarise("test:X", [played(StopReason.CANCELLED)]))
 
 
 def test_a_result_that_says_something_is_what_was_required():
@@ -248,7 +249,7 @@ def test_episodes_without_verdict_are_told_and_not_counted(registry):
     maker = Maker("test:Never")
     found = evaluate(Fixed(), maker, instances=find_instances(maker, 0), **how)
     with pytest.raises(
-        NoVerdict, match=r"none of 10 episodes of test:Never has a verdict: 10 times env: OSE"
+        NoVerdict, match=r"none of 10 episodes of test:Never has a verdict: 10 times env: OSError; .* gone"
     ):
         required(found)
 

@@ -4,7 +4,9 @@ A stand-in for .venv/bin/python writes down what it is asked to do, so that noth
 the real one works is what every run of `make test` shows.
 """
 
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,7 +106,25 @@ def test_an_interpreter_that_will_not_do_is_refused(checkout):
     executable(checkout / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
     done = set_up(checkout, PYTHON=str(executable(checkout / "python", "#!/bin/sh\nexit 1\n")))
     assert done.returncode == 1
-    assert "is not a Python 3.11 or newer with the modules venv and ensurepip" in done.stderr
+    assert "is no Python 3.11, 3.12 or 3.13 with the modules venv and ensurepip" in done.stderr
+
+
+# Plays another version of the interpreter to what is asked by -c.
+OTHER_VERSION = f"""#!/bin/sh
+[ "$1" = -c ] || exit 0
+exec {shlex.quote(sys.executable)} -c 'import sys; sys.version_info = VERSION; exec(sys.argv[1])' "$2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [((3, 10), False), ((3, 11), True), ((3, 13), True), ((3, 14), False)]
+)
+def test_versions_that_nobody_tried_are_refused(checkout, version, taken):
+    executable(checkout / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
+    python = executable(checkout / "python", OTHER_VERSION.replace("VERSION", repr(version)))
+    done = set_up(checkout, PYTHON=str(python))
+    assert ("making .venv with" in done.stdout) is taken
+    assert ("is no Python 3.11, 3.12 or 3.13" in done.stderr) is not taken
 
 
 def test_without_any_interpreter_it_says_what_to_install(checkout):

@@ -791,7 +791,14 @@ def test_weights_need_an_agent_that_takes_them():
 
 
 def test_ids_are_unique_and_keys_the_same_after_a_restart():
-    jobs = [Job(EASY, 3), Job(EASY, 3), Job(EASY, 3, sample=1), Job(EASY, 4), Job(HARD, 3), Job(EASY, 3, salt=1)]
+    jobs = [
+        Job(EASY, 3),
+        Job(EASY, 3),
+        Job(EASY, 3, sample=1),
+        Job(EASY, 4),
+        Job(HARD, 3),
+        Job(EASY, 3, salt=1),
+    ]
     first, second = rollout(jobs, Counting()), rollout(jobs, Counting())
     assert len({episode.id for episode in (*first, *second)}) == 2 * len(jobs)
     assert [episode.job for episode in first] == [episode.job for episode in second]
@@ -799,7 +806,9 @@ def test_ids_are_unique_and_keys_the_same_after_a_restart():
     assert keys[1] == f"{keys[0]}.1"
     assert keys[2] == keys[0]  # another sample of the same job
     assert len(set(keys)) == 5
-    given = rollout([Job(EASY, 1, key="mine"), Job(EASY, 2, key="mine"), Job(EASY, 2, key="mine", sample=1)], Counting())
+    given = rollout(
+        [Job(EASY, 1, key="mine"), Job(EASY, 2, key="mine"), Job(EASY, 2, key="mine", sample=1)], Counting()
+    )
     assert [episode.job for episode in given] == ["mine", "mine.1", "mine"]
     assert given[0].id == f"{given[0].run.id}-mine-0-0"
 

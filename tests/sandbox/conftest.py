@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from gem.sandbox import box
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.client import UsernsSandbox
 
@@ -21,3 +23,10 @@ def sandbox() -> Iterator[UsernsSandbox]:
                 f"the userns rung is not to be had here, bwrap-slots or landlock would be next: {error}"
             )
         yield opened
+
+
+@pytest.fixture(scope="session")
+def interpreter_in_tmp() -> list[str]:
+    """What programs see in /tmp before they write there: the way to an interpreter that lies below it."""
+    kept = box.covered(box.Interpreter.this())
+    return [os.path.basename(path) for path in kept if os.path.dirname(path) == "/tmp"]

@@ -95,7 +95,7 @@ def test_every_case_has_its_own_verdict(sandbox):
     assert [str(result.status) for result in results] == ["OK", "TLE", "TLE", "OLE", "MLE", "RE", "OK"]
 
 
-def test_cases_leave_each_other_nothing(sandbox):
+def test_cases_leave_each_other_nothing(sandbox, interpreter_in_tmp):
     code = (
         "import os, time\n"
         "running = [name for name in os.listdir('/proc') if name.isdigit()]\n"
@@ -104,7 +104,7 @@ def test_cases_leave_each_other_nothing(sandbox):
         "if os.fork() == 0:\n    os.setsid(); time.sleep(600)\n"
     )
     results = sandbox.judge(code, [Case(stdin=b"")] * 3, files={"given": b""})
-    assert [result.stdout for result in results] == ["['given'] [] 2\n"] * 3
+    assert [result.stdout for result in results] == [f"['given'] {interpreter_in_tmp} 2\n"] * 3
 
 
 def test_a_submission_finds_neither_the_wire_nor_the_process_that_judges_it(sandbox):
@@ -176,7 +176,7 @@ def test_a_long_line_that_does_not_compile(sandbox):
 
 
 def test_an_interpreter_below_tmp_stays_in_sight_and_is_not_taken_for_what_a_case_left(
-    sandbox, tmp_path, monkeypatch
+    sandbox, tmp_path, monkeypatch, interpreter_in_tmp
 ):
     tmp_path.chmod(0o755)
     (tmp_path / "kept").write_text("there")
@@ -195,5 +195,5 @@ def f(folder):
     with UsernsSandbox(begin=("bare",)) as opened:
         results = opened.judge(code, [Case(call="f", args=("/tmp",)) for _ in range(3)])
         found = [json.loads(result.value) for result in results]
-        assert [(kept, left) for _, kept, left in found] == [("there", 2)] * 3
+        assert [(kept, left) for _, kept, left in found] == [("there", 2 + len(interpreter_in_tmp))] * 3
         assert [pid - found[0][0] for pid, _, _ in found] == [0, 1, 2]  # clearing up started no process

@@ -110,9 +110,9 @@ def test_a_run_leaves_its_figures(whole):
     for name in ("random", "before", "after", "greedy", "optimum"):
         assert set(summary[name]["success"]) == {"mean", "low", "high", "n", "clusters"}
         assert 0 <= summary[name]["success"]["mean"] <= 1
-        assert 1 <= summary[name]["mean_guesses"]["mean"] <= 4
+        assert 1 <= summary[name]["turns_to_success"]["mean"] <= 4
     assert summary["optimum"]["success"]["mean"] == 1.0
-    assert summary["optimum"]["mean_guesses"]["mean"] == 2.0  # bisection of 1..4: guesses 1, 2, 2, 3
+    assert summary["optimum"]["turns_to_success"]["mean"] == 2.0  # bisection of 1..4: guesses 1, 2, 2, 3
     assert summary["episodes"] == 64
     history = RunFolder(out).history()
     assert [m.iteration for m in history] == [1, 2, 3, 4]
@@ -153,7 +153,7 @@ def test_a_group_is_one_task(tmp_path):
     assert [len(group) for group in groups.values()] == [4] * 4
     for group in groups.values():
         assert len({episode.seed for episode in group}) == 1
-        assert len({episode.turns[0].token_ids for episode in group}) > 1
+        assert len({tuple(episode.turns[0].token_ids) for episode in group}) > 1
 
 
 @pytest.mark.slow
@@ -349,6 +349,8 @@ class Fragile(GuessTheNumber):
 
 
 def make_trainer(config, log=None):
+    """A trainer that stores nothing."""
+    config = replace(config, store="none")
     policy = make_policy(config)
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.lr)
     return Trainer(config, RunFolder(config.out), policy, optimiser, log or Log())
@@ -401,7 +403,7 @@ class Broken(GuessTheNumber):
 
 def test_an_environment_that_always_breaks_is_said_at_once(tmp_path, registry):
     register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
-    with pytest.raises(NoVerdict, match=r"none of 8 episodes has a verdict: .*the server is gone"):
+    with pytest.raises(NoVerdict, match=r"none of 8 episodes of test:Broken has .*the server is gone"):
         train(replace(QUICK, env="test:Broken", out=tmp_path))
 
 

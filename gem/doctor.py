@@ -1,0 +1,198 @@
+"""What ``gem-gym doctor`` says: what works on this machine, by trying it, and what to type for the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import gem
+from gem import registry
+from gem.content import printable
+from gem.errors import GemError, MissingData, MissingExtra, NoVerdict
+from gem.registry import EnvSpec
+
+TRIES = 8
+"""How many ids of a foreign suite are tried: in each there are some that its package cannot make."""
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, what came of it, what to type; `broken`: it is installed and fails."""
+
+    what: str
+    said: str
+    way: str = ""
+    broken: bool = False
+
+
+def report() -> tuple[str, bool]:
+    """Return one screen of text, and whether all that is installed works."""
+    sections = {
+        "environments": [family(prefix) for prefix in dict.fromkeys(i.partition(":")[0] for i in gem.ids())],
+        "sandbox": list(backends()),
+        "extras": list(extras()),
+        "engines": [postgres(), accelerator()],
+    }
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    lines = [f"gem-gym {gem.__version__}, Python {platform.python_version()}, {system}"]
+    for title, findings in sections.items():
+        lines += ["", title]
+        lines += [f"  {what:<13}{said}{f'  ->  {way}' * bool(way)}" for what, said, way, _ in findings]
+    return printable("\n".join(lines)), not any(f.broken for found in sections.values() for f in found)
+
+
+# -- environments
+
+
+def family(prefix: str) -> Finding:
+    """Begin an episode in an environment of each kind; data sets are only looked for."""
+    kinds: dict[object, list[EnvSpec]] = {}
+    for spec in registry.specs(prefix):
+        foreign = prefix in registry.FAMILIES
+        kinds.setdefault(spec.data or foreign or (spec.entry_point, spec.kwargs.get("name")), []).append(spec)
+    refused = [(len(specs), why) for specs in kinds.values() if (why := _refusal(specs))]
+    total = sum(map(len, kinds.values()))
+    reasons = "; ".join(dict.fromkeys(why.said for _, why in refused))
+    ways = ", ".join(dict.fromkeys(why.way for _, why in refused if why.way))
+    said = f"{total - sum(count for count, _ in refused):>3} of {total:<3} {reasons}".rstrip()
+    return Finding(prefix, said, ways, any(why.broken for _, why in refused))
+
+
+def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
+    """Return why none of these begins, or None where one does."""
+    from gem.tasks.sources import find
+
+    why = None
+    if specs[0].data:
+        absent = Finding("", "data sets are not here", "set GEM_DATA to a folder of them (docs/data.md)")
+        return None if find(specs[0].data) else absent
+    for spec in specs[:TRIES]:
+        try:
+            with warnings.catch_warnings(action="ignore"), registry.make(spec) as env:
+                env.reset(seed=0)
+            return None
+        except MissingExtra as error:
+            way = re.search(r"pip install '.*'", str(error))
+            return Finding("", _short(error).partition(": pip")[0], way[0] if way else "")
+        except NoVerdict as error:
+            return Finding("", _short(error), f"pip install 'gem-gym[{spec.extra}]'" if spec.extra else "")
+        except MissingData as error:
+            why = why or Finding("", _short(error))
+        except Exception as error:
+            why = why or Finding("", f"{spec.id}: {_short(error)}", broken=True)
+    return why
+
+
+def _short(error: BaseException) -> str:
+    """Return an error's first sentence, and the kind of one that gem did not raise."""
+    return _sentence(str(error) if isinstance(error, GemError) else f"{type(error).__name__}: {error}")
+
+
+def _sentence(text: str) -> str:
+    """Return the first sentence of a text, or as much of it as a line has place for."""
+    first = re.split(r"\. |\n", text)[0].removesuffix(".")
+    first = first if len(first) <= 90 else first.partition(": ")[0]
+    return first if len(first) <= 90 else f"{first[:87]}..."
+
+
+# -- what programs run on
+
+
+def backends() -> Iterator[Finding]:
+    """Try each backend of the sandbox; the first that passes is the one that is used."""
+    from gem.sandbox.base import SandboxFailed
+    from gem.sandbox.bwrap import packaged
+    from gem.sandbox.container import IMAGE, find_engine
+    from gem.sandbox.ladder import ORDER, RUNGS, configured, self_test
+
+    used = configured()
+    for name in ORDER:
+        if (name == "seatbelt") != (sys.platform == "darwin"):
+            continue
+        tested = self_test(name)
+        if tested.passed:
+            chosen = " (in use)" * (used in (None, name))
+            used = used or name
+            yield Finding(name, f"{RUNGS[name].label}{chosen}")
+        else:
+            way = "pip install 'gem-gym[sandbox]'" if name == "userns" and packaged() is None else ""
+            yield Finding(name, f"no: {_sentence(tested.why_not)}", way)
+    image = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
+    try:
+        yield Finding(
+            "container", f"{find_engine(image=image).command} with {image}", "GEM_SANDBOX=container"
+        )
+    except SandboxFailed as error:
+        yield Finding("container", f"no: {_short(error)}")
+
+
+# -- packages
+
+
+def extras() -> Iterator[Finding]:
+    """Look for the packages that each extra names, without importing them."""
+    try:
+        required = importlib.metadata.requires("gem-gym") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("unknown", "gem-gym was not installed by pip")
+        return
+    wanted: dict[str, list[str]] = {}
+    for line in required:
+        package, marker = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)['\"]", line)
+        if package and marker and ("sys_platform" not in line or _is_for_this_machine(line)):
+            wanted.setdefault(marker[1], []).append(package[0])
+    absent = [
+        extra for extra, packages in wanted.items() if extra != "all" and not all(map(_installed, packages))
+    ]
+    present = [extra for extra in wanted if extra != "all" and extra not in absent]
+    if present:
+        yield Finding("installed", " ".join(present))
+    if absent:
+        yield Finding("not", " ".join(absent), f"pip install 'gem-gym[{','.join(absent)}]'")
+
+
+def _is_for_this_machine(line: str) -> bool:
+    return f"'{sys.platform}'" in line and f"'{platform.machine()}'" in line
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+# -- engines
+
+
+def postgres() -> Finding:
+    """Look for a PostgreSQL server, running or to be started."""
+    from gem.envs.postgres_server import programs
+
+    if os.environ.get("GEM_POSTGRES_DSN"):
+        return Finding("PostgreSQL", "the server that GEM_POSTGRES_DSN names")
+    try:
+        command = "python -m gem.envs.postgres_server COMMAND"
+        return Finding("PostgreSQL", f"not running; {programs()} can start one", command)
+    except MissingExtra:
+        return Finding("PostgreSQL", "no server", "apt install postgresql, or set GEM_POSTGRES_DSN")
+
+
+def accelerator() -> Finding:
+    """Ask PyTorch for a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return Finding("GPU", "not looked for: PyTorch is not installed", "pip install 'gem-gym[train]'")
+    if torch.cuda.is_available():
+        return Finding("GPU", f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    if torch.backends.mps.is_available():
+        return Finding("GPU", f"Apple's, PyTorch {torch.__version__}")
+    here = os.path.exists("/dev/nvidia0")
+    said = f"none that PyTorch {torch.__version__} can use"
+    return Finding("GPU", said, "there is one: install a CUDA build of PyTorch" if here else "")
