@@ -112,8 +112,8 @@ class Dialogue:
             raise ContractBroken(
                 f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
                 f"{text_of(turn.observation)!r:.80} when it was recorded, and "
-                f"{text_of(mine.observation)!r:.80} now; only an environment that follows from its seed can be "
-                "replayed."
+                f"{text_of(mine.observation)!r:.80} now; only an environment that follows from its seed can "
+                "be replayed."
             )
         self._show()
         mine.reply, mine.finish, mine.policy_version = turn.reply, turn.finish, turn.policy_version
