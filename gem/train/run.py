@@ -114,18 +114,10 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = (
-            self.config,
-            self.metrics,
-            self.checkpoint,
-            self.reference,
-            self.summary,
-            self.curve,
-            self.episodes,
-        )
+        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
         with self.held():
             try:
-                for file in files:
+                for file in (*files, *self.path.glob(f"{self.episodes.name}*")):  # with its index
                     file.unlink(missing_ok=True)
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error

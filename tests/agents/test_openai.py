@@ -362,3 +362,13 @@ def test_a_bad_address_is_refused(url):
 def test_bad_numbers_are_refused(options):
     with pytest.raises(BadArgument, match="accepted"):
         OpenAIAgent("tiny", **options)
+
+
+def test_an_agent_names_its_model_and_settings():
+    with OpenAIAgent("tiny", base_url="http://127.0.0.1:1/v1", temperature=0.5, extra={"top_k": 3}) as agent:
+        assert (agent.info.agent, agent.info.model) == ("OpenAIAgent", "tiny")
+        assert agent.info.sampling == {"temperature": 0.5, "max_tokens": None, "top_k": 3}
+        assert agent.info.vocabulary is None
+        agent.publish(2)
+        with pytest.raises(BadArgument, match="OpenAIAgent holds no model to load weights into"):
+            agent.publish(3, {})
