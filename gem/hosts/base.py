@@ -279,7 +279,7 @@ class Host(ABC):
 
     @abstractmethod
     def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
-        """Make room for an environment."""
+        """Take in an environment."""
 
     @abstractmethod
     def _remove(self, index: int) -> None:

@@ -66,10 +66,10 @@ def test_a_sandbox_is_taken_where_its_name_is_and_never_closed(own: Own) -> None
         env.reset(seed=1)
         env.fork().step("```python\npass\n```")
     assert own.used == {"session": 1, "judge": 1}
-    box = SqliteBox(sandbox_type=own)
-    box.open("db", "CREATE TABLE t (x); INSERT INTO t VALUES (5)")
-    assert box.run("db", "SELECT x FROM t")[0]["rows"] == [[5]]
-    box.close()
+    engine = SqliteBox(sandbox_type=own)
+    engine.open("db", "CREATE TABLE t (x); INSERT INTO t VALUES (5)")
+    assert engine.run("db", "SELECT x FROM t")[0]["rows"] == [[5]]
+    engine.close()
     assert own.used == {"session": 2, "judge": 1}
 
 
