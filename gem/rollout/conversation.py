@@ -19,7 +19,7 @@ from gem.history import HistoryPolicy
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
 from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 
 def carry_out(call: Call) -> Any:

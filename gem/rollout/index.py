@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,6 +165,11 @@ class Index:
     def close(self) -> None:
         """Close. Calling it twice is harmless."""
         self._db.close()
+
+    def __del__(self) -> None:
+        """Close what nobody closed: a store that was left open, or a forked process's copy."""
+        with suppress(AttributeError):  # where connecting failed
+            self._db.close()
 
     def _marked(self) -> Mark:
         found = self._db.execute("SELECT * FROM mark").fetchone()

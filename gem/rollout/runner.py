@@ -32,7 +32,7 @@ from gem.hosts.serial import Serial
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play
 from gem.rollout.places import Place, Places, Recipe, expected, maker
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 SERVE_S = 0.005
 """How long a new call of the asynchronous pump may wait while the host is listened to."""

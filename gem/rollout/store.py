@@ -83,6 +83,8 @@ class EpisodeStore(Sequence[Episode]):
         self._known: set[str] = set()  # those whose line is known to be there
         self._begin(Mark())
         try:
+            if self.path.is_dir():
+                raise StoreError(f"{self.path} is a folder, not a file of episodes.")
             self._check_schema()
             self._load_index()
             self._refresh()

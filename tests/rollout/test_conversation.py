@@ -14,7 +14,7 @@ from gem.record import Limits, Reply, RunInfo, StopReason
 from gem.registry import ENV_REGISTRY, EnvSpec
 from gem.rollout import Branch, Conversation, Job, drive, drive_async, play, rollout
 from gem.rollout.conversation import carry_out
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
 EASY = "game:GuessTheNumber-v0-easy"

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Tu
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.index import Index
 from gem.rollout.store import SAVE_EVERY, merge
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 DATA = Path(__file__).parent / "data"
 RUN = RunInfo("run", "agent", "model", {"temperature": 1.0}, limits=Limits(turns=9), history=HistoryPolicy())
@@ -150,7 +151,7 @@ import sys
 from gem.errors import DuplicateEpisode
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 refused = 0
 with EpisodeStore(sys.argv[1]) as store:
     for i in range(300):
@@ -253,6 +254,12 @@ def test_the_index_is_extended_not_made_again(path, monkeypatch):
     assert sum(read) < 20_000
 
 
+def replace_by_database(index):
+    index.unlink()
+    with closing(sqlite3.connect(index)) as other:
+        other.execute("CREATE TABLE x (y)")
+
+
 DAMAGES = {
     "absent": lambda path, index: index.unlink(),
     "cut": lambda path, index: os.truncate(index, index.stat().st_size // 2),
@@ -265,10 +272,7 @@ DAMAGES = {
     "of a store with the same beginning": lambda path, index: path.write_bytes(
         b"".join(lines(path)[:5] + sorted(lines(path)[5:], reverse=True))
     ),
-    "another database": lambda path, index: (
-        index.unlink(),
-        sqlite3.connect(index).execute("CREATE TABLE x (y)"),
-    ),
+    "another database": lambda path, index: replace_by_database(index),
     "a folder": lambda path, index: (index.unlink(), index.mkdir()),
 }
 
@@ -302,7 +306,7 @@ def test_a_deleted_index_is_made_again_while_the_store_is_open(path):
                 assert [entry.seed for entry in reader.select(min_reward=0.5)] == list(range(i + 1))
         with pytest.raises(DuplicateEpisode):
             store.append(episode(3))
-    with sqlite3.connect(index_of(path)) as index:
+    with closing(sqlite3.connect(index_of(path))) as index:
         assert index.execute("SELECT count(*) FROM episodes").fetchone() == (3 * SAVE_EVERY,)
 
 
@@ -375,7 +379,7 @@ def test_a_forked_process_goes_on_with_a_store_of_its_own(path):
 import os, sys
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 store = EpisodeStore(sys.argv[1])
 child = os.fork()
 for i in range(300):
