@@ -6,7 +6,7 @@ from gem.agents.random import RandomAgent
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker
 from gem.rollout import Job, rollout
 from gem.rollout.places import expected, maker, pool_key
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
 EASY = "game:GuessTheNumber-v0-easy"
