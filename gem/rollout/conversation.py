@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from gem import seeding
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed
 from gem.history import HistoryPolicy
@@ -151,8 +152,9 @@ class Conversation:
             call: carries out a call of the environment.
 
         Raises:
-            GemError: when the environment cannot be made.
+            BadArgument: for what is no seed. GemError: when the environment cannot be made.
         """
+        seed = seeding.check(seed)
         made = env if isinstance(env, Env) else make(env)
         self._own = None if made is env else made
         run = run or RunInfo(limits=limits, history=history)
@@ -164,7 +166,11 @@ class Conversation:
         self._playing: Playing | None = play(
             made, seed, limits, history=history, record=self.episode, start=start
         )
-        self._go_on(self._playing.send, None)
+        try:
+            self._go_on(self._playing.send, None)
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
 
     @property
     def done(self) -> bool:

@@ -24,6 +24,7 @@ import math
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -218,8 +219,6 @@ def play(
                     turn = acting[seat]
                     turn.reward, turn.info = paid, info
                     turn.timing["env_s"] = took
-                    if isinstance(parts := info.get("rewards"), dict):
-                        turn.rewards = parts
                 elif dialogues[seat].turns:  # paid for what others did
                     turn = dialogues[seat].turns[-1]
                     turn.reward = (turn.reward or 0.0) + paid
@@ -227,6 +226,8 @@ def play(
                 else:
                     end.unearned += paid
                     record.starts[seat].update(info)
+                if "rewards" in info and (mine := dialogues[seat].turns):
+                    mine[-1].rewards = _parts(mine[-1].rewards or {}, info["rewards"])
                 end.info = info
                 if shown is not None:
                     end.observation = shown
@@ -310,6 +311,13 @@ def _reward(reward: Any) -> float:
     if not math.isfinite(number):
         raise ContractBroken(f"the environment's reward is {number}; a reward is a finite number.")
     return number
+
+
+def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
+    """Return the named parts of a turn's reward with those of one more step; info may mean something else."""
+    if isinstance(parts, Mapping) and all(isinstance(part, Real) for part in parts.values()):
+        before = before | {name: before.get(name, 0.0) + float(part) for name, part in parts.items()}
+    return before or None
 
 
 def _end_of_task(info: Mapping[str, Any]) -> StopReason:
