@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from gem import seeding
+from gem.agents.base import carried
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed
 from gem.history import HistoryPolicy
@@ -51,7 +52,7 @@ def drive(
                 value = call(wanted) if isinstance(wanted, Call) else _answered(ask)(wanted)
                 how = playing.send
             except (Exception, CancelledError) as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -74,7 +75,7 @@ async def drive_async(
                 value = await (call(wanted) if isinstance(wanted, Call) else ask(wanted))
                 how = playing.send
             except Exception as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
             except CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -93,15 +94,6 @@ def _answered(
     if ask is None:
         raise BadArgument("the episode asks for an action, and drive() was given nobody to ask.")
     return ask
-
-
-def _thrown(error: BaseException) -> BaseException:
-    """Return what a generator can be thrown; StopIteration would look like its end."""
-    return (
-        RuntimeError(f"the agent raised StopIteration: {error}")
-        if isinstance(error, StopIteration)
-        else error
-    )
 
 
 class Conversation:
@@ -198,7 +190,7 @@ class Conversation:
     def fail(self, error: Exception) -> None:
         """End the episode without verdict, because whoever was to answer broke."""
         if self._playing is not None:
-            self._go_on(self._playing.throw, _thrown(error))
+            self._go_on(self._playing.throw, carried(error))
 
     def cancel(self) -> None:
         """End the episode without verdict, because nobody wants it any more."""
@@ -242,7 +234,7 @@ class Conversation:
             try:
                 how, value = playing.send, self._call(wanted)
             except Exception as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
             except BaseException:
                 self._playing = None
                 playing.close()
