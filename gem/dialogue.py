@@ -155,14 +155,13 @@ def _column(values: Sequence[Any]) -> tuple[Any, ...]:
 def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
-    version = reply.policy_version
-    for name, fits in (  # else the record could not be stored
-        ("finish", isinstance(reply.finish, str)),
-        ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
-        ("policy_version", version is None or isinstance(version, Integral)),
-        ("tool_calls", all(isinstance(each, ToolCall) for each in reply.tool_calls or ())),
-    ):
-        if not fits:
-            raise BadArgument(
-                f"the agent's reply has {name}={getattr(reply, name)!r:.80}; see gem.record.Reply."
-            )
+    version, calls = reply.policy_version, reply.tool_calls
+    fits = {  # a record of anything else could not be stored
+        "finish": isinstance(reply.finish, str),
+        "reasoning": reply.reasoning is None or isinstance(reply.reasoning, str),
+        "policy_version": version is None or isinstance(version, Integral),
+        "tool_calls": not calls or all(isinstance(each, ToolCall) for each in calls),
+    }
+    if not all(fits.values()):
+        wrong = [f"{name}={getattr(reply, name)!r:.80}" for name, fit in fits.items() if not fit]
+        raise BadArgument(f"the agent's reply has {', '.join(wrong)}; see gem.record.Reply.")

@@ -125,8 +125,9 @@ def evaluate(
         on_episode: called with each episode as it ends.
 
     Raises:
-        BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made. NoSolver: where the
-            environment has no solver, or no random actor, for an agent that is one.
+        BadArgument: for no episodes, or a Runner with jobs of its own. UnknownEnv, MissingExtra: for what
+            cannot be made. NoSolver: where the environment has no solver, or no random actor, for an agent
+            that is one.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
@@ -135,7 +136,9 @@ def evaluate(
         given = limits, store, on_episode
         if any(each is not None for each in given) or host != "auto":
             raise BadArgument("a Runner brings limits, host, store and on_episode with it; leave them out.")
-        played = list(agent.stream(jobs))
+        if agent.submitted:
+            raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
+        played = agent.play(jobs)
     else:
         played = rollout(
             jobs,

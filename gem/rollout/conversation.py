@@ -144,7 +144,7 @@ class Conversation:
             call: carries out a call of the environment.
 
         Raises:
-            BadArgument: for what is no seed. GemError: when the environment cannot be made.
+            BadArgument: for no seed, or not the branch's. GemError: when the environment cannot be made.
         """
         seed = seeding.check(seed)
         made = env if isinstance(env, Env) else make(env)
@@ -228,6 +228,9 @@ class Conversation:
             except StopIteration:
                 self._playing = None
                 return ()
+            except BaseException:  # it never began
+                self._playing = None
+                raise
             if type(wanted) is tuple:
                 self.asks = wanted
                 return wanted

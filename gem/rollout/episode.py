@@ -115,7 +115,15 @@ def play(
             of asking an agent; or a mapping from seats to such verbs, for those that it holds.
         start: begin behind the first turns of another episode of the same task and seed.
         policy_clock: seconds; runs while the agent is at work. A driver that asks in batches gives its own.
+
+    Raises:
+        BadArgument: for a branch of another seed. Whatever else breaks stands in the record.
     """
+    if start is not None and start.state is None and start.episode.seed != seed:
+        raise BadArgument(
+            f"the seed is {seed} and the branch's episode has {start.episode.seed}; its actions are replayed "
+            "from its own seed."
+        )
     if record is None:
         record = Episode(replace(task_of(env), seed=seed))
     turns, ends = record.turns, record.ends
@@ -243,7 +251,7 @@ def play(
             going_on = [seat for seat, end in ends.items() if not end.terminated and not end.truncated]
             if going_on or not ends:
                 raise ContractBroken(
-                    f"the environment shows nobody an observation, and {going_on} have not ended."
+                    f"the environment shows nobody an observation, and did not end for {going_on or 'any'}."
                 )
             stops = list(dict.fromkeys(end.stop for end in ends.values()))
             cut = [stop for stop in stops if stop not in TASK_ENDS]

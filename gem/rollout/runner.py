@@ -252,6 +252,11 @@ class Runner:
         """Close."""
         self.close()
 
+    @property
+    def submitted(self) -> int:
+        """How many submitted jobs have not begun."""
+        return len(self._submitted)
+
     # -- bookkeeping: which job is next, and where
 
     @property

@@ -295,3 +295,12 @@ def test_bad_input_is_refused():
         evaluate(RandomAgent(), "game:GuessTheNumber-v0-esy")
     with pytest.raises(BadArgument, match=f"the seats .*{SEAT}"):
         evaluate({SEAT: RandomAgent()}, "multi:ConnectFour-v0", episodes=1)
+
+
+def test_jobs_that_wait_in_a_runner_are_not_counted_among_the_episodes():
+    with Runner(RandomAgent()) as runner:
+        runner.submit(Job(EASY, 1))
+        with pytest.raises(BadArgument, match="1 jobs were submitted"):
+            evaluate(runner, EASY, episodes=3)
+        assert len(runner.play(())) == 1
+        assert evaluate(runner, EASY, episodes=3).episodes == 3

@@ -4,6 +4,7 @@ import dataclasses
 import pytest
 
 import gem
+from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.core import Env, Start, Step
 from gem.envs.multiagent.kuhn_poker import KuhnPoker
@@ -462,6 +463,14 @@ def test_a_branch_that_its_episode_does_not_have_is_refused():
     game = talked(Conversation(MatrixGame("coordination", 2), 0), lambda ask: r"\boxed{left}")
     with pytest.raises(BadArgument, match="an episode of one seat"):
         Branch(game, 2, {})
+
+
+def test_a_branch_of_another_seed_is_refused():
+    whole, _ = whole_episode()
+    with pytest.raises(BadArgument, match="the seed is 4 and the branch's episode has 3"):
+        Conversation(EASY, 4, start=Branch(whole, 1))
+    with pytest.raises(BadArgument, match="the seed is 4"):
+        rollout([Job(whole.task, 4, start=Branch(whole, 1))], RandomAgent())
 
 
 def test_a_branch_behind_all_turns_ends_where_the_episode_did_or_goes_on():
