@@ -6,6 +6,7 @@ flags and help. Only the command that was asked for is imported, so that listing
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -459,9 +460,10 @@ def regrade(
     from gem.rollout.store import EpisodeStore
 
     judge = named_grader(grader)
-    if cache is not None:
-        judge = CachedGrader(judge, cache, name=getattr(judge, "name", grader))
-    with EpisodeStore(store, read_only=True) as episodes:
+    with contextlib.ExitStack() as stack:
+        if cache is not None:
+            judge = stack.enter_context(CachedGrader(judge, cache, name=getattr(judge, "name", grader)))
+        episodes = stack.enter_context(EpisodeStore(store, read_only=True))
         found = list(regraded(episodes, judge))
         left_out = len(episodes) - len(found)
     if out is not None:
