@@ -781,7 +781,7 @@ def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
 def _unpacked(kind: str, data: bytes | None) -> Any:
     if data is None:
         return ()
-    numbers = array(kind, data)[:]  # the copy has no room to grow, a sixteenth less
+    numbers = array(kind, data)[:]  # the copy is exact; an array that was filled is a sixteenth larger
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
