@@ -21,6 +21,7 @@ cancelled                                                 - / T                 
 from __future__ import annotations
 
 import math
+import platform
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -344,3 +345,10 @@ def _least(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return one if other is None else other
     return min(one, other)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what episodes are played with."""
+    import gem  # here: the package is complete when episodes are played
+
+    return {"gem": gem.__version__, "python": platform.python_version()}
