@@ -18,7 +18,7 @@ from gem.envs import catalog as _catalog
 from gem.errors import GemError
 from gem.record import Agent, Episode, Limits
 from gem.registry import ids, make, make_vec, print_envs, register, spec
-from gem.spec import EnvSpec
+from gem.specs import EnvSpec
 
 _catalog.register_all()
 

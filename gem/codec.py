@@ -30,7 +30,7 @@ from gem import content, record
 from gem.errors import BadArgument, SchemaMismatch
 from gem.history import HistoryPolicy
 from gem.record import SCHEMA, SEAT, StopReason, Verdict
-from gem.spec import TaskRef, WrapperRef
+from gem.specs import TaskRef, WrapperRef
 
 DEPTH = 32
 """Nesting below which a value in `info` is stored as its repr; it also ends cycles."""

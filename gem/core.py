@@ -27,7 +27,7 @@ from gem.errors import (
     ResetNeeded,
     UnknownArgument,
 )
-from gem.spec import EnvSpec, Rebuildable, parameters_of
+from gem.specs import EnvSpec, Rebuildable, parameters_of
 
 ActType: TypeAlias = str
 ObsType: TypeAlias = Obs

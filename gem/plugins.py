@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -38,6 +39,52 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         raise BadArgument(
             f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
         ) from None
+
+
+COMPUTING = (
+    *("math", "statistics", "string", "decimal", "fractions", "datetime", "json", "textwrap", "unicodedata"),
+    *("operator", "_operator", "pathlib"),
+)
+"""Modules of the standard library that a task may name things of: they compute and do nothing else."""
+
+BUILTINS = (
+    "abs",
+    "bool",
+    "float",
+    "int",
+    "len",
+    "list",
+    "max",
+    "min",
+    "repr",
+    "round",
+    "sorted",
+    "str",
+    "sum",
+)
+
+
+def may_be_named(thing: Any) -> bool:
+    """Return whether a task may name a class or function: nothing of the standard library that acts."""
+    home = str(getattr(thing, "__module__", None)).partition(".")[0]
+    if home == "builtins":
+        return getattr(thing, "__name__", None) in BUILTINS
+    return home in COMPUTING or home not in sys.stdlib_module_names
+
+
+def load_written(name: str) -> Any:
+    """Return what ``"module:name"`` names in a task, which may come from somebody else's file.
+
+    Raises:
+        BadArgument: for what is not there, or what no task may name, as `os.system`.
+    """
+    found = load(name)
+    if not may_be_named(found):
+        raise BadArgument(
+            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader or a "
+            "function of a package, and what only computes."
+        )
+    return found
 
 
 def names(group: str) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from gem.content import Image, Message, Obs, ToolCall, ToolSpec
 from gem.errors import BadArgument
 from gem.history import HistoryPolicy
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 SCHEMA = 2
 """Number of the stored form of Episode."""

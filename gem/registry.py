@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv, did_you_mean
-from gem.plugins import load
-from gem.spec import (
+from gem.plugins import load, load_written
+from gem.specs import (
     SOLVERS,
     EnvSpec,
     Solver,
@@ -407,9 +407,11 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
     except UnknownEnv as unknown:
         if what.entry_point is None:
             try:
-                load(what.spec)
+                load_written(what.spec)
             except BadArgument:
                 raise unknown from None
+        else:
+            load_written(what.entry_point)
         return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
@@ -425,7 +427,7 @@ def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
         return wrapper
     from gem.wrappers.wrapper_factory import wrapper_fn
 
-    fn = load(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
+    fn = load_written(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
     return partial(fn, **restored(wrapper.kwargs))
 
 

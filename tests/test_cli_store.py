@@ -9,7 +9,7 @@ import pytest
 from gem.cli import main
 from gem.record import Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 RUN = RunInfo("run", "OpenAIAgent", "a-model", {"temperature": 0.7})
 

@@ -28,7 +28,7 @@ from gem.record import (
     Turn,
     Verdict,
 )
-from gem.spec import TaskRef, WrapperRef
+from gem.specs import TaskRef, WrapperRef
 
 DATA = Path(__file__).parent / "rollout" / "data"
 

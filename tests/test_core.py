@@ -16,7 +16,7 @@ from gem.errors import (
     UnknownArgument,
 )
 from gem.registry import EnvSpec
-from gem.spec import parameters_of
+from gem.specs import parameters_of
 from gem.testing import EchoEnv
 
 

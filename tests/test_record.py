@@ -23,7 +23,7 @@ from gem.record import (
     common_prefix,
     group_episodes,
 )
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 
 @pytest.mark.parametrize("limit", [{"turns": -1}, {"tokens": -1}, {"policy_s": math.nan}, {"call_s": -0.1}])

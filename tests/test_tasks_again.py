@@ -18,7 +18,7 @@ from gem.graders.text import TextGrader
 from gem.history import HistoryPolicy
 from gem.registry import Maker, task_of
 from gem.sandbox.base import SandboxFailed
-from gem.spec import EnvSpec, TaskRef, WrapperRef
+from gem.specs import EnvSpec, TaskRef, WrapperRef
 from gem.testing import EchoEnv
 from gem.testing.transcripts import transcript
 from gem.tools.python_code_tool import PythonCodeTool
@@ -180,7 +180,7 @@ def test_keywords_of_every_kind_are_written():
 IN_CHILD = """
 import json, sys
 import gem
-from gem.spec import TaskRef, WrapperRef
+from gem.specs import TaskRef, WrapperRef
 from gem.testing.transcripts import transcript
 for line in json.load(sys.stdin):
     line["wrappers"] = tuple(WrapperRef(**each) for each in line["wrappers"])
@@ -275,3 +275,25 @@ def test_a_task_that_leads_nowhere_says_where():
     with pytest.raises(UnknownArgument, match="'max_turn'"):
         gem.make(TaskRef(GUESS, {"max_turn": 3}))
     assert isinstance(gem.make(TaskRef("gem.testing.doubles:EchoEnv", {"turns": 2})), Env)
+
+
+HOSTILE = (
+    TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="os:system"),
+    TaskRef("os:system", {"command": "touch stolen"}),
+    TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="gem.plugins:importlib.import_module"),
+    TaskRef("game:GuessTheNumber-v0-easy", wrappers=(WrapperRef("subprocess:call", {"shell": True}),)),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "builtins:eval"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "subprocess:Popen", "args": ["true"]}}),
+    TaskRef(
+        "game:GuessTheNumber-v0-easy",
+        wrappers=(WrapperRef("gem.wrappers.transform:TransformAction", {"fn": {"$callable": "os:system"}}),),
+    ),
+)
+
+
+@pytest.mark.parametrize("task", HOSTILE, ids=lambda task: task.entry_point or task.spec)
+def test_a_task_of_somebody_elses_file_runs_nothing_of_the_standard_library(task, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(gem.GemError, match=r"standard library|no environment"):
+        gem.make(task)
+    assert list(tmp_path.iterdir()) == []

@@ -25,7 +25,7 @@ PRESENT = hasattr(Turn, "hold")
 if PRESENT:
     from gem import codec
     from gem.record import RunInfo, SeatEnd
-    from gem.spec import TaskRef
+    from gem.specs import TaskRef
 
     RUN = RunInfo()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gem.registry import Family, register, register_family
-from gem.spec import EnvSpec, Solver
+from gem.specs import EnvSpec, Solver
 
 GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] = (
     # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is

@@ -14,7 +14,7 @@ from gem.record import Agent, Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout import Job, Runner, rollout
 from gem.rollout.runner import Store
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 from gem.statistics import Interval, exact, mean_interval, wilson
 
 

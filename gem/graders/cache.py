@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
 from gem.graders.base import Grader, Score
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 
 class CachedGrader(Rebuildable):

@@ -11,7 +11,7 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.base import Grader, Score
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 
 def accepts(score: Score) -> bool:

@@ -24,7 +24,7 @@ from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, Status
 from gem.sandbox.shared import default_sandbox
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 if TYPE_CHECKING:
     from gem.sandbox.base import Sandbox

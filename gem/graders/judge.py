@@ -19,7 +19,7 @@ from gem.content import Message
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
 from gem.record import Agent, Ask
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 LONGEST = 60_000
 """Characters of a text that the judge is shown; the middle of a longer one is left out, and marked."""

@@ -23,7 +23,7 @@ from gem.graders._scalars import constant
 from gem.graders.base import Score
 from gem.graders.pool import Missing, Pool, WorkerLost
 from gem.parsing import boxed
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 WORKER = Path(__file__).with_name("_math_worker.py")
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at

@@ -14,7 +14,7 @@ from gem.errors import BadArgument
 from gem.graders import _words
 from gem.graders.base import Score
 from gem.parsing import boxed, tagged
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -21,7 +21,7 @@ from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied
 from gem.hosts.verbs import VERBS, failure_of
 from gem.record import Failure
 from gem.registry import load
-from gem.spec import EnvSpec
+from gem.specs import EnvSpec
 
 Kind = Literal["serial", "thread", "process"]
 KINDS: tuple[Kind, ...] = ("serial", "thread", "process")

@@ -21,7 +21,7 @@ from gem.errors import NoVerdict
 from gem.hosts.base import NO_KWARGS, Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, overdue
 from gem.hosts.verbs import VERBS
 from gem.registry import Maker
-from gem.spec import EnvSpec
+from gem.specs import EnvSpec
 
 MAX_THREADS = 1024
 CLOSE_S = 2.0

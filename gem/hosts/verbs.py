@@ -11,7 +11,7 @@ from gem import registry
 from gem.core import Env
 from gem.errors import WorkerDied
 from gem.record import Failure
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 METHODS = (
     "reset",

@@ -17,7 +17,7 @@ from gem.hosts import Host
 from gem.record import Episode
 from gem.rollout.runner import Job, Runner
 from gem.rollout.store import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 ROUND = 256
 """Episodes after which it is looked at how many are still wanted."""

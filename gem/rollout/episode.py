@@ -21,9 +21,11 @@ cancelled                                                 - / T                 
 from __future__ import annotations
 
 import math
+import platform
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -218,8 +220,6 @@ def play(
                     turn = acting[seat]
                     turn.reward, turn.info = paid, info
                     turn.timing["env_s"] = took
-                    if isinstance(parts := info.get("rewards"), dict):
-                        turn.rewards = parts
                 elif dialogues[seat].turns:  # paid for what others did
                     turn = dialogues[seat].turns[-1]
                     turn.reward = (turn.reward or 0.0) + paid
@@ -227,6 +227,8 @@ def play(
                 else:
                     end.unearned += paid
                     record.starts[seat].update(info)
+                if "rewards" in info and (mine := dialogues[seat].turns):
+                    mine[-1].rewards = _parts(mine[-1].rewards or {}, info["rewards"])
                 end.info = info
                 if shown is not None:
                     end.observation = shown
@@ -312,6 +314,13 @@ def _reward(reward: Any) -> float:
     return number
 
 
+def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
+    """Return the named parts of a turn's reward with those of one more step; info may mean something else."""
+    if isinstance(parts, Mapping) and all(isinstance(part, Real) for part in parts.values()):
+        before = before | {name: before.get(name, 0.0) + float(part) for name, part in parts.items()}
+    return before or None
+
+
 def _end_of_task(info: Mapping[str, Any]) -> StopReason:
     reason = _reason(info, TASK_ENDS)
     if reason is not None:
@@ -336,3 +345,10 @@ def _least(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return one if other is None else other
     return min(one, other)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what episodes are played with."""
+    import gem  # here: the package is complete when episodes are played
+
+    return {"gem": gem.__version__, "python": platform.python_version()}

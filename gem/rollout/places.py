@@ -10,7 +10,7 @@ from gem.core import Env
 from gem.hosts import Host
 from gem.hosts.verbs import Description
 from gem.registry import Maker
-from gem.spec import TaskRef
+from gem.specs import EnvSpec, TaskRef, written_arguments
 
 Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
 """What makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
@@ -110,17 +110,16 @@ class Places:
         return place
 
 
-def pool_key(recipe: Recipe) -> Any:
+def pool_key(recipe: Recipe | EnvSpec) -> Any:
     """Return what tells the environments of recipes apart: those of equal keys stand in for one another."""
     if isinstance(recipe, str):
         return recipe
     if isinstance(recipe, Maker):
-        kwargs = sorted(recipe.kwargs.items())
         wrappers = [id(each) if callable(each) else each for each in recipe.wrappers]
-        return repr((recipe.env_id, kwargs, wrappers))
+        return repr((pool_key(recipe.env_id), sorted(recipe.kwargs.items()), wrappers))
     if isinstance(recipe, TaskRef):
-        return repr((recipe.spec, sorted(recipe.kwargs.items()), recipe.wrappers))
-    return id(recipe)
+        return repr(replace(recipe, seed=None))
+    return repr(recipe) if isinstance(recipe, EnvSpec) else id(recipe)
 
 
 def maker(recipe: Recipe) -> Callable[[], Env]:
@@ -132,7 +131,8 @@ def expected(recipe: Callable[[], Env]) -> TaskRef:
     """Return what an environment is to be, for the record of an episode that never began."""
     if isinstance(recipe, Maker):
         task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
-        return replace(task, kwargs={**task.kwargs, **recipe.kwargs})
+        kwargs, opaque = written_arguments(type(recipe), recipe.kwargs)
+        return replace(task, kwargs={**task.kwargs, **kwargs}, opaque=(*task.opaque, *opaque))
     named: Any = getattr(recipe, "func", recipe)  # what a functools.partial calls
     if not hasattr(named, "__qualname__"):
         named = type(named)

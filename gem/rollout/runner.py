@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
@@ -30,9 +29,9 @@ from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
 from gem.hosts.serial import Serial
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
-from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play
+from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
 from gem.rollout.places import Place, Places, Recipe, expected, maker
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 SERVE_S = 0.005
 """How long a new call of the asynchronous pump may wait while the host is listened to."""
@@ -836,10 +835,3 @@ def stamped(replies: Sequence[Any], version: int | None) -> tuple[Any, ...]:
 
 def _unversioned(reply: Any) -> bool:
     return isinstance(reply, Reply) and reply.policy_version is None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what episodes are played with."""
-    import gem  # here: the package is complete when episodes are played
-
-    return {"gem": gem.__version__, "python": platform.python_version()}

@@ -18,6 +18,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -231,11 +232,14 @@ class EpisodeStore(Sequence[Episode]):
     def latest(self) -> list[Entry]:
         """Return an entry for each job and sample: its last attempt with a verdict, else its last one.
 
-        Attempts in later runs count as later. Episodes without a job stand each for themselves.
+        Attempts in a later run with the same agent, settings and limits count as later; another agent's
+        episodes of the same job are its own. Episodes without a job stand each for themselves.
         """
-        last: dict[tuple[str, int], Entry] = {}
+        settings = {run.id: repr(replace(run, id="", versions={})) for run in self.runs}
+        last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
-            key = (entry.job, entry.sample) if entry.job else (entry.id, -1)
+            played = settings.get(entry.run, entry.run)
+            key = (played, entry.job, entry.sample) if entry.job else (entry.id, "", -1)
             before = last.get(key)
             if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
                 last[key] = entry

@@ -20,7 +20,7 @@ from gem.errors import ContractBroken, NoSolver
 from gem.hosts.base import KINDS
 from gem.record import Limits
 from gem.rollout import Job, rollout
-from gem.spec import EnvSpec
+from gem.specs import EnvSpec
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
 """What an episode said: the first observation and info, then action and step, turn by turn."""

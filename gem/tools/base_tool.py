@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from gem.content import Image
 from gem.errors import BadArgument, CannotFork, GemError, ToolError
-from gem.spec import Rebuildable
+from gem.specs import Rebuildable
 from gem.tools import calls, schema
 from gem.tools.calls import ToolCall
 

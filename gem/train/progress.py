@@ -14,8 +14,8 @@ from rich.table import Table
 from gem.evals import Result
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Watcher
 from gem.train.run import Metrics
+from gem.train.watcher import Watcher
 
 SMOOTH = 8
 """Iterations that the live figures average."""

@@ -90,17 +90,25 @@ class RunFolder:
         finally:
             os.close(folder)
 
-    def begin(self, config: TrainConfig) -> None:
-        """Begin a new run in the folder.
+    def check_free(self) -> None:
+        """Refuse to begin a run where one stands.
 
         Raises:
-            StoreError: when a run stands there already, or the folder cannot be written.
+            StoreError: with the ways out.
         """
         if self.checkpoint.exists():
             raise StoreError(
                 f"{self.path} holds a run already; go on with it (--resume), choose another --out, or "
                 "replace it (--overwrite)."
             )
+
+    def begin(self, config: TrainConfig) -> None:
+        """Begin a new run in the folder.
+
+        Raises:
+            StoreError: when a run stands there already, or the folder cannot be written.
+        """
+        self.check_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")

@@ -16,7 +16,7 @@ from gem.hosts import make_host
 from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, Runner, rollout
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
 ID = "game:GuessTheNumber-v0-easy"

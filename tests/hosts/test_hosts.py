@@ -24,7 +24,7 @@ from gem.hosts.processes import Processes
 from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
 from gem.registry import ENV_REGISTRY, Maker, register
-from gem.spec import EnvSpec, WrapperRef
+from gem.specs import EnvSpec, WrapperRef
 
 ANY = pytest.mark.parametrize("kind", KINDS)
 DEADLINE_S = 20.0

@@ -13,7 +13,7 @@ from gem import registry
 
 KERNEL = {
     *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
-    *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.spec"),
+    *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs"),
 }
 """The modules of ours that `import gem` may load. All else it loads is the standard library's."""
 

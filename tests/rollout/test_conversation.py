@@ -14,7 +14,7 @@ from gem.record import Limits, Reply, RunInfo, StopReason
 from gem.registry import ENV_REGISTRY, EnvSpec
 from gem.rollout import Branch, Conversation, Job, drive, drive_async, play, rollout
 from gem.rollout.conversation import carry_out
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
 EASY = "game:GuessTheNumber-v0-easy"
@@ -94,9 +94,8 @@ def test_every_seat_that_acts_is_asked(game, move):
 def test_the_environments_own_actor_needs_nobody_to_ask():
     with gem.make(EASY) as env:
         assert drive(play(env, 3, actor="solve")).success
-        episode = drive(play(env, 3))
-    assert (episode.error.boundary, episode.error.type) == ("agent", "BadArgument")
-    assert "given nobody to ask" in episode.error.message
+        with pytest.raises(BadArgument, match="somebody to ask"):
+            drive(play(env, 3))
 
 
 # -- answering
@@ -291,6 +290,57 @@ def test_an_environment_is_closed_by_whoever_made_it(monkeypatch):
 def test_what_cannot_be_made_is_told():
     with pytest.raises(UnknownEnv):
         Conversation("game:Nothing-v0", 0)
+    with pytest.raises(BadArgument, match="seed"):
+        Conversation(EASY, -1)
+
+
+def test_ctrl_c_at_the_beginning_closes_what_was_made(monkeypatch):
+    class Interrupted(Closing):
+        def reset(self, seed=None):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(ENV_REGISTRY, "test:Interrupted", EnvSpec("test:Interrupted", Interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        Conversation("test:Interrupted", 0)
+    assert Interrupted.closed == 1
+
+
+class InParts(EchoEnv):
+    """Says what its rewards are made of, in a mapping that it goes on using."""
+
+    def reset(self, seed=None):
+        self.parts = {"form": 0.0}
+        return super().reset(seed)
+
+    def step(self, action):
+        step = super().step(action)
+        self.parts["form"] = float(self.turn)
+        self.parts["right"] = step.reward
+        return step._replace(info={**step.info, "rewards": self.parts})
+
+
+def test_named_parts_of_a_reward_stand_at_their_turn():
+    first, second, third = talked(Conversation(InParts(3), 0), lambda ask: Reply("wrong")).turns
+    assert first.rewards == {"form": 1.0, "right": 0.0}
+    assert second.rewards == {"form": 2.0, "right": 0.0}
+    assert third.rewards == {"form": 3.0, "right": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [({"luck": 0.5}, [{"luck": 1.0}, {"luck": 0.5}]), ({"of": [1, 2]}, [None, None]), ("much", [None, None])],
+)
+def test_named_parts_of_what_others_did_are_added_to_the_turn_before(said, parts):
+    def call(wanted):
+        """Tell every seat, after every move, what it was paid for; or something else by that name."""
+        step = carry_out(wanted)
+        if wanted.verb == "reset":
+            return step
+        return step._replace(infos={seat: {**info, "rewards": said} for seat, info in step.infos.items()})
+
+    episode = talked(Conversation(KuhnPoker(), 3, call=call), lambda ask: Reply(r"\boxed{check}"))
+    assert episode.scored
+    assert [turn.rewards for turn in episode.turns] == parts
 
 
 def test_the_record_says_what_was_played_and_how():

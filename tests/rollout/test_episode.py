@@ -9,7 +9,7 @@ from gem.history import CHAT, LAST, HistoryPolicy, messages
 from gem.record import Call, Episode, Limits, Reply, StopReason, Verdict
 from gem.rollout.episode import NO_LIMITS, OutOfTime, play
 from gem.seeding import derive
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 
 class Script(Env):

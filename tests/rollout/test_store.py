@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Tu
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.index import Index
 from gem.rollout.store import SAVE_EVERY, merge
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 DATA = Path(__file__).parent / "data"
 RUN = RunInfo("run", "agent", "model", {"temperature": 1.0}, limits=Limits(turns=9), history=HistoryPolicy())
@@ -151,7 +152,7 @@ import sys
 from gem.errors import DuplicateEpisode
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 refused = 0
 with EpisodeStore(sys.argv[1]) as store:
     for i in range(300):
@@ -379,7 +380,7 @@ def test_a_forked_process_goes_on_with_a_store_of_its_own(path):
 import os, sys
 from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 store = EpisodeStore(sys.argv[1])
 child = os.fork()
 for i in range(300):
@@ -511,8 +512,8 @@ def test_the_latest_is_the_last_attempt_with_a_verdict(path):
         episode(1, attempt=1, **broken),
         episode(2, sample=0),
         episode(2, sample=1),
-        episode(2, sample=0, run=RunInfo("restarted"), **broken),
-        episode(2, sample=1, run=RunInfo("restarted")),
+        episode(2, sample=0, run=replace(RUN, id="restarted"), **broken),
+        episode(2, sample=1, run=replace(RUN, id="restarted")),
         episode(7, job="", run=RunInfo("free")),
         episode(8, job="", run=RunInfo("free 2")),
     ]
@@ -520,6 +521,8 @@ def test_the_latest_is_the_last_attempt_with_a_verdict(path):
         for each in played:
             store.append(each)
         assert [entry.number for entry in store.latest()] == [2, 3, 4, 7, 8, 9]
+        store.append(episode(2, sample=1, run=replace(RUN, id="other", agent="somebody else")))
+        assert [entry.number for entry in store.latest()] == [2, 3, 4, 7, 8, 9, 10]
 
 
 def test_an_id_that_is_not_there_gets_near_matches(path):

@@ -2,7 +2,7 @@
 
 from gem.record import SEAT, Episode, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout.episode import TASK_ENDS
-from gem.spec import TaskRef
+from gem.specs import TaskRef
 
 UNSCORED = (StopReason.ERROR, StopReason.CANCELLED)
 

@@ -21,7 +21,7 @@ from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, Self
 
 from gem.errors import BadArgument
-from gem.plugins import load
+from gem.plugins import load_written, may_be_named
 
 Solver = Literal["exact", "measured", "oracle", "none"]
 SOLVERS: tuple[Solver, ...] = ("exact", "measured", "oracle", "none")
@@ -220,7 +220,7 @@ class _Writer:
             return self.making(value, [], given)
         if is_dataclass(value) and not isinstance(value, type):
             return self.making(value, [], {f.name: getattr(value, f.name) for f in fields(value) if f.init})
-        if callable(value) and (name := name_of(value)):
+        if callable(value) and may_be_named(value) and (name := name_of(value)):
             return {"$callable": name}
         raise Unwritable(f"a {type(value).__name__} cannot be written down")
 
@@ -244,10 +244,10 @@ def restored(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if "$callable" in value:
-        return load(value["$callable"])
+        return load_written(value["$callable"])
     if "$make" in value:
         name = value["$make"]
-        made = load(name)
+        made = load_written(name)
         plain = name in ("builtins:int", "builtins:float", "pathlib:Path")
         ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
         if not (plain or ours):

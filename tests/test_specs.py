@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from gem.core import EnvWrapper
 from gem.errors import BadArgument
 from gem.history import HistoryPolicy
-from gem.spec import LARGEST, Rebuildable, Unwritable, arguments_of, name_of, parameters_of, restored, written
+from gem.specs import (
+    LARGEST,
+    Rebuildable,
+    Unwritable,
+    arguments_of,
+    name_of,
+    parameters_of,
+    restored,
+    written,
+)
 from gem.testing import EchoEnv
 from gem.tools.mcp_tool import MCPTool
 from gem.tools.python_code_tool import PythonCodeTool
