@@ -4,6 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("gem", deadline=None)  # a busy machine is no failure
+settings.load_profile("gem")
 
 sys.path.insert(0, str(Path(__file__).parent / "shared"))  # what tests of several folders import
 
