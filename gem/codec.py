@@ -614,7 +614,7 @@ def _length(turn: record.Turn) -> int:
 
 def _ones(wire: Turn) -> bytes:
     """Return the mask that is left out: of ones."""
-    return b"\1" * (len(wire.token_ids or b"") // 4)
+    return record.all_ones(len(wire.token_ids or b"") // 4)
 
 
 def _end(seat: str, end: record.SeatEnd) -> End:
