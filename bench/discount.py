@@ -61,7 +61,7 @@ def main(args: Args) -> None:
     rows = []
     for gamma in args.gammas:
         mine = [result for result in results if result["gamma"] == gamma]
-        guesses = mean_interval([result["mean_guesses"] for result in mine])
+        guesses = mean_interval([result["turns_to_success"] for result in mine])
         success = [result["success"] for result in mine]
         rows.append(
             (
@@ -74,7 +74,7 @@ def main(args: Args) -> None:
     rows.append(("bisection", "100%", "2.90", "exact"))
     table(
         f"1..10 in 8 turns, sparse reward, ReBN, {args.episodes:,} episodes, {len(args.seeds)} seeds",
-        ("", "success", "mean guesses", "95% over seeds"),
+        ("", "success", "turns to success", "95% over seeds"),
         rows,
     )
     write_json("discount", results)
@@ -101,7 +101,7 @@ def run(config: TrainConfig) -> dict:
 def figures(summary: dict) -> dict[str, float]:
     """Return what is compared of a run."""
     after = summary["after"]
-    return {"success": after["success"]["mean"], "mean_guesses": after["mean_guesses"]["mean"]}
+    return {"success": after["success"]["mean"], "turns_to_success": after["turns_to_success"]["mean"]}
 
 
 def curve(history: list) -> list[tuple[int, float]]:

@@ -1,98 +1,160 @@
-"""What playing costs beside the environment: CPU per turn of each driver over a bare loop, in one thread.
+"""What playing costs: per turn, per episode, in memory, on each host, and how much of the waiting it hides.
 
-The same episodes of one cheap game with the same answers, played by a bare loop of reset and step, by the
-batched driver and by the async one. The difference is prompts, records, limits and bookkeeping: what is paid
-per turn for having an episode that trains, is stored and is compared.
+``python -m bench.rollout [--before REVISION]``. The earlier code is measured in the same run, from a copy of
+that revision of this repository: by default the last one before there was a runner.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from statistics import median as middle
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from functools import partial
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import Any
 
-import gem
-from bench.common import cpu_rate, table, write_json
+from bench.common import HERE, table, write_json
 from gem.agents.base import BaseAgent
+from gem.core import Env, Start, Step
+from gem.evals import evaluate
 from gem.record import Ask, Reply
-from gem.rollout import Job, rollout, rollout_async
+from gem.registry import EnvSpec, register
+from gem.rollout import Job, Runner
 
-ENV = "game:GuessTheNumber-v0-hard"
-ANSWER = r"\boxed{0}"  # in nobody's range: every episode takes its seven turns
-IN_FLIGHT = (1, 128, 1024)
-TRIALS = 5
-
-
-class Batch(BaseAgent):
-    """Answers a batch, with tokens, so that held tokens are counted too."""
-
-    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Answer every ask alike."""
-        return [Reply(ANSWER, (*ask.held, 1, 2, 3), (4, 5), (-0.1, -0.1)) for ask in asks]
+BEFORE = "7031328"
+TRIAL = HERE / "peers" / "play_trial.py"
+WAIT_S, EPISODES, IN_FLIGHT = 0.05, 1000, 128
 
 
-class Single(BaseAgent):
-    """Answers each ask by itself."""
+class Waits(Env):
+    """An episode of one step, which waits."""
 
-    async def ask(self, ask: Ask) -> Reply:
-        """Answer alike."""
-        return Reply(ANSWER, (*ask.held, 1, 2, 3), (4, 5), (-0.1, -0.1))
+    def __init__(self, wait_s: float = WAIT_S) -> None:
+        self.wait_s = wait_s
 
+    def reset(self, seed: int | None = None) -> Start:
+        """Begin."""
+        super().reset(seed)
+        return Start("go", {})
 
-def bare(seeds: range) -> int:
-    env = gem.make(ENV)
-    turns = 0
-    for seed in seeds:
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            done = env.step(ANSWER).done
-            turns += 1
-    return turns
+    def step(self, action: str) -> Step:
+        """Wait."""
+        sleep(self.wait_s)
+        return Step("end", 1.0, True, False, {"success": True})
 
 
-def batched(seeds: range, in_flight: int) -> int:
-    jobs = [Job(ENV, seed) for seed in seeds]
-    return sum(len(episode.turns) for episode in rollout(jobs, Batch(), concurrency=in_flight))
+class Answers(BaseAgent):
+    """Answers every ask alike."""
+
+    def __call__(self, asks: list[Ask]) -> list[Reply]:
+        """Answer."""
+        return [Reply("a") for _ in asks]
 
 
-def async_single(seeds: range, in_flight: int) -> int:
-    jobs = [Job(ENV, seed) for seed in seeds]
-    episodes = asyncio.run(rollout_async(jobs, Single(), concurrency=in_flight))
-    return sum(len(episode.turns) for episode in episodes)
+def trial(what: str, code: Path) -> Any:
+    """Run the trial on the gem of a folder."""
+    run = subprocess.run(
+        [sys.executable, TRIAL, what],
+        env={**os.environ, "PYTHONPATH": str(code)},
+        capture_output=True,
+        text=True,
+    )
+    if run.returncode:
+        raise SystemExit(run.stderr)
+    return json.loads(run.stdout)
 
 
-def async_batch(seeds: range, in_flight: int) -> int:
-    jobs = [Job(ENV, seed) for seed in seeds]
-    episodes = asyncio.run(rollout_async(jobs, Batch(), concurrency=in_flight))
-    return sum(len(episode.turns) for episode in episodes)
+def checkout(revision: str, folder: Path) -> None:
+    """Put the package of a revision into a folder."""
+    archive = folder / "code.tar"
+    subprocess.run(["git", "archive", "-o", archive, revision, "gem"], cwd=HERE.parent, check=True)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
 
 
-def us_per_turn(fn: Callable[[], int]) -> float:
-    return middle(1e6 / cpu_rate(fn) for _ in range(TRIALS))
+def waits() -> dict[str, float]:
+    """Return how much of the ideal is reached by episodes that wait on threads."""
+    ideal = -(-EPISODES // IN_FLIGHT) * WAIT_S
+    with Runner(Answers(), host="thread", concurrency=IN_FLIGHT) as runner:
+        runner.play([Job(Waits, seed) for seed in range(IN_FLIGHT)])
+        began = perf_counter()
+        runner.play([Job(Waits, seed) for seed in range(EPISODES)])
+        spent = perf_counter() - began
+    return {"ideal_s": ideal, "spent_s": spent, "share": ideal / spent}
+
+
+def evaluation() -> dict[str, float]:
+    """Return the seconds that evaluate() takes for one environment that waits, and for 32."""
+    register(EnvSpec("bench:Waits-v0", Waits, {"wait_s": 0.3}, waits=True))
+    seconds = {}
+    for count in (1, 32):
+        began = perf_counter()
+        evaluate(Answers(), "bench:Waits-v0", episodes=count)
+        seconds[f"{count}_s"] = perf_counter() - began
+    return {**seconds, "ratio": seconds["32_s"] / seconds["1_s"]}
+
+
+def starts() -> dict[str, float]:
+    """Return the milliseconds until a living runner on processes has played one more short rollout."""
+    with Runner(Answers(), host="process", concurrency=8) as runner:
+        spent = []
+        for round_ in range(6):
+            began = perf_counter()
+            runner.play([Job(partial(Waits, 0.0), seed) for seed in range(8 * round_, 8 * round_ + 8)])
+            spent.append((perf_counter() - began) * 1e3)
+    return {"first_ms": spent[0], "second_ms": spent[1], "later_ms": min(spent[2:])}
 
 
 def main() -> None:
-    drivers = {
-        "batched": batched,
-        "async, agent answers batches": async_batch,
-        "async, agent answers one by one": async_single,
-    }
-    bare_us = us_per_turn(lambda: bare(range(512)))
-    rows, results = [], {"env": ENV, "bare_us": bare_us, "overhead_us": {}}
-    for name, drive in drivers.items():
-        over = {}
-        for in_flight in IN_FLIGHT:
-            seeds = range(max(256, in_flight))
-            over[in_flight] = us_per_turn(lambda d=drive, s=seeds, n=in_flight: d(s, n)) - bare_us
-        rows.append((name, *over.values()))
-        results["overhead_us"][name] = over
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", default=BEFORE, help="revision to compare with")
+    revision = parser.parse_args().before
+    with tempfile.TemporaryDirectory() as folder:
+        old, new = Path(folder), HERE.parent
+        checkout(revision, old)
+        figures: dict[str, Any] = {
+            what: {"before": trial(what, old), "now": trial(what, new)}
+            for what in ("turn", "memory", "hosts")
+        }
+    rows = []
+    for name in ("text", "tokens"):
+        before, now = (figures["turn"][when][name]["turn_us"] for when in ("before", "now"))
+        rows.append((f"a turn of play(), {name}", before, now, now / before))
     table(
-        f"CPU per turn beside the environment, us (bare loop: {bare_us:.1f} us)",
-        ("driver", *(f"{n} in flight" for n in IN_FLIGHT)),
-        rows,
+        "CPU, us, beside a free environment", ("", f"before ({revision})", "now", "ratio (wanted: 1.2)"), rows
     )
-    write_json("rollout", results)
+    rows = []
+    for turns in figures["memory"]["now"]:
+        before, now = (figures["memory"][when][turns] for when in ("before", "now"))
+        rows.append(
+            (f"{turns} turns of 400 tokens", before["mb"], now["mb"], before["rows_ms"], now["rows_ms"])
+        )
+    columns = ("an episode", "before, MB", "now, MB", "rows() before, ms", "rows() now, ms")
+    table("Memory and training rows (wanted: 0.9 MB and 10 ms at 200 turns)", columns, rows)
+    rows = []
+    for name in figures["hosts"]["now"]:
+        before, now = (figures["hosts"][when][name] for when in ("before", "now"))
+        rows.append((name, before["turn_us"], now["turn_us"], before["episode_us"], now["episode_us"]))
+    columns = ("host, pump", "turn before", "turn now", "episode before", "episode now")
+    table("CPU of this process, us, 128 in flight; making the host is in the episodes", columns, rows)
+    figures |= {"waits": waits(), "evaluation": evaluation(), "starts": starts()}
+    rows = [
+        (
+            f"{EPISODES} episodes of {WAIT_S * 1e3:.0f} ms on threads: share of the ideal",
+            figures["waits"]["share"],
+            ">= 0.95",
+        ),
+        ("evaluate() of 32 environments that wait, over one", figures["evaluation"]["ratio"], "<= 1.2"),
+        ("first rollout on processes, ms", figures["starts"]["first_ms"], ""),
+        ("second rollout on the same processes, ms", figures["starts"]["second_ms"], "<= 10"),
+    ]
+    table("Waiting", ("", "figure", "wanted"), rows)
+    write_json("rollout", figures)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,7 @@ def trainer(env: str = TERSE, **changes: Any) -> Trainer:
         layers=1,
         heads=1,
         gamma=1.0,
+        store="none",
         max_tokens=4,
         warmup_steps=25,
         warmup_batch=16,
@@ -144,7 +145,7 @@ def said(episodes: Iterable[Episode]) -> Counter[tuple[Spot, str]]:
         before = ""
         cards: dict[str, int] = {}
         for turn in episode.turns:
-            card = cards.setdefault(turn.agent, int(str(turn.observation).split("\n")[0]))
+            card = cards.setdefault(turn.seat, int(str(turn.observation).split("\n")[0]))
             word = boxed(str(turn.action))
             if word not in DIGITS:
                 break

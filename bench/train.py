@@ -10,6 +10,7 @@ nothing else.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import tempfile
 import time
@@ -31,8 +32,10 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=5)
     iterations = parser.parse_args().iterations
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = begin(TrainConfig(out=Path(folder)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(begin(TrainConfig(out=Path(folder)))) as trainer,
+    ):
         results = [iteration(trainer) for _ in range(iterations + 1)][1:]  # the first one warms the caches
     figures = {
         phase: {name: statistics.median(r[phase][name] for r in results) for name in results[0][phase]}

@@ -1,6 +1,7 @@
 """Overhead of a vector of cheap environments over a bare loop of env.step, per host, beside gem-llm's two.
 
-``python -m bench.vector [--trials N]``. Every trial times the vector and a bare loop over as many
+``python -m bench.vector [--trials N]``. A second table has the life of a process host: adding, removing,
+starting workers. Every trial times the vector and a bare loop over as many
 environments of the same package one after the other, resets included; the ratio of such a pair hardly
 depends on what else the machine does. Figures are medians over pairs, wall clock; actions are fixed guesses
 at one game.
@@ -15,13 +16,15 @@ from time import perf_counter
 from typing import Any
 
 from bench.common import peer_python, run_peer, table, write_json
+from gem.hosts.base import KINDS
+from gem.hosts.processes import Processes
 from gem.registry import Maker
-from gem.vector.host import KINDS
 from gem.vector.vector_env import VectorEnv
 
 PEER = "gem-llm==0.1.0"
 ENV = "game:GuessTheNumber-v0-hard"
 SIZES = (1, 16, 128, 1024)
+WORKERS = 2
 STEPS = 20_000  # environment steps per timing, at most
 
 
@@ -46,7 +49,10 @@ def main() -> None:
             for name, sizes in figures.items()
         ],
     )
-    write_json("vector", {"env": ENV, "trials": trials, "figures": figures})
+    lives = [life() for _ in range(trials)]
+    life_ms = {name: 1000 * statistics.median(each[name] for each in lives) for name in lives[0]}
+    table(f"the process host, {WORKERS} workers", ["", "milliseconds"], [[*item] for item in life_ms.items()])
+    write_json("vector", {"env": ENV, "trials": trials, "figures": figures, "process_host_ms": life_ms})
 
 
 def overhead(kind: str, n: int, trials: int) -> dict[str, float]:
@@ -71,6 +77,35 @@ def overhead(kind: str, n: int, trials: int) -> dict[str, float]:
         "ratio": statistics.median(vector / loop for loop, vector in pairs),
         "steps_per_s": n * rounds / statistics.median(vector for _, vector in pairs),
     }
+
+
+def life() -> dict[str, float]:
+    """Return the seconds that each part of a process host's life takes."""
+    with Processes(workers=WORKERS) as host:
+        figures: dict[str, float] = {}
+
+        def timed(what: str, fn: Callable[[], Any], times: int = 1) -> Any:
+            figures[what] = seconds(lambda: kept.append(fn()), times) / times
+            return kept[-1]
+
+        def first_reset(index: int) -> None:
+            host.submit(index, "reset", (0,))
+            host.ready()
+
+        kept: list[Any] = []
+        first = timed("start a worker: the first environment is added", lambda: host.add(Maker(ENV)))
+        timed("until it is up: its first reset is back", lambda: first_reset(first))
+        for _ in range(1, WORKERS):
+            first_reset(host.add(Maker(ENV)))
+        timed("add an environment to the living host", lambda: host.add(Maker(ENV)), 200)
+        timed("its first reset is back", lambda: first_reset(kept[-1]))
+        removed = iter(range(WORKERS, WORKERS + 200))
+        timed("remove an environment", lambda: host.remove(next(removed)), 200)
+        alone = timed("add one alone", lambda: host.add(Maker(ENV), alone=True))
+        first_reset(alone)
+        timed("remove it, and its worker", lambda: host.remove(alone))
+        timed("close", host.close)
+    return figures
 
 
 def seconds(fn: Callable[[], object], rounds: int) -> float:

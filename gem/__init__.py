@@ -8,8 +8,8 @@ r"""gem: a gym for language agents.
     obs, info = env.reset(seed=0)
     obs, reward, terminated, truncated, info = env.step(r"\boxed{5}")
 
-The kernel is here; everything else is a room of its own: `gem.vector`, `gem.wrappers`, `gem.rollout`,
-`gem.agents`, `gem.train`, `gem.testing`.
+The kernel is here; everything else has a package of its own: `gem.hosts`, `gem.vector`, `gem.wrappers`,
+`gem.rollout`, `gem.agents`, `gem.train`, `gem.testing`.
 """
 
 from gem.content import Image, Message, Text
@@ -17,7 +17,8 @@ from gem.core import Env, EnvWrapper, Start, Step
 from gem.envs import catalog as _catalog
 from gem.errors import GemError
 from gem.record import Agent, Episode, Limits
-from gem.registry import EnvSpec, ids, make, make_vec, print_envs, register, spec
+from gem.registry import ids, make, make_vec, print_envs, register, spec
+from gem.specs import EnvSpec
 
 _catalog.register_all()
 

@@ -1,7 +1,8 @@
 """The command ``gem-gym``.
 
-A command is one row of `COMMANDS` and one function; tyro turns the function's signature and docstring into
-flags and help. Only the command that was asked for is imported, so that listing ids does not load torch.
+A command is one row of `COMMANDS` and one function, or a dict of functions by subcommand; tyro turns a
+function's signature and docstring into flags and help. Only the command that was asked for is imported, so
+that listing ids does not load torch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import gem
 from gem import seeding
-from gem.content import printable
+from gem.content import printable, text_of
 from gem.errors import BadArgument, GemError, StoreError, UnknownEnv, did_you_mean
 from gem.record import Agent, Episode, StopReason
 from gem.registry import load
@@ -84,6 +85,7 @@ COMMANDS: dict[str, Command] = {
     "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
     "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
+    "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
     "doctor": Command("gem.cli:doctor", "say what works on this machine, and what to type for the rest"),
@@ -123,8 +125,9 @@ def _run(args: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
-    function = load(COMMANDS[name].entry_point)
-    return tyro.cli(function, prog=f"gem-gym {name}", args=rest, config=(FlagCreatePairsOff,)) or 0
+    found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
+    run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
+    return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
 
 def _help() -> str:
@@ -497,6 +500,7 @@ def evaluate(
     temperature: float = 1.0,
     seat: str | None = None,
     others: str | None = None,
+    host: str = "auto",
 ) -> int:
     """Measure a local agent: success, return and turns, each with its 95% interval.
 
@@ -512,6 +516,7 @@ def evaluate(
         temperature: of a trained model; 0 is greedy.
         seat: of a game of several, the seat that the agent takes; it takes all when left out.
         others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
+        host: where environments live: serial, thread, process, or auto: thread for those that wait.
     """
     from gem.evals import evaluate as measured
 
@@ -531,7 +536,9 @@ def evaluate(
     for env_id in env_ids:
         rest = _others(env_id, seat, others)
         holders = {seat: actor, **rest} if seat else actor
-        result = measured(holders, env_id, episodes=episodes, seed=seed, limits=limits, on_episode=hear)
+        result = measured(
+            holders, env_id, episodes=episodes, seed=seed, limits=limits, host=host, on_episode=hear
+        )
         if not result.scored:
             code = FAILED
         rows.append(
@@ -541,7 +548,7 @@ def evaluate(
                 "-" if result.at_least is None else f"{result.at_least:.1%}",
                 _interval(result.reward, "{:.3f}"),
                 "-" if result.turns is None else f"{result.turns:.2f}",
-                f"{result.scored}/{result.episodes}",
+                f"{result.scored}/{result.episodes}" + f" (cut {result.cancelled})" * bool(result.cancelled),
             )
         )
         rows += [
@@ -637,43 +644,55 @@ def _interval(value: Interval | None, form: str) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def show(episode: Episode) -> None:
-    """Print what was said in an episode, and how it ended."""
+def show(episode: Episode, rewards: bool = False) -> None:
+    """Print what was said in an episode, and how it ended; with `rewards`, what each turn earned too."""
+    lines = []
     for turn in episode.turns:
-        heard = f"[{turn.agent}]\n" if episode.ends else ""
-        print(f"{heard}{printable(turn.observation)}\n\n{turn.agent}> {printable(turn.action or '')}\n")
+        heard = f"[{turn.seat}]\n" if episode.several else ""
+        lines.append(f"{heard}{text_of(turn.observation)}\n\n{turn.seat}> {turn.action or ''}\n")
+        if rewards and turn.reward is not None:
+            lines.append(f"reward {turn.reward:g}\n")
     for seat, end in episode.ends.items():
-        print(f"[{seat}]\n{printable(end.observation)}\n")
-    if not episode.ends:
-        print(f"{printable(episode.final_observation)}\n")
-    if episode.error:
-        broken = episode.error
-        print(f"no verdict: {broken.type} in {broken.boundary}: {printable(broken.message)}")
-        return
+        heard = f"[{seat}]\n" if episode.several else ""
+        lines.append(f"{heard}{text_of(end.observation)}\n")
     count = len(episode.turns)
     after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
-    if not episode.ends:
-        print(f"{after}, return {episode.reward():g}")
-        return
-    print(after)
-    for seat, end in episode.ends.items():
-        print(f"{seat}: {end.stop}, return {episode.reward(seat):g}")
+    if episode.error:
+        broken = episode.error
+        lines.append(f"no verdict: {broken.type} in {broken.boundary}: {broken.message}")
+    elif not episode.several:
+        lines.append(f"{after}, return {episode.reward():g}")
+    else:
+        lines.append(after)
+        lines += [
+            f"{seat}: {end.stop}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
+        ]
+    print(printable("\n".join(lines)))
 
 
-def table(*columns: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table; into a pipe as aligned plain text, one row a line, never wrapped."""
+def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:
+    """Print a table; into a pipe as aligned plain text, one row a line, never wrapped.
+
+    On a terminal that is too narrow the columns that are `cropped` lose their ends instead of being wrapped.
+    """
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Column, Table
+        from rich.text import Text
 
-        first, *others = columns
-        grid = Table(
-            Column(first, no_wrap=True), *others, box=SIMPLE_HEAD, show_edge=False, pad_edge=False
-        )  # ids differ at their ends
+        heads = [  # ids differ at their ends; rich narrows the columns that may wrap
+            Column(name, no_wrap=name not in cropped if cropped else place == 0)
+            for place, name in enumerate(columns)
+        ]
+        grid = Table(*heads, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for row in rows:
-            grid.add_row(*map(str, row))
-        Console().print(grid, markup=False)
+            cells = [
+                Text(str(cell), no_wrap=True, overflow="ellipsis") if name in cropped else Text(str(cell))
+                for name, cell in zip(columns, row, strict=True)
+            ]
+            grid.add_row(*cells)
+        Console().print(grid)
         return
     lines = [columns, *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

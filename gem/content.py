@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
 
 from gem.errors import BadArgument
 
@@ -36,11 +36,39 @@ Obs = str | tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's call of a tool: `arguments` is the JSON text that the model wrote, as it wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model is offered it: `schema` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation."""
+    """One message of a conversation.
+
+    `tool_calls`: what an assistant called beside its text. `tool_call_id`: the call that a ``tool`` message
+    answers. `name`: who speaks, where one role has several. `reasoning`: what the model thought before it
+    answered, where it is kept apart.
+    """
 
     role: Role
     content: Obs
+    _: KW_ONLY
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from gem import seeding
 from gem.content import Obs
@@ -27,9 +27,7 @@ from gem.errors import (
     ResetNeeded,
     UnknownArgument,
 )
-
-if TYPE_CHECKING:
-    from gem.registry import EnvSpec
+from gem.specs import EnvSpec, Rebuildable, parameters_of
 
 ActType: TypeAlias = str
 ObsType: TypeAlias = Obs
@@ -63,7 +61,7 @@ class Step(NamedTuple):
         return self.terminated or self.truncated
 
 
-class Env:
+class Env(Rebuildable):
     """An environment for one agent that reads and writes text.
 
     Subclasses define ``reset(self, seed=None)``, which begins with ``super().reset(seed=seed)``, and
@@ -83,7 +81,7 @@ class Env:
     the end), `correct`, `parsed_action`.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("spec", "_init")
+    shared: ClassVar[tuple[str, ...]] = ("spec", "_init", "_made_by")
     """Attributes that are not state: twins share them (data sets, clients). Subclasses add their own."""
 
     forkable: ClassVar[bool] = True
@@ -92,17 +90,13 @@ class Env:
     spec: EnvSpec | None = None
     """What this environment was made from; None when it was constructed directly."""
 
-    _init: tuple[tuple[Any, ...], dict[str, Any]]
+    _made_by: EnvSpec | tuple[str, dict[str, Any]] | None = None
+    """Its spec, or a wrapper's name and keywords in the factory; None where nobody made it by name."""
+
     _phase: str = _NEW
     _seed: int | None = None  # of the running episode, or of the first one when none has begun
     _rng: Random | None = None
     _actor_rng: Random | None = None
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember the arguments, so that spawn() can make another."""
-        self = super().__new__(cls)
-        self._init = (args, kwargs)
-        return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Guard the reset, step and close that a subclass defines."""
@@ -266,12 +260,13 @@ class Env:
                 raise UnknownArgument(f"spawn(same_state=True) takes no keywords, got {sorted(kwargs)}.")
             return self.fork()
         args, first = self._init
-        names = [*parameters(type(self))][: len(args)] if kwargs else []
+        names = [*parameters_of(type(self))][: len(args)] if kwargs else []
         changed = {**first, **kwargs}
         given = [changed.pop(name, arg) for name, arg in zip(names, args, strict=False)]
         other = type(self)(*given, *args[len(given) :], **changed)
         spec = self.spec
         other.spec = replace(spec, kwargs={**spec.kwargs, **kwargs}) if spec and kwargs else spec
+        other._made_by = self._made_by
         return other
 
     def _shell(self) -> Self:
@@ -314,20 +309,6 @@ class Env:
     def __str__(self) -> str:
         """The id, or the class's name."""
         return self.env_id or f"<{type(self).__name__}>"
-
-
-def parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return what a constructor or function takes, by name; of a class, what its ``__init__`` declares.
-
-    `inspect.signature` of a class would describe `Env.__new__`, which takes anything: for one without an
-    ``__init__`` always, for one that inherits it in some patch releases (3.11.2).
-    """
-    if not (isinstance(make, type) and issubclass(make, Env)):
-        return dict(inspect.signature(make).parameters)
-    init = next(
-        (base.__dict__["__init__"] for base in make.__mro__[:-1] if "__init__" in base.__dict__), None
-    )
-    return dict([*inspect.signature(init).parameters.items()][1:]) if init else {}
 
 
 _SHARED: dict[type, frozenset[str]] = {}
@@ -518,7 +499,9 @@ class EnvWrapper(Env):
         if same_state:
             return self.fork() if not kwargs else super().spawn(True, **kwargs)
         args, own = self._init_around(self.env.spawn(**kwargs))
-        return type(self)(*args, **own)
+        other = type(self)(*args, **own)
+        other._made_by = self._made_by
+        return other
 
     def _init_around(self, env: Env) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return this wrapper's arguments with another environment among them."""

@@ -1,77 +1,76 @@
 """A seat's side of an episode: its turns, what it is shown next, and the tokens it holds.
 
-`gem.rollout.play` keeps one per seat; the wrapper that plays the other seats of a game keeps one for each
+`gem.rollout.episode` keeps one per seat; the wrapper that plays the other seats of a game keeps one for each
 of those. So there is one way from observations to an Ask, and from a Reply to a Turn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from gem import seeding
-from gem.content import Message, Obs
-from gem.errors import BadArgument
-from gem.history import CHAT, HistoryPolicy, messages
+from gem.content import Message, Obs, text_of
+from gem.errors import BadArgument, ContractBroken
+from gem.history import CHAT, HistoryPolicy, extended
 from gem.record import Ask, Reply, Turn
 
 
 class Dialogue:
     """What one seat was shown and answered, from its first turn on."""
 
-    __slots__ = ("_held", "_shown", "agent", "episode", "policy", "sample", "seed", "turns")
+    __slots__ = ("_held", "_seed_of", "_shown", "episode", "policy", "seat", "turns")
 
     def __init__(
         self,
-        agent: str,
+        seat: str,
         episode: str,
         seed: int,
         sample: int = 0,
         policy: HistoryPolicy = CHAT,
-        turns: list[Turn] | None = None,
+        salt: int = 0,
     ) -> None:
         """Begin a dialogue.
 
         Args:
-            agent: the seat.
+            seat: who acts.
             episode: the id by which agents keep caches.
             seed: the episode's.
             sample: numbers the samples of one seed; each has seeds of its own for its answers.
             policy: which past turns are shown.
-            turns: the list that turns are kept in; a new one when left out.
+            salt: another number is other noise for the same seed and sample.
         """
-        self.agent, self.episode, self.seed, self.sample, self.policy = agent, episode, seed, sample, policy
-        self.turns: list[Turn] = [] if turns is None else turns
+        self.seat, self.episode, self.policy = seat, episode, policy
+        salted = ("salt", salt) if salt else ()
+        self._seed_of = seeding.children(seed, "sample", sample, *salted, seat)
+        self.turns: list[Turn] = []
         self._shown: tuple[Message, ...] = ()
         self._held: tuple[int, ...] = ()
 
     def open(self, obs: Obs, info: dict[str, Any]) -> Turn:
         """Begin a turn: `info` is what came with the observation; its prefix and suffix stand around it."""
-        turn = Turn(self.agent, obs, info=info)
+        turn = Turn(self.seat, obs, info=info)
         self.turns.append(turn)
         return turn
 
     def ask(self, max_tokens: int | None = None, context: int | None = None) -> Ask:
         """Return the question that the open turn puts to its agent."""
-        self._shown, extends = _show(self.turns, self.policy, self._shown)
-        if not extends:
-            self._held = ()
+        self._show()
         held, number = self._held, len(self.turns) - 1
         return Ask(
             self.episode,
-            self.agent,
+            self.seat,
             number,
             self._shown,
             held,
             1 if held else len(self._shown),
-            seeding.derive(self.seed, "sample", self.sample, self.agent, number),
+            self._seed_of(number),
             max_tokens,
             context,
         )
 
     def answer(self, reply: Reply) -> int:
-        """Enter a reply's tokens into the open turn, and return how many were generated.
+        """Enter a reply into the open turn, and return how many tokens were generated.
 
         The turn's action is the caller's to set.
 
@@ -79,37 +78,70 @@ class Dialogue:
             BadArgument: for anything but a Reply whose tokens and log probabilities fit.
         """
         _check(reply)
-        turn = self.turns[-1]
-        turn.prompt_ids, turn.token_ids, turn.logprobs = reply.prompt_ids, reply.token_ids, reply.logprobs
-        turn.mask = (1,) * len(reply.token_ids)
-        turn.finish = reply.finish
-        self._held = reply.prompt_ids + reply.token_ids
-        return len(reply.token_ids) or reply.info.get("completion_tokens", 0)
+        turn, held = self.turns[-1], self._held
+        prompt, sampled = reply.prompt_ids, reply.token_ids
+        if prompt or sampled:
+            if held and prompt[: len(held)] == held:
+                turn.extend(self.turns[-2], prompt[len(held) :], sampled, reply.logprobs)
+            else:
+                turn.hold(prompt, sampled, reply.logprobs, after=self.turns[-2:-1])
+            self._held = prompt + sampled if type(prompt) is type(sampled) is tuple else (*prompt, *sampled)
+        elif held:
+            self._held = ()
+        if reply.tool_calls or reply.reasoning is not None:
+            turn.reply = Message(
+                "assistant", reply.text, tool_calls=reply.tool_calls, reasoning=reply.reasoning
+            )
+        turn.finish, turn.policy_version = reply.finish, reply.policy_version
+        if reply.usage:
+            turn.usage = dict(reply.usage)
+        if reply.extra:
+            turn.extra = dict(reply.extra)
+        return _generated(reply)
+
+    def recall(self, turn: Turn) -> int:
+        """Enter the answer of a recorded turn into the open one, and return how many tokens it took.
+
+        Nothing of it is learned on.
+
+        Raises:
+            ContractBroken: when the environment showed something else this time.
+        """
+        mine = self.turns[-1]
+        if mine.observation != turn.observation:
+            raise ContractBroken(
+                f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
+                f"{text_of(turn.observation)!r:.80} when it was recorded, and "
+                f"{text_of(mine.observation)!r:.80} now; only an environment that follows from its seed can "
+                "be replayed."
+            )
+        self._show()
+        mine.reply, mine.finish, mine.policy_version = turn.reply, turn.finish, turn.policy_version
+        mine.value, mine.sampling = turn.value, turn.sampling
+        mine.usage, mine.extra = turn.usage, turn.extra
+        prompt = turn.prompt_ids
+        if prompt or turn.token_ids:
+            nothing = (0,) * len(turn.token_ids)
+            mine.hold(prompt, turn.token_ids, turn.logprobs, nothing, after=self.turns[-2:-1])
+        self._held = (*prompt, *turn.token_ids)
+        return _generated(turn)
+
+    def _show(self) -> None:
+        """Put together what the agent is shown; tokens are held only where that extends the last prompt."""
+        self._shown, extends = extended(self._shown, self.turns, self.policy)
+        if not extends:
+            self._held = ()
+
+
+def _generated(answer: Reply | Turn) -> int:
+    """Return how many tokens an answer took, as its server counted them where it gave none."""
+    return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
 
 
 def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
-    if reply.logprobs and len(reply.logprobs) != len(reply.token_ids):
-        raise BadArgument(
-            f"the agent's reply has {len(reply.token_ids)} token_ids and {len(reply.logprobs)} logprobs; "
-            "one logprob per sampled token, or none at all."
-        )
-    if not all(map(math.isfinite, reply.logprobs)):
+    if reply.logprobs and not all(map(math.isfinite, reply.logprobs)):
         raise BadArgument(
             "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
         )
-
-
-def _show(
-    turns: Sequence[Turn], policy: HistoryPolicy, before: tuple[Message, ...]
-) -> tuple[tuple[Message, ...], bool]:
-    """Return ``messages(turns, policy)``, and whether the prompt `before` and its answer begin it.
-
-    An append-only prompt grows by its tail, so that a long episode costs no more per turn than a short one.
-    It stops being append-only where the last observation was shown with text around it that is gone now.
-    """
-    if not policy.append_only or not before:
-        return messages(turns, policy), False
-    tail = messages(turns[-2:])
-    return before[:-1] + tail, before[-1] == tail[0]

@@ -22,6 +22,7 @@ nearest GemError and the builtin, keep the constructor at one message, export it
      |   |- NoSolver          NotImplementedError  the environment has no solve() or no random actor
      |   |- SchemaMismatch    ValueError           a file written under another schema or vocabulary
      |   |- StoreError        OSError              a store or checkpoint cannot be written or read
+     |   |   '- DuplicateEpisode  OSError          the store holds an episode of that id already
      |   '- ContractBroken    AssertionError       an environment does not keep the contract
      |- for the agent: the message becomes observation text, the episode goes on
      |   |- IllegalMove       ValueError
@@ -94,6 +95,10 @@ class SchemaMismatch(GemError, ValueError):
 
 class StoreError(GemError, OSError):
     """A store or checkpoint that cannot be written or read."""
+
+
+class DuplicateEpisode(StoreError):
+    """An episode whose id the store holds already."""
 
 
 class ContractBroken(GemError, AssertionError):

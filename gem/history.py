@@ -94,6 +94,24 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
     return (*head, Message("user", join([*pieces, _latest(shown[-1])])))
 
 
+def extended(
+    shown: tuple[Message, ...], turns: Sequence[Exchange], policy: HistoryPolicy
+) -> tuple[tuple[Message, ...], bool]:
+    """Return ``messages(turns, policy)``, and whether that is `shown`, an answer and a new observation.
+
+    `shown` is what the agent was shown before it acted in the turn before the last; () before the first. A
+    long episode then costs no more per turn than a short one. A prompt does not extend the last one where
+    the policy rewrites the past, or where text stood around the last observation that is gone now.
+    """
+    if not shown or not policy.append_only:
+        return messages(turns, policy), False
+    last = turns[-2]
+    tail = Message("assistant", last.action or ""), Message("user", _latest(turns[-1]))
+    if shown[-1].content == last.observation:
+        return shown + tail, True
+    return (*shown[:-1], Message("user", last.observation), *tail), False
+
+
 def _window(turns: Sequence[Exchange], policy: HistoryPolicy) -> Sequence[Exchange]:
     if policy.window is None or len(turns) <= policy.window:
         return turns

@@ -1,26 +1,35 @@
 """The records that every consumer reads: asks and replies, turns, episodes, groups.
 
-An episode is written once, by `gem.rollout.play`, and read by stores, trainers, reports and viewers.
-`SCHEMA` changes whenever a stored field changes its meaning.
+An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A
+turn keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was
+played in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+import os
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from gem.content import Image, Message, Obs
+from gem.content import Image, Message, Obs, ToolCall, ToolSpec
 from gem.errors import BadArgument
+from gem.history import HistoryPolicy
+from gem.specs import TaskRef
 
-SCHEMA = 1
+SCHEMA = 2
 """Number of the stored form of Episode."""
 
 SEAT = "agent"
 """The seat of a single-agent episode."""
+
+Ids: TypeAlias = "Sequence[int]"
+"""Token ids: an ``array('i')``, 4 bytes each; () where there are none."""
 
 
 class StopReason(StrEnum):
@@ -77,16 +86,17 @@ class Limits:
 class Ask:
     """A request to one agent for its next action.
 
-    `episode`: id of the episode, the key of the agent's caches. `agent`: the seat that acts.
-    `turn`: this seat's turn number, from 0. `messages`: all that the agent is shown. `held`: the token
-    ids of this seat's conversation so far (prompt and answer of its last turn), or () when nothing may
-    be reused. `fresh`: how many of the last messages `held` does not cover. `seed`: a seed of this ask
-    alone, so that sampling does not depend on what else is in the batch. `max_tokens` and `context`:
-    the tokens this answer may take, and prompt and answer together.
+    `episode`: id of the episode, the key of the agent's caches. `seat`: who acts. `turn`: this seat's turn
+    number, from 0. `messages`: all that the agent is shown. `held`: the token ids of this seat's conversation
+    so far (prompt and answer of its last turn), or () when nothing may be reused. `fresh`: how many of the
+    last messages `held` does not cover. `seed`: a seed of this ask alone, so that sampling does not depend on
+    what else is in the batch. `max_tokens` and `context`: the tokens this answer may take, and prompt and
+    answer together. `tools`: what the model may call. `sampling`: settings of this ask that differ from the
+    agent's own.
     """
 
     episode: str
-    agent: str
+    seat: str
     turn: int
     messages: tuple[Message, ...]
     held: tuple[int, ...] = ()
@@ -94,25 +104,35 @@ class Ask:
     seed: int = 0
     max_tokens: int | None = None
     context: int | None = None
+    _: KW_ONLY
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An agent's answer.
 
-    `prompt_ids`: every token the model saw; `token_ids`: the tokens it sampled; `logprobs`: their log
-    probabilities under the sampling policy, same length; () each where the agent has no tokens.
-    `finish`: ``stop``, ``length`` (cut by a token limit) or ``context`` (the prompt did not fit and
-    nothing was sampled).
+    `prompt_ids`: every token the model saw; `token_ids`: the tokens it sampled; () each where the agent has
+    no tokens. `logprobs`: the log probabilities of the sampled tokens under the sampling policy, same length;
+    None where nobody knows them. `finish`: ``stop``, ``length`` (cut by a token limit) or ``context`` (the
+    prompt did not fit and nothing was sampled). `policy_version`: of the weights that sampled it.
+    `tool_calls` and `reasoning`: what the model said beside its text. `usage`: tokens by name, as a server
+    counts them (``prompt_tokens``, ``completion_tokens``). `extra`: whatever else a consumer wants to find in
+    the turn (routed experts, request ids).
     """
 
     text: str
-    prompt_ids: tuple[int, ...] = ()
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    prompt_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] | None = None
     finish: str = "stop"
     policy_version: int | None = None
-    info: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +164,172 @@ class Agent(Protocol):
 
 @dataclass(slots=True)
 class Turn:
-    """One action of one seat and what it led to.
+    """One action of one seat, what it led to, and the tokens it adds.
 
-    `observation` is what the environment said before the action, `reward` what the action earned.
-    `token_ids`, `logprobs` and `mask` run over the sampled tokens; `mask` is 1 where a trainer learns.
-    `info` is the environment's info after the action; `timing` holds seconds by name.
+    `observation` is what the environment said before the action, `action` what it was given, `reward` what
+    the action earned and `rewards` the named parts of that. `reply` is the agent's answer where it is more
+    than the action as plain text; `said` gives it either way.
+
+    The prompt's ids are the first `kept` ids of the `parent`'s prompt and answer, then `new_ids`; a
+    conversation whose past was rewritten, sub-agents and parallel calls all are another parent, or a smaller
+    `kept`. `token_ids`, `logprobs` (None: unknown) and `mask` run over the sampled tokens; `mask` is 1 where
+    a trainer learns. `policy_version` sampled them, `value` is a critic's estimate before the action,
+    `sampling` holds settings that differ from the run's, `usage` tokens by name.
+
+    `info` is the environment's info after the action, `timing` seconds by name, `extra` what the agent gave
+    for consumers; a mapping that nobody filled is None. `messages` is filled only where
+    `gem.history.messages` cannot give what was shown: the messages behind those of the parent and its answer.
     """
 
-    agent: str
+    seat: str
     observation: Obs
     action: str | None = None
-    prompt_ids: tuple[int, ...] = ()
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    mask: tuple[int, ...] = ()
-    reward: float | None = None
+    reply: Message | None = None
     finish: str = ""
+    parent: Turn | None = field(default=None, repr=False, compare=False)
+    kept: int = 0
+    new_ids: Ids = ()
+    token_ids: Ids = ()
+    logprobs: Sequence[float] | None = None
+    mask: bytes = b""
+    policy_version: int | None = None
+    value: float | None = None
+    reward: float | None = None
+    rewards: dict[str, float] | None = None
+    sampling: dict[str, Any] | None = None
+    usage: dict[str, int] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] | None = None
+    messages: tuple[Message, ...] | None = None
+
+    @property
+    def said(self) -> Message:
+        """The agent's answer as a message."""
+        return self.reply or Message("assistant", self.action or "")
+
+    @property
+    def prompt_length(self) -> int:
+        """The number of tokens of the whole prompt."""
+        return self.kept + len(self.new_ids)
+
+    @property
+    def prompt_ids(self) -> array[int]:
+        """The ids of the whole prompt, put together from the parents'."""
+        pieces = [self.new_ids]
+        wanted, turn = self.kept, self.parent
+        while wanted and turn is not None:
+            length = turn.prompt_length
+            if wanted > length:
+                pieces.append(turn.token_ids[: wanted - length])
+                wanted = length
+            if wanted > turn.kept:
+                pieces.append(turn.new_ids[: wanted - turn.kept])
+                wanted = turn.kept
+            turn = turn.parent
+        whole = array("i")
+        for piece in reversed(pieces):
+            whole.extend(piece)
+        return whole
+
+    def hold(
+        self,
+        prompt_ids: Sequence[int],
+        token_ids: Sequence[int] = (),
+        logprobs: Sequence[float] | None = None,
+        mask: Sequence[int] | None = None,
+        *,
+        after: Iterable[Turn] = (),
+    ) -> None:
+        """Take in the tokens that a model saw and sampled.
+
+        Args:
+            prompt_ids: the whole prompt.
+            token_ids: what was sampled.
+            logprobs: a log probability for each sampled token, kept as float32; None: unknown.
+            mask: 1 where a trainer learns; None: on every sampled token.
+            after: earlier turns; the one that covers most of the prompt becomes the parent, of equal ones
+                the latest.
+
+        Raises:
+            BadArgument: for ids that are no 32-bit integers, or columns of different lengths.
+        """
+        whole = as_ids(prompt_ids)
+        self.parent, self.kept = None, 0
+        for turn in reversed(list(after)):
+            if turn.prompt_length + len(turn.token_ids) > self.kept:  # else it cannot cover more
+                kept = _covered(turn, whole)
+                if kept > self.kept:
+                    self.parent, self.kept = turn, kept
+        self.new_ids = whole[self.kept :]
+        self._sampled(token_ids, logprobs, mask)
+
+    def extend(
+        self,
+        parent: Turn,
+        new_ids: Sequence[int],
+        token_ids: Sequence[int],
+        logprobs: Sequence[float] | None = None,
+    ) -> None:
+        """Take in tokens where it is known that the prompt is all of `parent`'s, then `new_ids`; see hold."""
+        self.parent, self.kept = parent, parent.kept + len(parent.new_ids) + len(parent.token_ids)
+        self.new_ids = as_ids(new_ids)
+        self._sampled(token_ids, logprobs, None)
+
+    def _sampled(
+        self, token_ids: Sequence[int], logprobs: Sequence[float] | None, mask: Sequence[int] | None
+    ) -> None:
+        self.token_ids = as_ids(token_ids)
+        count = len(self.token_ids)
+        told = 0 if logprobs is None else len(logprobs)
+        self.logprobs = array("f", logprobs) if told and logprobs is not None else None
+        self.mask = all_ones(count) if mask is None else bytes(mask)
+        if len(self.mask) != count or (told and told != count):
+            raise BadArgument(
+                f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
+                "one of each per sampled token, or no logprobs at all."
+            )
+
+
+@lru_cache(maxsize=1024)
+def all_ones(count: int) -> bytes:
+    """Return the mask of `count` sampled tokens that are all learned on; turns of one length share it."""
+    return b"\1" * count
+
+
+def as_ids(ids: Sequence[int]) -> Ids:
+    """Return token ids as 4 bytes each.
+
+    Raises:
+        BadArgument: for what is no 32-bit integer.
+    """
+    if type(ids) is array and ids.typecode == "i":
+        return ids
+    try:
+        return array("i", ids) if len(ids) else ()
+    except (TypeError, OverflowError) as error:
+        raise BadArgument(f"token ids are {ids!r:.60} ({error}); accepted: 32-bit integers.") from error
+
+
+def _covered(turn: Turn, prompt_ids: Ids) -> int:
+    """Return how many leading ids of `prompt_ids` are those of a turn's prompt and answer."""
+    before = turn.prompt_ids
+    before.extend(turn.token_ids)
+    return common_prefix(before, prompt_ids)
+
+
+def common_prefix(one: Ids, other: Ids) -> int:
+    """Return how many leading elements two sequences of the same type share."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while low + 1 < high:  # the first `low` are equal, the first `high` are not
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @dataclass(slots=True)
@@ -175,7 +343,7 @@ class Failure:
 
 @dataclass(slots=True)
 class SeatEnd:
-    """How one seat of a multi-agent episode ended.
+    """How an episode ended for one seat.
 
     `observation` and `info` are what it was shown last. `unearned` is what it was paid before its first
     turn: what a seat is paid later stands in the turn before.
@@ -189,38 +357,133 @@ class SeatEnd:
     unearned: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """Who acted: the agent's name, its model, sampling settings, and a hash of its vocabulary."""
+
+    agent: str = ""
+    model: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """How the episodes of a run were played; written once per store, and referred to by `id`.
+
+    `id` is random, so that no two runs share one; nothing that is played depends on it. `agent`, `model`,
+    `sampling` and `vocabulary` are those of AgentInfo; `seats` has them by seat where several agents play.
+    `versions`: of gem and Python.
+    """
+
+    id: str = field(default_factory=lambda: os.urandom(8).hex())
+    agent: str = ""
+    model: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    history: HistoryPolicy | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seats: Mapping[str, AgentInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an episode branched off: the id of another one, and how many of its turns it began with."""
+
+    episode: str
+    turns: int
+
+
 @dataclass(slots=True)
 class Episode:
     """One episode: a flat list of turns, each tagged with its seat, and how it ended.
 
-    `spec` and `kwargs` make the environment again, `seed` starts it again. `group` names the task that
-    several samples share; `sample` numbers them. `initial_info` is what reset returned beside the first
-    turn's observation; `final_observation` and `final_info` are what the last step returned.
+    `task` makes the environment again and says the seed; `run` says how it was played. `job`, `sample` and
+    `attempt` tell the episodes of a run apart: what was to be played, which of several samples of it, and how
+    often it had been tried before because something broke. `salt` is what the noise of sampling came from,
+    beside seed and sample. `group` names the task that several samples share.
 
-    `ends` says how each seat of a multi-agent episode ended, and is empty for a single agent. There
-    `initial_info` holds, by seat, the info before the seat's first turn, and `final_observation` is empty:
-    each end has its own. Turns that were taken at the same time stand in the order of the seats.
+    `starts` holds, by seat, what reset returned beside the observation of the seat's first turn, `ends` how
+    the episode ended for the seat. Turns that were taken at the same time stand in the order of the seats.
     """
 
-    id: str
-    spec: str
-    seed: int
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    group: str = ""
+    task: TaskRef
+    run: RunInfo = field(default_factory=RunInfo)
+    job: str = ""
     sample: int = 0
+    attempt: int = 0
+    salt: int = 0
+    group: str = ""
     turns: list[Turn] = field(default_factory=list)
+    starts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ends: dict[str, SeatEnd] = field(default_factory=dict)
     stop: StopReason = StopReason.ERROR
-    terminated: bool = False
-    truncated: bool = False
     verdict: Verdict = Verdict.NONE
     error: Failure | None = None
-    initial_info: dict[str, Any] = field(default_factory=dict)
-    final_observation: Obs = ""
-    final_info: dict[str, Any] = field(default_factory=dict)
-    ends: dict[str, SeatEnd] = field(default_factory=dict)
-    policy_version: int | None = None
+    origin: Origin | None = None
     timing: dict[str, float] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    # -- views
+
+    @property
+    def id(self) -> str:
+        """What tells this episode from every other, of other runs too."""
+        return f"{self.run.id}-{self.job}-{self.sample}-{self.attempt}"
+
+    @property
+    def spec(self) -> str:
+        """The environment's id."""
+        return self.task.spec
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """The environment's keywords."""
+        return self.task.kwargs
+
+    @property
+    def seed(self) -> int:
+        """The seed that starts the episode again."""
+        return self.task.seed or 0
+
+    @property
+    def policy_version(self) -> int | None:
+        """The least policy version among the turns; None where no turn has one."""
+        versions = [turn.policy_version for turn in self.turns if turn.policy_version is not None]
+        return min(versions, default=None)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the task itself ended, for every seat."""
+        return bool(self.ends) and all(end.terminated for end in self.ends.values())
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something else ended the episode, for one seat at least."""
+        return not self.terminated
+
+    @property
+    def several(self) -> bool:
+        """Whether the environment has several seats."""
+        return len(self.ends) > 1
+
+    @property
+    def initial_info(self) -> dict[str, Any]:
+        """What reset returned beside the first observation; by seat where there are several."""
+        return self.starts if len(self.starts) > 1 else next(iter(self.starts.values()), {})
+
+    @property
+    def final_info(self) -> dict[str, Any]:
+        """What the last step returned; by seat where there are several."""
+        if self.several:
+            return {seat: end.info for seat, end in self.ends.items()}
+        return next((end.info for end in self.ends.values()), {})
+
+    @property
+    def final_observation(self) -> Obs:
+        """What the agent was shown last; empty where there are several seats, whose ends have their own."""
+        return "" if self.several else next((end.observation for end in self.ends.values()), "")
 
     @property
     def scored(self) -> bool:
@@ -239,39 +502,40 @@ class Episode:
 
     def succeeded(self, seat: str | None = None) -> bool | None:
         """Return whether a seat's task was solved, or the episode's; None where nobody knows."""
-        stop = self.stop if seat is None or not self.ends else self.ends[seat].stop
+        stop = self.stop if seat is None or not self.several else self.ends[seat].stop
         if not self.scored or stop is StopReason.ENDED:
             return None
         return stop is StopReason.SOLVED
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """The seats: all of a multi-agent episode, else those that acted, in order of their first turn."""
-        return tuple(self.ends or dict.fromkeys(turn.agent for turn in self.turns))
+        """The seats of the environment; where it never began, those that have a turn."""
+        return tuple(self.ends or dict.fromkeys(turn.seat for turn in self.turns))
 
     def turns_of(self, seat: str = SEAT) -> list[Turn]:
         """Return the turns of one seat, in order."""
-        return [turn for turn in self.turns if turn.agent == seat]
+        return [turn for turn in self.turns if turn.seat == seat]
 
     def exchanges(self, seat: str = SEAT) -> list[Turn]:
         """Return a seat's turns as `gem.history.messages` reads them: with the info before each action."""
         turns = self.turns_of(seat)
-        first = self.initial_info.get(seat, {}) if self.ends else self.initial_info
-        infos = (first, *(turn.info for turn in turns))
+        infos = (self.starts.get(seat, {}), *(turn.info for turn in turns))
         return [replace(turn, info=info) for turn, info in zip(turns, infos, strict=False)]
 
     def reward(self, seat: str | None = None) -> float:
         """Return the undiscounted sum of a seat's rewards; NaN without verdict.
 
-        Without `seat`: of the single agent, or the mean over the seats of a multi-agent episode.
+        Without `seat`: the mean over the seats.
         """
-        if not self.scored:
-            return math.nan
+        return self.earned(seat) if self.scored else math.nan
+
+    def earned(self, seat: str | None = None) -> float:
+        """Return what a seat was paid until now, or the mean over the seats; without verdict too."""
         if seat is None and self.ends:
-            return math.fsum(self.reward(each) for each in self.ends) / len(self.ends)
+            return math.fsum(self.earned(each) for each in self.ends) / len(self.ends)
         seat = seat or SEAT
         unearned = self.ends[seat].unearned if seat in self.ends else 0.0
-        return math.fsum((unearned, *(turn.reward or 0.0 for turn in self.turns if turn.agent == seat)))
+        return math.fsum((unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)))
 
     def transcript_hash(self) -> str:
         """Return a hash of all that was said, done and earned; timings and tokens do not enter."""
@@ -279,11 +543,11 @@ class Episode:
 
         digest = blake2b(digest_size=16)
         for turn in self.turns:
-            line = (turn.agent, _plain(turn.observation), turn.action, _number(turn.reward))
+            line = (turn.seat, _plain(turn.observation), turn.action, _number(turn.reward))
             digest.update(json.dumps(line).encode())
         end = (self.stop.value, self.terminated, self.truncated, self.verdict.value)
         digest.update(json.dumps((*end, _plain(self.final_observation))).encode())
-        for seat, last in self.ends.items():
+        for seat, last in self.ends.items() if self.several else ():
             said = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
             digest.update(json.dumps((*said, _number(last.unearned))).encode())
         return digest.hexdigest()

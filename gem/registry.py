@@ -8,70 +8,59 @@ through the entry point group ``gem.envs``.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gem.core import Env, parameters
-from gem.errors import (
-    BadArgument,
-    DuplicateEnv,
-    MissingExtra,
-    UnknownArgument,
-    UnknownEnv,
-    did_you_mean,
-    missing_extra,
+from gem.core import Env, EnvWrapper
+from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv, did_you_mean
+from gem.plugins import load, load_written
+from gem.specs import (
+    SOLVERS,
+    EnvSpec,
+    Solver,
+    TaskRef,
+    WrapperRef,
+    arguments_of,
+    name_of,
+    parameters_of,
+    restored,
+    written,
+    written_arguments,
 )
 
 if TYPE_CHECKING:
+    from gem.hosts.base import Host
     from gem.vector.vector_env import VectorEnv
 
-Solver = Literal["exact", "measured", "oracle", "none"]
-SOLVERS: tuple[Solver, ...] = ("exact", "measured", "oracle", "none")
+__all__ = [
+    "ENV_REGISTRY",
+    "FAMILIES",
+    "SOLVERS",
+    "EnvSpec",
+    "Family",
+    "Maker",
+    "Solver",
+    "check_keywords",
+    "ids",
+    "load",
+    "load_plugins",
+    "make",
+    "make_vec",
+    "print_envs",
+    "register",
+    "register_family",
+    "spec",
+    "specs",
+    "task_of",
+]
+
 PLUGIN_GROUP = "gem.envs"
 
-
-@dataclass(frozen=True, slots=True)
-class EnvSpec:
-    """What an id stands for, and what the environment claims; the contract suite tests the claims.
-
-    `entry_point`: a class or function, or ``"module:name"`` of one. `extra`: the pip extra it needs.
-    `data`: the data set it reads, by name; without it, making the environment raises MissingData.
-    `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the
-    same seed and actions give the same transcript. `forkable`, `thread_safe`: as they say. `solver`:
-    ``exact`` wins every episode with the full reward, ``measured`` wins `solver_rate` of them, ``oracle``
-    reads the hidden answer, ``none``. `seats`: who acts in it; more than ``agent`` means that it is a
-    `gem.multiagent.MultiAgentEnv`, whose solver plays every seat.
-    """
-
-    id: str
-    entry_point: str | Callable[..., Env]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    extra: str | None = None
-    data: str | None = None
-    max_turns: int | None = None
-    deterministic: bool = True
-    forkable: bool = True
-    thread_safe: bool = True
-    solver: Solver = "none"
-    solver_rate: float | None = None
-    seats: tuple[str, ...] = ("agent",)
-
-    def __post_init__(self) -> None:
-        """Refuse an id or claim that means nothing."""
-        if not self.id or any(c.isspace() for c in self.id):
-            raise BadArgument(f"env id is {self.id!r}; accepted: family:Name[-vN][-variant], no spaces.")
-        if self.solver not in SOLVERS:
-            raise BadArgument(f"solver is {self.solver!r}; accepted: {', '.join(SOLVERS)}.")
-        if (self.solver == "measured") != (self.solver_rate is not None):
-            raise BadArgument(f"{self.id}: a measured solver states its solver_rate, no other does.")
-
-    @property
-    def family(self) -> str:
-        """The part of the id before the colon."""
-        return self.id.partition(":")[0]
+Wrapper: TypeAlias = str | WrapperRef | Callable[[Env], Env]
+"""A name of the wrapper factory, a reference with keywords, or what is called with the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,69 +204,98 @@ def load_plugins() -> None:
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {error!r}", stacklevel=2)
 
 
-def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Callable[..., Any]:
-    """Return what ``"module:name"`` names.
-
-    Raises:
-        MissingExtra: when a package that `extra` brings is absent.
-        BadArgument: when there is no such module or name.
-    """
-    if not isinstance(entry_point, str):
-        return entry_point
-    module_name, colon, attribute = entry_point.partition(":")
-    if not colon:
-        raise BadArgument(f"entry point is {entry_point!r}; accepted: 'module:name'.")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if extra and missing.partition(".")[0] != "gem":
-            raise missing_extra(f"{module_name}", missing, extra) from error
-        if module_name == missing or module_name.startswith(missing + "."):
-            raise BadArgument(f"entry point {entry_point!r}: there is no module {missing!r}.") from error
-        raise
-    try:
-        return getattr(module, attribute)  # type: ignore[no-any-return]
-    except AttributeError:
-        known = did_you_mean(attribute, vars(module))
-        raise BadArgument(
-            f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
-        ) from None
-
-
-def make(env_id: str | EnvSpec, *, seed: int | None = None, **kwargs: Any) -> Env:
+def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: Any) -> Env:
     """Make an environment.
 
     Args:
-        env_id: an id, or a spec.
+        env_id: an id, a spec, or a task, which is made with its wrappers and its seed.
         seed: the seed of the first reset() that is given none.
-        **kwargs: change the spec's keywords.
+        **kwargs: change the keywords of the spec or the task.
 
     Raises:
         UnknownEnv, UnknownArgument, MissingExtra: each with the way out.
+        BadArgument: for a task that cannot be made again: some of its arguments could not be written down.
     """
-    found = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    if isinstance(env_id, TaskRef):
+        return Maker(env_id, kwargs)(seed)
+    return _made(_spec_for(env_id), kwargs, seed)
+
+
+def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
     entry = load(found.entry_point, found.extra)
     merged = {**found.kwargs, **kwargs}
     check_keywords(entry, merged, found.id)
-    env = entry(**merged)
+    env: Env = entry(**merged)
     if kwargs:
         # A budget that the caller chose is the budget; the other claims are those of the registered keywords.
         budget = kwargs.get("max_turns", kwargs.get("max_attempts", found.max_turns))
         found = replace(found, kwargs=merged, max_turns=budget)
-    env.spec = found
+    env.spec = env._made_by = found
     if seed is not None:
         env.seed = seed
-    return env  # type: ignore[no-any-return]
+    return env
+
+
+def task_of(env: Env) -> TaskRef:
+    """Return what makes `env` again, as plain data; its state and its seed are not part of that.
+
+    A wrapper that the wrapper factory made is written by its name there, another as ``module:Class``.
+    """
+    around: list[EnvWrapper] = []
+    while isinstance(env, EnvWrapper) and not isinstance(env._made_by, EnvSpec):
+        around.append(env)
+        env = env.env
+    name, entry_point, kwargs, opaque = _written_env(env)
+    wrappers: list[WrapperRef] = []
+    for wrapper in reversed(around):
+        ref, unwritten = _written_wrapper(wrapper)
+        wrappers.append(ref)
+        opaque += unwritten
+    return TaskRef(name, kwargs, tuple(wrappers), None, entry_point, opaque)
+
+
+def _written_env(env: Env) -> tuple[str, str | None, dict[str, Any], tuple[str, ...]]:
+    """Return name, entry point, keywords and opaque arguments of what stands inside all wrappers."""
+    made, found = type(env), env.spec
+    entry = made if found is None else found.entry_point
+    kwargs, opaque = written_arguments(made, arguments_of(env) if found is None else found.kwargs)
+    entry_point = entry if isinstance(entry, str) else name_of(entry)
+    known = None if found is None else _find(found.id)
+    if found is not None and known is not None and known.entry_point == entry:
+        return found.id, entry_point, kwargs, opaque
+    if entry_point is None:
+        opaque = (made.__name__, *opaque)
+    if found is not None and known is None:
+        return found.id, entry_point, kwargs, opaque
+    return entry_point or _place_of(made), entry_point, kwargs, opaque
+
+
+def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
+    """Return a wrapper's reference and opaque arguments."""
+    made = type(wrapper)
+    name: str | None
+    if isinstance(wrapper._made_by, tuple):
+        name, given = wrapper._made_by
+    else:
+        name, given = name_of(made), arguments_of(wrapper)
+        del given[next(iter(parameters_of(made))) if wrapper._init[0] else "env"]
+    kwargs, opaque = written_arguments(made, given)
+    if name is None:
+        name, opaque = _place_of(made), (made.__name__, *opaque)
+    return WrapperRef(name, kwargs), opaque
+
+
+def _place_of(made: type) -> str:
+    return f"{made.__module__}:{made.__qualname__}"
 
 
 def make_vec(
     env_ids: str | Sequence[str],
-    wrappers: Sequence[Callable[[Env], Env]] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
     vec_kwargs: Sequence[Mapping[str, Any]] | None = None,
     async_mode: bool = False,
     seed: int | None = 0,
-    backend: str | None = None,
+    backend: str | Host | None = None,
     num_envs: int | None = None,
     autoreset_mode: str = "same_step",
     **kwargs: Any,
@@ -286,11 +304,13 @@ def make_vec(
 
     Args:
         env_ids: one id per environment; a single id with `num_envs` repeats.
-        wrappers: applied to each environment, in order.
+        wrappers: applied to each environment, in order: names of the wrapper factory, references with
+            keywords, or callables.
         vec_kwargs: keywords of each environment's constructor, one mapping per environment.
         async_mode: True means the thread host, unless `backend` names another.
         seed: environment `i` starts its chain at ``derive(seed, "env", i)``.
-        backend: ``serial``, ``thread`` or ``process``.
+        backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or an instance of yours,
+            which stays open.
         num_envs: how many, when `env_ids` is one id.
         autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
         **kwargs: go to every constructor.
@@ -305,6 +325,8 @@ def make_vec(
     own = [dict(each) for each in vec_kwargs] if vec_kwargs else [{} for _ in ids_]
     if len(own) != len(ids_):
         raise BadArgument(f"make_vec got {len(ids_)} ids and {len(own)} vec_kwargs; give one mapping per id.")
+    if isinstance(wrappers, str):
+        raise BadArgument(f"make_vec got wrappers={wrappers!r}; accepted: a sequence, as [{wrappers!r}].")
     try:
         applied = tuple(wrappers or ())
     except TypeError:  # Gymnasium's second argument is another
@@ -318,23 +340,95 @@ def make_vec(
                 "gem.rollout.rollout, or make one seat of it an environment: gem.multiagent.SeatEnv."
             )
     makers = [Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)]
-    return VectorEnv(makers, backend or ("thread" if async_mode else "serial"), seed, autoreset_mode)
+    if backend is None:
+        backend = "thread" if async_mode else "serial"
+    return VectorEnv(makers, backend, seed, autoreset_mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A picklable recipe for one environment: id, keywords, wrappers."""
+    """A picklable recipe for one environment: what it is, keywords, wrappers.
 
-    env_id: str
+    `spec` is looked up once, here, and travels with the recipe: an id that is registered in this process
+    alone can be made in another, as long as its entry point can be imported there.
+
+    Raises:
+        UnknownEnv: for an id, or a wrapper's name, that nothing is registered under.
+    """
+
+    env_id: str | EnvSpec | TaskRef
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    wrappers: tuple[Callable[[Env], Env], ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
+    spec: EnvSpec = field(init=False, repr=False, compare=False)
 
-    def __call__(self) -> Env:
-        """Make it."""
-        env = make(self.env_id, **self.kwargs)
+    def __post_init__(self) -> None:
+        """Look up the spec, and the wrappers' names."""
+        object.__setattr__(self, "spec", _spec_for(self.env_id))
         for wrapper in self.wrappers:
-            env = wrapper(env)
+            if isinstance(wrapper, str | WrapperRef):
+                _wrapper_fn(wrapper)
+
+    def __call__(self, seed: int | None = None) -> Env:
+        """Make it; `seed` is that of the first reset() that is given none.
+
+        Raises:
+            BadArgument: for a task that cannot be made again.
+        """
+        kwargs, wrappers = self.kwargs, self.wrappers
+        if isinstance(self.env_id, TaskRef):
+            task = self.env_id
+            if task.opaque:
+                raise BadArgument(
+                    f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)} could not be "
+                    "written down. Make the environment and its wrappers as they were made first."
+                )
+            own = self.spec.kwargs
+            first = {
+                name: restored(value)
+                for name, value in task.kwargs.items()
+                if name not in own or value != written(own[name])
+            }
+            kwargs, wrappers = {**first, **kwargs}, (*task.wrappers, *wrappers)
+            seed = task.seed if seed is None else seed
+        env = _made(self.spec, kwargs, seed)
+        for wrapper in wrappers:
+            env = _wrapper_fn(wrapper)(env)
         return env
+
+
+def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
+    """Return what an id, a spec or a task stands for here."""
+    if isinstance(what, EnvSpec):
+        return what
+    if not isinstance(what, TaskRef):
+        return spec(what)
+    try:
+        return spec(what.spec)
+    except UnknownEnv as unknown:
+        if what.entry_point is None:
+            try:
+                load_written(what.spec)
+            except BadArgument:
+                raise unknown from None
+        else:
+            load_written(what.entry_point)
+        return EnvSpec(what.spec, what.entry_point or what.spec)
+
+
+def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
+    """Return what puts a wrapper around an environment.
+
+    Raises:
+        UnknownEnv: for a name that the wrapper factory does not have.
+    """
+    if isinstance(wrapper, str):
+        wrapper = WrapperRef(wrapper)
+    if not isinstance(wrapper, WrapperRef):
+        return wrapper
+    from gem.wrappers.wrapper_factory import wrapper_fn
+
+    fn = load_written(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
+    return partial(fn, **restored(wrapper.kwargs))
 
 
 def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:
@@ -343,10 +437,10 @@ def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: 
     Raises:
         UnknownArgument: with the keywords it takes.
     """
-    declared = parameters(callee).values()
-    if any(p.kind is p.VAR_KEYWORD for p in declared):
+    parameters = parameters_of(callee).values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
-    accepted = [p.name for p in declared if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for keyword in kwargs:
         if keyword not in accepted:
             takes = ", ".join(accepted) or "no keywords"

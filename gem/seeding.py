@@ -7,6 +7,8 @@ plays the episodes of run 1 / env 0.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from operator import index
 from typing import Any
@@ -33,6 +35,22 @@ def derive(seed: int, *path: str | int) -> int:
     exact = [part if type(part) in _EXACT else _exactly(part) for part in (seed, *path)]
     text = repr(tuple(exact) if path else exact[0])
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def children(seed: int, *path: str | int) -> Callable[[int], int]:
+    """Return ``lambda number: derive(seed, *path, number)``, for many children of one path.
+
+    >>> children(0, "env")(3) == derive(0, "env", 3)
+    True
+    """
+    exact = tuple(part if type(part) in _EXACT else _exactly(part) for part in (seed, *path))
+    head = (repr(exact)[:-1] + (", " if path else " ")).encode("utf-8", "surrogatepass")
+    return partial(_child, head)
+
+
+def _child(head: bytes, number: int) -> int:
+    digest = blake2b(b"%b%d)" % (head, number), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 

@@ -1,6 +1,7 @@
 import contextlib
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -8,6 +9,8 @@ from hypothesis import settings
 # The same examples in every run, and a busy machine is no failure.
 settings.register_profile("gem", derandomize=True, deadline=None)
 settings.load_profile("gem")
+
+sys.path.insert(0, str(Path(__file__).parent / "shared"))  # what tests of several folders import
 
 # A job that a shell starts in the background ignores SIGINT; the tests of Ctrl-C are not to depend on that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gem import Env, EnvWrapper, Start, Step, make
-from gem.core import parameters
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -17,6 +16,7 @@ from gem.errors import (
     UnknownArgument,
 )
 from gem.registry import EnvSpec
+from gem.specs import parameters_of
 from gem.testing import EchoEnv
 
 
@@ -326,9 +326,9 @@ def test_what_a_class_takes_is_what_its_own_init_or_an_inherited_one_declares():
     class Without(Env):
         pass
 
-    assert [*parameters(Own)] == [*parameters(Inheriting)] == ["size", "depth"]
-    assert parameters(Without) == {}
-    assert [*parameters(lambda name, size=1: Own(size))] == ["name", "size"]
+    assert [*parameters_of(Own)] == [*parameters_of(Inheriting)] == ["size", "depth"]
+    assert parameters_of(Without) == {}
+    assert [*parameters_of(lambda name, size=1: Own(size))] == ["name", "size"]
 
 
 def test_spawn_makes_another_of_the_same_making():

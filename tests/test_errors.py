@@ -23,6 +23,7 @@ STANDS_FOR = {
     "NoSolver": NotImplementedError,
     "SchemaMismatch": ValueError,
     "StoreError": OSError,
+    "DuplicateEpisode": OSError,
     "ContractBroken": AssertionError,
     "IllegalMove": ValueError,
     "ToolError": RuntimeError,

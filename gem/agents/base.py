@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
-from gem.errors import NoVerdict
-from gem.record import Ask, Reply
+from gem.errors import BadArgument, NoVerdict
+from gem.record import AgentInfo, Ask, Reply
 
 Answer: TypeAlias = Reply | BaseException
 Waiting: TypeAlias = "list[tuple[Ask, asyncio.Future[Reply]]]"
@@ -47,6 +47,9 @@ class BaseAgent:
     """For an agent that is the environment's own: the verb, such as ``solve``, that a driver calls on the
     environment for every action, wherever it lives. Such an agent is never asked."""
 
+    policy_version: int | None = None
+    """The version of the weights that answer now, where somebody counts them."""
+
     _waiting: Waiting | None = None
     _loop: LoopThread | None = None
 
@@ -73,6 +76,21 @@ class BaseAgent:
             self._waiting = waiting = [(ask, future)]
             loop.call_soon(self._answer_waiting, waiting)
         return await future
+
+    @property
+    def info(self) -> AgentInfo:
+        """Who answers, with which model and settings, for the record of a run."""
+        return AgentInfo(type(self).__name__)
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Answer as policy `version` from now on; agents that hold a model take its `weights` as well.
+
+        Raises:
+            BadArgument: for weights, where the agent holds no model.
+        """
+        if weights is not None:
+            raise BadArgument(f"{type(self).__name__} holds no model to load weights into; leave them out.")
+        self.policy_version = version
 
     def forget(self, episode: str) -> None:
         """Drop what is kept for `episode`."""

@@ -14,7 +14,7 @@ import torch
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, uniforms
 from gem.errors import BadArgument
-from gem.record import Ask, Reply
+from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 
 
@@ -53,10 +53,22 @@ class HuggingFaceAgent(BaseAgent):
         self.temperature = temperature
         self.max_tokens = max_tokens
         self.batch_size = batch_size
-        self.policy_version: int | None = None
         self.tokens_sampled = 0
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
+
+    @property
+    def info(self) -> AgentInfo:
+        """See BaseAgent.info."""
+        name = getattr(self.model.config, "name_or_path", "") or type(self.model).__name__
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Answer as policy `version` from now on, with `weights` (a state dict) where they are given."""
+        if weights is not None:
+            self.model.load_state_dict(weights)
+        self.policy_version = version
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""

@@ -14,7 +14,7 @@ from typing import Any
 from gem.agents.base import BaseAgent
 from gem.content import Image, Message
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.record import Ask, Reply
+from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream
 
 try:
@@ -95,6 +95,12 @@ class OpenAIAgent(BaseAgent):
         # Always in the agent's own loop: one client, one pool of connections, whoever calls from wherever.
         return await asyncio.wrap_future(self.loop.submit(self._answer(ask)))
 
+    @property
+    def info(self) -> AgentInfo:
+        """See BaseAgent.info."""
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.extra}
+        return AgentInfo(type(self).__name__, self.model, settings)
+
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""
         client, self._client, self._turnstile = self._client, None, None
@@ -159,7 +165,7 @@ class OpenAIAgent(BaseAgent):
                 )
         why = f"answered {response.status_code}: {response.text[:EXCERPT]!r}"
         if response.status_code == 400 and _too_long(response.text):
-            return Reply("", finish="context", info={"error": response.text[:EXCERPT]})
+            return Reply("", finish="context", extra={"error": response.text[:EXCERPT]})
         if response.status_code in (401, 403):
             said = "is set" if key else "is not set"
             why += f"; the key comes from the environment variable {self.api_key_env}, which {said}."
@@ -204,25 +210,27 @@ def _reply(data: Mapping[str, Any]) -> Reply:
         raise TypeError
     prompt_ids = tuple(map(int, data.get("prompt_token_ids") or ()))
     token_ids = tuple(map(int, choice.get("token_ids") or ()))
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[float, ...] | None = None
     if token_ids and choice.get("logprobs"):
         logprobs = tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
         if len(logprobs) != len(token_ids):
-            logprobs = ()
+            logprobs = None
     usage = data.get("usage") or {}
-    info = {name: int(usage[name]) for name in ("prompt_tokens", "completion_tokens") if usage.get(name)}
+    counted = {name: int(usage[name]) for name in ("prompt_tokens", "completion_tokens") if usage.get(name)}
+    extra = {}
     reason = choice.get("finish_reason")
     if reason not in ("stop", "length", None):
-        info["finish_reason"] = reason  # content_filter, tool_calls: the answer is what there is of it
-    return Reply(text, prompt_ids, token_ids, logprobs, "length" if reason == "length" else "stop", info=info)
+        extra["finish_reason"] = reason  # content_filter, tool_calls: the answer is what there is of it
+    finish = "length" if reason == "length" else "stop"
+    return Reply(text, prompt_ids, token_ids, logprobs, finish, usage=counted, extra=extra)
 
 
 def _within(reply: Reply, context: int | None) -> Reply:
     """Hold an answer to the context limit; only the server can count tokens, and only afterwards."""
-    used = reply.info.get("prompt_tokens", 0) + reply.info.get("completion_tokens", 0)
+    used = reply.usage.get("prompt_tokens", 0) + reply.usage.get("completion_tokens", 0)
     if context is None or used <= context or reply.finish == "context":
         return reply
-    return Reply("", finish="context", info=reply.info)
+    return Reply("", finish="context", usage=reply.usage, extra=reply.extra)
 
 
 def _too_long(text: str) -> bool:

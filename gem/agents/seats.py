@@ -39,17 +39,17 @@ class SeatAgents(BaseAgent):
         """
         batches: dict[int, list[int]] = {}
         for place, ask in enumerate(asks):
-            batches.setdefault(id(self._holder(ask)), []).append(place)
+            batches.setdefault(id(self.holder(ask)), []).append(place)
         answers: list[Answer] = [BadArgument("never asked")] * len(asks)
         for places in batches.values():
-            agent = self._holder(asks[places[0]])
+            agent = self.holder(asks[places[0]])
             for place, answer in zip(places, batch_answers(agent, [asks[i] for i in places]), strict=True):
                 answers[place] = answer
         return settle(answers)
 
     async def ask(self, ask: Ask) -> Reply:
         """Ask the agent of the seat."""
-        return await self._holder(ask).ask(ask)
+        return await self.holder(ask).ask(ask)
 
     def forget(self, episode: str) -> None:
         """Tell every agent, once each."""
@@ -65,7 +65,12 @@ class SeatAgents(BaseAgent):
         if set(seats) != set(self.agents):
             raise BadArgument(f"agents hold the seats {sorted(self.agents)}; the game has {sorted(seats)}.")
 
-    def _holder(self, ask: Ask) -> Agent:
-        if ask.agent not in self.agents:
-            raise BadArgument(f"nobody holds seat {ask.agent!r}; there are agents for {sorted(self.agents)}.")
-        return self.agents[ask.agent]
+    def holder(self, ask: Ask) -> Agent:
+        """Return who answers an ask.
+
+        Raises:
+            BadArgument: for a seat that nobody holds.
+        """
+        if ask.seat not in self.agents:
+            raise BadArgument(f"nobody holds seat {ask.seat!r}; there are agents for {sorted(self.agents)}.")
+        return self.agents[ask.seat]

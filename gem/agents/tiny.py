@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, uniforms
 from gem.errors import BadArgument
-from gem.record import Ask, Reply
+from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import render
 from gem.tokens.tiny import PAD, TinyRenderer
 
@@ -242,10 +242,22 @@ class TinyAgent(BaseAgent):
         self.renderer = renderer or TinyRenderer()
         self.temperature = temperature
         self.max_tokens = max_tokens
-        self.policy_version: int | None = None
         self.tokens_sampled = 0
         self._slots = Slots(model.config)
         self._conversations: dict[str, dict[str, Conversation]] = {}
+
+    @property
+    def info(self) -> AgentInfo:
+        """See BaseAgent.info."""
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return AgentInfo(type(self).__name__, "tiny", settings, self.renderer.vocab_hash)
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Answer as policy `version` from now on, with `weights` (a state dict) where they are given."""
+        if weights is not None:
+            self.model.load_state_dict(weights)
+        self.reset_cache()
+        self.policy_version = version
 
     def reset_cache(self) -> None:
         """Drop every conversation's keys and values; they belong to the weights that made them."""
@@ -264,7 +276,7 @@ class TinyAgent(BaseAgent):
         Raises:
             BadArgument: for two asks of one seat of one episode: they would share a cache.
         """
-        if len({(ask.episode, ask.agent) for ask in asks}) < len(asks):
+        if len({(ask.episode, ask.seat) for ask in asks}) < len(asks):
             raise BadArgument("two asks of a batch have the same episode and seat; each needs its own.")
         replies: list[Reply | None] = [None] * len(asks)
         prompts = [render(self.renderer, ask) for ask in asks]
@@ -308,9 +320,9 @@ class TinyAgent(BaseAgent):
 
     def _conversation(self, ask: Ask) -> Conversation:
         seats = self._conversations.setdefault(ask.episode, {})
-        if ask.agent not in seats:
-            seats[ask.agent] = Conversation(self._slots.take())
-        return seats[ask.agent]
+        if ask.seat not in seats:
+            seats[ask.seat] = Conversation(self._slots.take())
+        return seats[ask.seat]
 
     def _prefill(self, talks: list[Conversation], prompts: list[tuple[int, ...]]) -> Tensor:
         """Process what each slot lacks of its prompt; return the hidden state at each end, (B, D)."""

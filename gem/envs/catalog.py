@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.registry import EnvSpec, Family, Solver, register, register_family
+from gem.registry import Family, register, register_family
+from gem.specs import EnvSpec, Solver
 
 GAMES: tuple[tuple[str, str, dict[str, Any], int | None, Solver | float], ...] = (
     # id after "game:", class in gem.envs.games, keywords, turns that the task states, solver: a number is
@@ -455,7 +456,17 @@ def register_all() -> None:
             )
         )
     for name, entry_point, kwargs, extra in MADE:
-        register(EnvSpec(name, f"gem.envs.{entry_point}", kwargs, extra=extra, max_turns=1, solver="oracle"))
+        register(
+            EnvSpec(
+                name,
+                f"gem.envs.{entry_point}",
+                kwargs,
+                extra=extra,
+                max_turns=1,
+                waits=entry_point.startswith("code_env:"),
+                solver="oracle",
+            )
+        )
     for name, entry_point, data, split, columns in DATA:
         kwargs = {"dataset_name": data, **({"split": split} if split else {}), **columns}
         register(
@@ -466,6 +477,7 @@ def register_all() -> None:
                 extra="code,data" if entry_point.startswith("code_env:") else "data",
                 data=data,
                 max_turns=1,
+                waits=entry_point.startswith("code_env:"),
                 solver="none" if entry_point.startswith("code_env:") else "oracle",  # tests are no solution
             )
         )
@@ -493,6 +505,7 @@ def register_all() -> None:
                     max_turns=20,
                     deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
                     forkable=False,
+                    waits=True,
                     solver="oracle" if name == "PatchRepo" else "exact",
                 )
             )
@@ -505,6 +518,7 @@ def register_all() -> None:
                     {"domain": name, "kind": kind},
                     extra="database",
                     max_turns=12,
+                    waits=True,
                     solver="oracle",
                 )
             )
@@ -516,6 +530,7 @@ def register_all() -> None:
             max_turns=30,
             deterministic=False,  # the tasks are; names of roles and timings in what is shown are not
             forkable=False,
+            waits=True,
             solver="exact",
         )
     )

@@ -13,10 +13,10 @@ from gem.graders.base import Score
 from gem.graders.code import CodeGrader, feedback
 from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import TOLERANCE
-from gem.sandbox.base import Budget
+from gem.sandbox.base import Budget, Sandbox
 from gem.tasks.base import Task
 from gem.tasks.sources import Source
-from gem.tools.python_code_tool import UPSTREAM_TYPES
+from gem.tools.python_code_tool import backend_of
 
 FENCE = "Give all of it in one fenced code block that begins with ```python."
 
@@ -44,7 +44,7 @@ class CodeEnv(DatasetEnv):
     """
 
     answer_form: ClassVar[str] = FENCE
-    shared: ClassVar[tuple[str, ...]] = ("_read",)
+    shared: ClassVar[tuple[str, ...]] = ("_read", "sandbox_type")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class CodeEnv(DatasetEnv):
         max_workers: int = 5,
         max_tests: int | None = 12,
         verbose: bool = False,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         *,
         use_format_error_reward: bool = False,
         compare: str = "tokens",
@@ -81,8 +81,8 @@ class CodeEnv(DatasetEnv):
                 one box, and submissions side by side as they are stepped.
             max_tests: run at most so many tests of a task; None runs all.
             verbose: accepted for the sake of older scripts: nothing is printed.
-            sandbox_type: the sandbox's rung; None takes the best one here, and so does upstream's default
-                'none'.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best one here, and so
+                does upstream's default 'none'.
             use_format_error_reward: fine an answer without code.
             compare: see CodeGrader, as for checker, partial, tolerance and budget.
             checker: decides in place of a comparison, where the task has none of its own.
@@ -98,7 +98,7 @@ class CodeEnv(DatasetEnv):
         super().__init__(
             tasks_of(dataset_name, split, dataset, question_key, test_key),
             CodeGrader(
-                UPSTREAM_TYPES.get(sandbox_type or "", sandbox_type),
+                backend_of(sandbox_type),
                 compare=compare,
                 checker=checker,
                 partial=partial,
@@ -200,7 +200,7 @@ class CodeBasics(CodeEnv):
         partial: bool = False,
         use_format_error_reward: bool = False,
         seed: int = 0,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         budget: Budget | None = None,
     ) -> None:
         """Choose the level, ``easy``, ``medium`` or ``hard``; None is all of them. Else see CodeEnv.

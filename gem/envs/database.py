@@ -16,6 +16,7 @@ from gem.envs.database_domains import DOMAINS, TODAY, Domain, Operation, Questio
 from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
+from gem.sandbox.base import Sandbox
 
 Kind = Literal["questions", "operations"]
 Backend = Literal["sqlite", "postgres"]
@@ -95,7 +96,7 @@ class DatabaseEnv(Env):
         kind: Kind = "questions",
         max_turns: int = 12,
         turn_s: float = 2.0,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         backend: Backend = "sqlite",
         dsn: str | None = None,
     ) -> None:
@@ -106,10 +107,10 @@ class DatabaseEnv(Env):
             kind: ``questions`` or ``operations``.
             max_turns: the budget that the task states.
             turn_s: seconds that the SQL of one turn may take.
-            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
             backend: ``sqlite``, in the sandbox, or ``postgres``, on a server.
-            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN,
-                which is better: arguments are stored with episodes, and a dsn may hold a password.
+            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN.
+                A dsn given here may hold a password: it is not stored, and so the task cannot be made again.
 
         Raises:
             BadArgument: for a value that is not accepted, or a dsn that is of no use.
@@ -144,7 +145,8 @@ class DatabaseEnv(Env):
         self._ran: list[str] = []
         self._live = _Live()
 
-    shared: ClassVar[tuple[str, ...]] = ("domain",)
+    shared: ClassVar[tuple[str, ...]] = ("domain", "sandbox_type")
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("dsn",)
 
     def reset(self, seed: int | None = None) -> Start:
         """Draw a world and what is asked of it; see Env.reset."""

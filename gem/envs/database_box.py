@@ -13,7 +13,7 @@ from gem.envs.database_worker import DUMPED, LONGEST, STATEMENTS
 from gem.envs.postgres import SHARED, UNREPEATABLE, Database, server
 from gem.errors import ToolError
 from gem.sandbox import default_sandbox, open_sandbox
-from gem.sandbox.base import Budget, SandboxFailed, Session
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
 from gem.tools.postgres import Connection, Result, Statement, statements
 
 _WORKER = "database_worker.py"
@@ -28,8 +28,8 @@ class SqliteBox:
     ``error``.
     """
 
-    def __init__(self, turn_s: float = 2.0, sandbox_type: str | None = None) -> None:
-        """Open the session; `turn_s` bounds the SQL of one turn, `sandbox_type` names a rung.
+    def __init__(self, turn_s: float = 2.0, sandbox_type: str | Sandbox | None = None) -> None:
+        """Open the session; `turn_s` bounds the SQL of one turn, `sandbox_type` says where it is.
 
         Raises:
             SandboxFailed: when no sandbox can be had: no verdict.

@@ -71,6 +71,7 @@ class McpPostgresEnv(Env):
 
     forkable: ClassVar[bool] = False
     shared: ClassVar[tuple[str, ...]] = ("_tools",)
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("dsn",)
 
     def __init__(
         self, task: str | None = None, level: str | None = None, max_turns: int = 30, dsn: str | None = None
@@ -81,8 +82,8 @@ class McpPostgresEnv(Env):
             task: one family, as ``AuditLog``; None draws from all.
             level: ``easy`` or ``hard``: from those alone.
             max_turns: the turns that the task states.
-            dsn: of a superuser of the PostgreSQL server; None takes GEM_POSTGRES_DSN, which keeps its
-                password out of stored episodes.
+            dsn: of a superuser of the PostgreSQL server; None takes GEM_POSTGRES_DSN. One given
+                here may hold a password: it is not stored, and so the task cannot be made again.
 
         Raises:
             BadArgument: for an unknown task or level, or a dsn of no superuser.

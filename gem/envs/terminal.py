@@ -16,7 +16,7 @@ from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
-from gem.sandbox.base import Budget, SandboxFailed, Session
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
 from gem.sandbox.container import find_engine
 from gem.tools.calls import Found, find
 from gem.tools.shell_tool import ShellTool, report
@@ -73,7 +73,7 @@ class TerminalEnv(Env):
         max_turns: int = 20,
         command_s: float = 10.0,
         time_s: float = 120.0,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         task: TerminalTask | None = None,
     ) -> None:
         """Choose a family of tasks, a task folder, or a task of one's own.
@@ -85,7 +85,7 @@ class TerminalEnv(Env):
             max_turns: the turns that the task states.
             command_s: seconds that one turn's commands may take, each.
             time_s: seconds that all commands of an episode may take.
-            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
             task: a task of one's own instead; with an image, a hidden test, and all.
 
         Raises:
@@ -121,7 +121,7 @@ class TerminalEnv(Env):
         if self.given_task is not None and self.given_task.dockerfile is not None:
             find_engine()
         else:
-            check_shell(sandbox_type)
+            check_shell(sandbox_type)  # type: ignore[arg-type]  # a sandbox is told by its identity
         self.task: TerminalTask | None = None
         self.turn = 0
         self.used_s = 0.0
@@ -140,7 +140,7 @@ class TerminalEnv(Env):
         self._solved = False
         self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
         if self.task.loopback and self.task.dockerfile is None:
-            check_shell(self.sandbox_type, loopback=True)
+            check_shell(self.sandbox_type, loopback=True)  # type: ignore[arg-type]  # likewise
         online = self.task.dockerfile is not None and self.task.dockerfile.internet
         how = _HOW.format(
             box="Linux box" if online else "Linux box without internet",
@@ -272,7 +272,7 @@ class TerminalEnv(Env):
 
 
 @functools.cache
-def check_shell(sandbox_type: str | None = None, *, loopback: bool = False) -> None:
+def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = False) -> None:
     """Refuse a machine whose sandbox has no shell, or no network of its own, at once and in words.
 
     Raises:

@@ -1,5 +1,15 @@
-"""Evaluation: how good an agent is on environments, with intervals and coverage."""
+"""Evals: agents measured on environments."""
 
-from gem.evals.evaluate import Result, SeatResult, evaluate
+from gem.evals.evaluator import Result, SeatResult, evaluate, required, success_rate, summarise
+from gem.evals.instances import Instances, find_instances
 
-__all__ = ["Result", "SeatResult", "evaluate"]
+__all__ = [
+    "Instances",
+    "Result",
+    "SeatResult",
+    "evaluate",
+    "find_instances",
+    "required",
+    "success_rate",
+    "summarise",
+]

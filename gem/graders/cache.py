@@ -12,9 +12,10 @@ from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
 from gem.graders.base import Grader, Score
+from gem.specs import Rebuildable
 
 
-class CachedGrader:
+class CachedGrader(Rebuildable):
     """A grader that remembers: in memory, and in a file where one is named.
 
     The key is a hash of the grader's name, the reference and the answer; so give another name to a grader

@@ -11,6 +11,7 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.base import Grader, Score
+from gem.specs import Rebuildable
 
 
 def accepts(score: Score) -> bool:
@@ -18,7 +19,7 @@ def accepts(score: Score) -> bool:
     return score.correct
 
 
-class CascadeGrader:
+class CascadeGrader(Rebuildable):
     """Asks its graders in order, until one settles the answer; the last one always does.
 
     The score's `info` holds every verdict that was given, under ``verdicts``, and ``settled_by``. A share of

@@ -24,6 +24,7 @@ from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, Status
 from gem.sandbox.shared import default_sandbox
+from gem.specs import Rebuildable
 
 if TYPE_CHECKING:
     from gem.sandbox.base import Sandbox
@@ -58,7 +59,7 @@ class Outcome:
     got: str = ""
 
 
-class CodeGrader:
+class CodeGrader(Rebuildable):
     """Score a submission by the tests of its task.
 
     The submission is the last fenced code block of an answer, of those labelled as Python where there are

@@ -19,6 +19,7 @@ from gem.content import Message
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
 from gem.record import Agent, Ask
+from gem.specs import Rebuildable
 
 LONGEST = 60_000
 """Characters of a text that the judge is shown; the middle of a longer one is left out, and marked."""
@@ -41,7 +42,7 @@ That was no verdict. Reply with one JSON object and nothing else: \
 {{"tag": "{nonce}", "score": <number from 0 to 1>, "why": "<one sentence>"}}"""
 
 
-class JudgeGrader:
+class JudgeGrader(Rebuildable):
     """Asks an agent for a score from 0 to 1.
 
     A judge that refuses, answers garbage or fails twice gives no verdict.

@@ -23,6 +23,7 @@ from gem.graders._scalars import constant
 from gem.graders.base import Score
 from gem.graders.pool import Missing, Pool, WorkerLost
 from gem.parsing import boxed
+from gem.specs import Rebuildable
 
 WORKER = Path(__file__).with_name("_math_worker.py")
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
@@ -76,7 +77,7 @@ def workers() -> Pool:
     return Pool(WORKER)
 
 
-class MathGrader:
+class MathGrader(Rebuildable):
     r"""Compares a final answer with a reference, as mathematics.
 
     The answer is the content of the last ``\boxed{}``; without a box it is the reply itself when that is one

@@ -14,6 +14,7 @@ from gem.errors import BadArgument
 from gem.graders import _words
 from gem.graders.base import Score
 from gem.parsing import boxed, tagged
+from gem.specs import Rebuildable
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -35,7 +36,7 @@ _LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 
 
-class TextGrader:
+class TextGrader(Rebuildable):
     r"""Compares an answer with gold answers, of which any will do.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply.

@@ -1,7 +1,19 @@
 """Rollout: episodes from environments and agents, and the store they are kept in."""
 
-from gem.rollout.drivers import Job, rollout, rollout_async
-from gem.rollout.play import play
+from gem.rollout.conversation import Conversation, drive, drive_async
+from gem.rollout.episode import Branch, play
+from gem.rollout.runner import Job, Runner, rollout, rollout_async
 from gem.rollout.store import EpisodeStore
 
-__all__ = ["EpisodeStore", "Job", "play", "rollout", "rollout_async"]
+__all__ = [
+    "Branch",
+    "Conversation",
+    "EpisodeStore",
+    "Job",
+    "Runner",
+    "drive",
+    "drive_async",
+    "play",
+    "rollout",
+    "rollout_async",
+]

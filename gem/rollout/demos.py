@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +13,11 @@ from typing import Any, NamedTuple
 from gem import registry, seeding
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, NoSolver, NoVerdict
+from gem.hosts import Host
 from gem.record import Episode
-from gem.rollout.drivers import Job, rollout
-from gem.rollout.play import identity
+from gem.rollout.runner import Job, Runner
 from gem.rollout.store import EpisodeStore
-from gem.rollout.stored import plain
+from gem.specs import TaskRef
 
 ROUND = 256
 """Episodes after which it is looked at how many are still wanted."""
@@ -43,6 +45,7 @@ def write_demos(
     seed: int = 0,
     lost: bool = False,
     kwargs: Mapping[str, Any] | None = None,
+    host: str | Host = "auto",
 ) -> Written:
     """Bring the episodes of `seed` by the environment's solver in the store at `out` to `episodes`.
 
@@ -64,7 +67,7 @@ def write_demos(
         )
     maker = registry.Maker(env_id, dict(kwargs or {}))
     env = maker()  # an unknown keyword or a missing package is told before a store is made
-    played_in = tuple(map(plain, identity(env)))
+    played_in = _written(registry.task_of(env))
     env.close()
 
     def wanted(episode: Episode) -> bool:
@@ -73,18 +76,17 @@ def write_demos(
     numbers = count()
     stored = played = kept = turns = broken = 0
     reward = 0.0
-    with EpisodeStore(out) as store:
+    with EpisodeStore(out) as store, ExitStack() as last:
         before = len(store)
-        held = {
-            episode.seed: wanted(episode)
-            for episode in store
-            if (episode.spec, plain(episode.kwargs)) == played_in
-        }
+        theirs = (store[entry.number] for entry in store.select(spec=env_id))
+        held = {episode.seed: wanted(episode) for episode in theirs if _written(episode.task) == played_in}
 
         def keep(episode: Episode) -> None:
             if wanted(episode):
                 store.append(episode)
 
+        # One at a time: they are stored in their order, and Ctrl-C loses one alone.
+        runner = last.enter_context(Runner(SolverAgent(), host=host, concurrency=1, on_episode=keep))
         while stored + kept < episodes:
             jobs: list[Job] = []
             while len(jobs) < ROUND and stored + kept + len(jobs) < episodes:
@@ -94,8 +96,8 @@ def write_demos(
                     stored += held[child]
                 else:
                     jobs.append(Job(maker, child, group=str(number)))
-            try:  # one at a time: they are stored in their order, and Ctrl-C loses one alone
-                found = rollout(jobs, SolverAgent(), concurrency=1, on_episode=keep)
+            try:
+                found = runner.play(jobs)
             except KeyboardInterrupt as stop:
                 done = stored + len(store) - before
                 stop.add_note(
@@ -113,3 +115,10 @@ def write_demos(
                 why = str(failed) if failed else "the solver lost every one"
                 raise NoVerdict(f"{env_id}: no episode worth keeping among the last {len(found)}: {why}.")
     return Written(played, kept, turns, reward / kept if kept else math.nan, broken, stored)
+
+
+def _written(task: TaskRef) -> str:
+    """Return what tells the environments of tasks apart, equal before and after they were stored."""
+    return json.dumps(
+        [task.spec, task.kwargs, [each.name for each in task.wrappers]], sort_keys=True, default=repr
+    )

@@ -1,97 +1,139 @@
-"""Places: which environment of the host an episode is played in."""
+"""Places: in which environment of the host an episode is played; each is kept for the next episode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from gem.core import Env
+from gem.hosts import Host
+from gem.hosts.verbs import Description
 from gem.registry import Maker
-from gem.rollout.play import Identity, identity
+from gem.specs import EnvSpec, TaskRef, written_arguments
 
-Recipe: TypeAlias = str | Maker | Callable[[], Env]
-"""What makes an environment: an id, a Maker, or any callable (picklable where processes are the host)."""
-
-
-class Description(NamedTuple):
-    """What a driver wants to know of an environment that lives elsewhere."""
-
-    identity: Identity
-    assembles_history: bool
-
-
-def describe(env: Env) -> Description:
-    """Return what `play` reads of an environment."""
-    return Description(identity(env), getattr(env, "assembles_history", False))
+Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
+"""What makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
 
 
 class Place:
     """One index of a host. `play` is given it as the environment."""
 
-    def __init__(self, index: int, recipe: Recipe) -> None:
+    __slots__ = ("alone", "assembles_history", "described", "index", "key", "maker", "task")
+
+    def __init__(self, index: int, recipe: Recipe, alone: bool = False) -> None:
         """Stand at `index`, for an environment of `recipe` that is not made yet."""
-        self.index = index
-        self.described = False
+        self.index, self.alone = index, alone
         self.assign(recipe)
 
     def assign(self, recipe: Recipe) -> None:
         """Be for environments of `recipe`."""
-        self.key = key(recipe)
-        self.maker = maker(recipe)
+        self.key, self.maker = pool_key(recipe), maker(recipe)
         self.vacate()
 
     def vacate(self) -> None:
         """Note that the environment is gone, and another of the same recipe will be made."""
-        self.described = False
-        self.spec, self.assembles_history = _expected(self.maker), False
+        self.described, self.assembles_history = False, False
+        self.task = expected(self.maker)
 
     def occupy(self, description: Description) -> None:
         """Note what was made."""
         self.described = True
-        self.spec, self.assembles_history = description
+        self.task, self.assembles_history = description
 
 
 class Places:
-    """The places of a host. An episode gets one where its environment stands already, if one is free."""
+    """The places of a host, at most `size` of them beside those in workers of their own.
 
-    def __init__(self, recipes: Sequence[Recipe]) -> None:
-        """Make one place per recipe, all of them free."""
-        self._free: dict[Any, list[Place]] = {}
-        for index in reversed(range(len(recipes))):
-            self.give_back(Place(index, recipes[index]))
+    An episode gets one where its environment stands already, if one is free; else a new one; else the one
+    that has been free for longest, whose environment is thrown away.
+    """
 
-    def take(self, recipe: Recipe) -> tuple[Place, bool]:
-        """Return a free place, and whether another recipe's environment is in the way there."""
-        wanted = key(recipe)
-        other = wanted not in self._free
-        found = next(iter(self._free)) if other else wanted
-        place = self._free[found].pop()
-        if not self._free[found]:
-            del self._free[found]
-        if other:
-            place.assign(recipe)
-        return place, other
+    def __init__(self, host: Host, size: int) -> None:
+        """Make no place yet."""
+        self.alone = 0
+        """How many are in use in workers of their own."""
+        self._host, self._size = host, size
+        self._count = 0
+        self._free: dict[Any, list[Place]] = {}  # by what they are for, the longest free first
+
+    def take(self, recipe: Recipe, alone: bool = False) -> Place:
+        """Return a place for an environment of `recipe`; `alone` in a worker of its own."""
+        if alone:
+            place = Place(self._host.add(maker(recipe), alone=True), recipe, alone=True)
+            self.alone += 1
+            return place
+        wanted = pool_key(recipe)
+        if wanted in self._free:
+            return self._pop(wanted)
+        if self._count < self._size:
+            place = Place(self._host.add(maker(recipe)), recipe)
+            self._count += 1
+            return place
+        place = self._pop(next(iter(self._free)))
+        place.assign(recipe)
+        self._host.renew(place.index, place.maker)
+        return place
 
     def give_back(self, place: Place) -> None:
         """Take a place back."""
-        self._free.setdefault(place.key, []).append(place)
+        if place.alone:
+            self.alone -= 1
+            self._host.remove(place.index)
+            return
+        mine = self._free.pop(place.key, [])
+        mine.append(place)
+        self._free[place.key] = mine  # the last to be thrown away
+
+    def abandon(self, places: Iterable[Place]) -> None:
+        """Take back places whose episode was cut off: what is in flight there is waited for and dropped."""
+        if self._host.busy:
+            self._host.ready(len(self._host.busy))
+        for place in places:
+            if not place.alone:
+                place.vacate()
+                self._host.renew(place.index)
+            self.give_back(place)
+
+    def clear(self) -> None:
+        """Remove every free environment from the host."""
+        for places in self._free.values():
+            for place in places:
+                self._host.remove(place.index)
+                self._count -= 1
+        self._free.clear()
+
+    def _pop(self, key: Any) -> Place:
+        place = self._free[key].pop()
+        if not self._free[key]:
+            del self._free[key]
+        return place
 
 
-def key(recipe: Recipe) -> Any:
-    """Return what tells recipes apart; a Maker may hold what cannot be hashed, so each is its own."""
-    return recipe if isinstance(recipe, str) else id(recipe)
+def pool_key(recipe: Recipe | EnvSpec) -> Any:
+    """Return what tells the environments of recipes apart: those of equal keys stand in for one another."""
+    if isinstance(recipe, str):
+        return recipe
+    if isinstance(recipe, Maker):
+        wrappers = [id(each) if callable(each) else each for each in recipe.wrappers]
+        return repr((pool_key(recipe.env_id), sorted(recipe.kwargs.items()), wrappers))
+    if isinstance(recipe, TaskRef):
+        return repr(replace(recipe, seed=None))
+    return repr(recipe) if isinstance(recipe, EnvSpec) else id(recipe)
 
 
 def maker(recipe: Recipe) -> Callable[[], Env]:
     """Return a recipe as a callable."""
-    return Maker(recipe) if isinstance(recipe, str) else recipe
+    return Maker(recipe) if isinstance(recipe, str | TaskRef) else recipe
 
 
-def _expected(recipe: Callable[[], Env]) -> Identity:
+def expected(recipe: Callable[[], Env]) -> TaskRef:
     """Return what an environment is to be, for the record of an episode that never began."""
     if isinstance(recipe, Maker):
-        return Identity(recipe.env_id, recipe.kwargs)
+        task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
+        kwargs, opaque = written_arguments(type(recipe), recipe.kwargs)
+        return replace(task, kwargs={**task.kwargs, **kwargs}, opaque=(*task.opaque, *opaque))
     named: Any = getattr(recipe, "func", recipe)  # what a functools.partial calls
     if not hasattr(named, "__qualname__"):
         named = type(named)
-    return Identity(f"{named.__module__}:{named.__qualname__}", {})
+    return TaskRef(f"{named.__module__}:{named.__qualname__}")

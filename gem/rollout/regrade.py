@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gem.errors import BadArgument, NoVerdict, did_you_mean
@@ -39,8 +39,8 @@ class Regraded:
 class References:
     """Where the reference of an episode's task comes from.
 
-    The episode's info, under ``reference``; else the environment, made again and reset to the episode's seed,
-    which must have a `task` with a `reference`.
+    The last info of one of its seats, or else the first, under ``reference``; else the environment, made
+    again from the episode's task, which must have a `task` with a `reference`.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class References:
         """Return the reference.
 
         Raises:
-            BadArgument: when there is none.
+            BadArgument: when there is none, or when the task cannot be made again.
         """
-        for info in (episode.final_info, episode.initial_info):
+        for info in (*(end.info for end in episode.ends.values()), *episode.starts.values()):
             if "reference" in info:
                 return info["reference"]
-        key = f"{episode.spec} {sorted(episode.kwargs.items())!r}"
+        key = repr(replace(episode.task, seed=None))
         if key not in self._envs:
-            self._envs[key] = make(episode.spec, **episode.kwargs)
+            self._envs[key] = make(episode.task)
         env = self._envs[key]
         env.reset(seed=episode.seed)
         task = getattr(env.unwrapped, "task", None)

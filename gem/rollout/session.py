@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from gem.agents.human import HumanAgent
@@ -12,7 +12,8 @@ from gem.core import Step
 from gem.envs.multiagent import MultiStep
 from gem.record import Agent, Ask, Call, Episode, Limits, Reply
 from gem.registry import make
-from gem.rollout.play import NO_LIMITS, play
+from gem.rollout.conversation import carry_out, drive, verbs_of
+from gem.rollout.episode import NO_LIMITS, play
 
 
 def session(
@@ -43,47 +44,40 @@ def session(
     """
     human = HumanAgent(stdin, stdout)
     others = others or {}
-    verbs = {seat: verb for seat, agent in others.items() if (verb := getattr(agent, "verb", None))}
 
     def answer(ask: Ask) -> Reply:
-        holder = others.get(ask.agent, human)
+        holder = others.get(ask.seat, human)
         if holder is human and several:
-            human.say(f"[{ask.agent}]")
+            human.say(f"[{ask.seat}]")
         return holder([ask])[0]
+
+    def answers(asks: tuple[Ask, ...]) -> tuple[Reply, ...]:
+        try:
+            return tuple(map(answer, asks))
+        except KeyboardInterrupt:
+            raise CancelledError from None
+
+    def call(wanted: Call) -> Any:
+        try:
+            value = carry_out(wanted)
+        except KeyboardInterrupt:
+            raise CancelledError from None
+        if isinstance(value, Step):
+            human.say(f"[reward {value.reward:g}]\n")
+        elif isinstance(value, MultiStep):
+            for seat, reward in value.rewards.items():
+                human.say(f"[reward {reward:g} of {seat}]")
+            human.say("")
+        return value
 
     with make(env_id, **kwargs) as env:
         several = len(env.spec.seats) > 1 if env.spec else False
-        playing = play(env, seed, limits, actor=verbs or None)
-        resume: Callable[[Any], Any] = playing.send
-        value: Any = None
-        while True:
-            try:
-                wanted = resume(value)
-            except StopIteration as end:
-                episode: Episode = end.value
-                break
-            resume = playing.send
-            try:
-                if isinstance(wanted, Call):
-                    value = getattr(env, wanted.verb)(*wanted.args)
-                    if isinstance(value, Step):
-                        human.say(f"[reward {value.reward:g}]\n")
-                    elif isinstance(value, MultiStep):
-                        for seat, reward in value.rewards.items():
-                            human.say(f"[reward {reward:g} of {seat}]")
-                        human.say("")
-                else:
-                    value = tuple(map(answer, wanted))
-            except KeyboardInterrupt:
-                resume, value = playing.throw, CancelledError()
-            except (Exception, CancelledError) as error:
-                resume, value = playing.throw, error
+        episode = drive(play(env, seed, limits, actor=verbs_of(others) or None), call, answers)
     if episode.scored:  # else it stands on the screen already
         for seat, last in episode.ends.items():
             if seat not in others:
-                human.say(f"[{seat}]\n{printable(last.observation)}\n")
-        if not episode.ends:
-            human.say(f"{printable(episode.final_observation)}\n")
+                head = f"[{seat}]\n" if episode.several else ""
+                human.say(f"{head}{printable(last.observation)}\n")
     human.say(_summary(episode))
     return episode
 
@@ -94,7 +88,7 @@ def _summary(episode: Episode) -> str:
         return f"No verdict {turns}: {episode.error.type}: {printable(episode.error.message)}"
     if not episode.scored:
         return f"Stopped {turns}."
-    if episode.ends:
+    if episode.several:
         each = (
             f"{seat}: {end.stop.value}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
         )

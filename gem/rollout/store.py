@@ -1,49 +1,50 @@
 """The episode store: an append-only file, one episode per line.
 
-A line is a JSON object that begins with its schema number. An append is one write of one whole line at the
-end of the file, under a file lock, so several writers do not mix. What a killed writer left torn is skipped
-and counted, and the next append closes it off. Reading takes no lock and sees each line when it is complete.
+A line is a JSON object that begins with its schema number; `gem.codec` knows its form. How a run was played
+stands in a line of its own, before the run's first episode. An append is one write of whole lines at the end
+of the file, under a file lock, so several writers do not mix, and none writes an id that is there. What a
+killed writer left torn is skipped and counted, and the next append closes it off. Reading takes no lock and
+sees each line when it is complete.
 
-Beside the file stands ``<name>.index``: a fingerprint of the file, then where each line starts and ends, so
-that a store of 100,000 episodes opens without reading them. It is a cache: made by whoever may write there,
-extended as the store grows, made again when it does not fit the file.
+Beside the file stands ``<name>.index.sqlite``: what each episode is, and where its line stands, so that a
+store of 100,000 episodes opens, and is filtered, without reading them. It is a cache and may be deleted: made
+by whoever may write there, extended as the store grows, made again when it does not fit the file.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
-from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from hashlib import blake2b
-from operator import index as as_int
 from pathlib import Path
 from threading import Lock
-from typing import Self, overload
+from typing import NamedTuple, Self, TypeVar, overload
 
-import msgspec
-
-from gem.errors import SchemaMismatch, StoreError
-from gem.record import SCHEMA, Episode
-from gem.rollout.stored import from_stored, to_stored
+from gem import codec
+from gem.errors import BadArgument, DuplicateEpisode, SchemaMismatch, StoreError, did_you_mean
+from gem.record import Episode, RunInfo, Turn, Verdict
+from gem.rollout.index import Entry, Index, Mark, Span, matches
 
 CHUNK = 1 << 20
-HEAD = 4096  # bytes at the file's start that the fingerprint covers
-FINGERPRINT = 16
-ENTRY = 16  # bytes of an index entry: a line's start and end, 8 each
-INDEX_EVERY = 256  # appends after which a writer extends the index
+ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
+SAVE_EVERY = 256  # episodes that a writer appends before it writes them into the index
+SCAN_AT_ONCE = 4096  # episodes that are scanned before they are written into the index
 OPENING = b'{"schema":'
 CLOSE_OFF = b"!\n"  # ends a torn line; a whole one ends with a brace
-_SCHEMA = re.compile(rb'\{"schema":(\d+)[,}]')
+
+Found = TypeVar("Found")
 
 
 class EpisodeStore(Sequence[Episode]):
     """Episodes in a file; a store that somebody else is writing grows under its reader's eyes.
 
     Integers of numpy and the like come back as plain numbers, tuples in `info` as lists, and objects without
-    a JSON form as their repr; NaN, infinities, pictures and lone surrogates come back as they were.
+    a JSON form as their repr; NaN, infinities, pictures and lone surrogates come back as they were. Episodes
+    of schema 1 are read too.
     """
 
     def __init__(
@@ -59,16 +60,18 @@ class EpisodeStore(Sequence[Episode]):
 
         Raises:
             StoreError: when the file cannot be opened, or is not a store.
-            SchemaMismatch: when it was written under another schema.
+            SchemaMismatch: when it was written under a schema that this version does not read.
         """
         self.path = Path(path)
         self.tokens, self.fsync = tokens, fsync
+        self._read_only = read_only
         self._lock = Lock()
-        self._bounds = array("Q")  # start and end of each line, in turn
-        self._scanned = 0
-        self._appended = 0
         self._fd = -1
-        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
+        self._index: Index | None = None
+        self._open()
+
+    def _open(self) -> None:
+        flags = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
             self._fd = os.open(self.path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
@@ -76,11 +79,16 @@ class EpisodeStore(Sequence[Episode]):
             raise StoreError(
                 f"{self.path}: cannot open the episode store: {error.strerror}.{hint}"
             ) from error
-        self._read_only = read_only
+        self._pid = os.getpid()
+        self._runs: dict[str, RunInfo] = {}  # those that were read
+        self._known: set[str] = set()  # those whose line is known to be there
+        self._begin(Mark())
         try:
+            if self.path.is_dir():
+                raise StoreError(f"{self.path} is a folder, not a file of episodes.")
             self._check_schema()
             self._load_index()
-            self.refresh()
+            self._refresh()
         except BaseException:
             self.close()
             raise
@@ -91,42 +99,58 @@ class EpisodeStore(Sequence[Episode]):
         """Write one episode at the end.
 
         Raises:
+            DuplicateEpisode: when an episode of its id is there.
             StoreError: when it cannot be written (full disk, read-only store); nothing of it stays behind.
         """
         if self._read_only:
             raise StoreError(f"{self.path}: the episode store is open read-only.")
         self._check_open()
-        # Token ids are not looked at one by one; numpy's become plain here.
-        line = msgspec.json.encode(to_stored(episode, self.tokens), enc_hook=as_int) + b"\n"
+        line = codec.encode(episode, tokens=self.tokens) + b"\n"
         with self._lock, _exclusive(self._fd):
-            size = os.fstat(self._fd).st_size
-            if size and os.pread(self._fd, 1, size - 1) != b"\n":
-                line = CLOSE_OFF + line
-            try:
-                self._write(line)
-                if self.fsync:
-                    os.fsync(self._fd)
-            except BaseException as error:
-                with suppress(OSError):
-                    os.ftruncate(self._fd, size)
-                if isinstance(error, OSError):
-                    raise StoreError(f"{self.path}: cannot append an episode: {error.strerror}.") from error
-                raise
-        self._appended += 1
-        if self._appended % INDEX_EVERY == 0:
-            self.refresh()
+            size = self._refresh(locked=True)
+            if self._number(episode.id) is not None:
+                raise DuplicateEpisode(
+                    f"{self.path} holds episode {episode.id!r} already. An id is run-job-sample-attempt: "
+                    "what is played again has another attempt, or another run."
+                )
+            torn = size > self._seen
+            closing = CLOSE_OFF if torn else b""
+            if episode.run.id not in self._known and self._run_span(episode.run.id) is None:
+                run = codec.encode_run(episode.run) + b"\n"
+            else:
+                run = b""
+            self._write(closing + run + line, size)
+            self._torn += torn
+            at = size + len(closing)
+            if run:
+                self._new_runs[episode.run.id] = at, at + len(run)
+                at += len(run)
+            self._known.add(episode.run.id)
+            self._note(_entry(self._count, episode, at, at + len(line), self.tokens))
+            if len(self._new) >= SAVE_EVERY:
+                self._save(locked=True)
 
-    def _write(self, line: bytes) -> None:
-        view = memoryview(line)
-        while view:  # one call, but for a disk that takes only a part; the next call then says why
-            view = view[os.write(self._fd, view) :]
+    def _write(self, data: bytes, size: int) -> None:
+        written = 0
+        try:
+            while written < len(data):  # one call, but for a disk that takes a part; the next one says why
+                written += os.write(self._fd, data[written:])
+            if self.fsync:
+                os.fsync(self._fd)
+        except BaseException as error:
+            # A whole line before the episode's stays: a reader may have seen it.
+            with suppress(OSError):
+                os.ftruncate(self._fd, size + data.rfind(b"\n", 0, min(written, len(data) - 1)) + 1)
+            if isinstance(error, OSError):
+                raise StoreError(f"{self.path}: cannot append an episode: {error.strerror}.") from error
+            raise
 
     # -- reading
 
     def __len__(self) -> int:
         """How many episodes there are by now."""
         self.refresh()
-        return len(self._bounds) // 2
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Episode: ...
@@ -153,28 +177,108 @@ class EpisodeStore(Sequence[Episode]):
             yield self._read(index)
             index += 1
 
+    def get(self, episode: str) -> Episode:
+        """Return the episode of that id.
+
+        Raises:
+            BadArgument: when there is none. StoreError, SchemaMismatch: see ``store[number]``.
+        """
+        self.refresh()
+        with self._lock:
+            number = self._number(episode)
+        if number is None:
+            near = did_you_mean(episode, [entry.id for entry in self.select()[-1000:]])
+            raise BadArgument(f"{self.path} holds no episode {episode!r}.{near}")
+        return self._read(number)
+
+    def line(self, number: int) -> bytes:
+        """Return the stored line of an episode, without its end.
+
+        Raises:
+            IndexError: when there is no such episode.
+        """
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"{self.path} holds {count} episodes; there is no number {number}.")
+        return self._line(number % count)[1]
+
+    def select(
+        self,
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        job: str | None = None,
+        sample: int | None = None,
+        group: str | None = None,
+        spec: str | None = None,
+        seed: int | None = None,
+        stop: str | None = None,
+        verdict: str | None = None,
+        success: bool | None = None,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+    ) -> list[Entry]:
+        """Return what the index says of the episodes that have all these values, in their order.
+
+        No episode is read. None: any value. `min_reward` and `max_reward` bound the return; episodes without
+        verdict have none, and no success. ``store[entry.number]`` is the episode.
+        """
+        wanted = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        self.refresh()
+        with self._lock:
+            old: list[Entry] = self._asked(lambda index: index.select(wanted, self._base.episodes), [])
+            return old + [entry for entry in self._new if matches(entry, wanted)]
+
+    def latest(self) -> list[Entry]:
+        """Return an entry for each job and sample: its last attempt with a verdict, else its last one.
+
+        Attempts in a later run with the same agent, settings and limits count as later; another agent's
+        episodes of the same job are its own. Episodes without a job stand each for themselves.
+        """
+        settings = {run.id: repr(replace(run, id="", versions={})) for run in self.runs}
+        last: dict[tuple[str, str, int], Entry] = {}
+        for entry in self.select():
+            played = settings.get(entry.run, entry.run)
+            key = (played, entry.job, entry.sample) if entry.job else (entry.id, "", -1)
+            before = last.get(key)
+            if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
+                last[key] = entry
+        return sorted(last.values())
+
+    @property
+    def runs(self) -> list[RunInfo]:
+        """How the episodes were played: the runs, in the order of their lines."""
+        self.refresh()
+        with self._lock:
+            ids: list[str] = self._asked(lambda index: index.runs(), [])
+            ids = [*ids, *self._new_runs]
+        return [self._run(run) for run in dict.fromkeys(ids)]
+
     def refresh(self) -> int:
         """Take note of lines that were added since, and return how many there were."""
         self._check_open()
         with self._lock:
-            return self._refresh()
+            before = self._count
+            self._refresh()
+            return self._count - before
 
     @property
     def torn(self) -> int:
-        """How many stretches of torn lines are skipped; a last line still in the making is one."""
+        """How many torn lines are skipped; a last line still in the making is one."""
         self.refresh()
-        ends = (0, *self._bounds[1::2])
-        starts = (*self._bounds[::2], os.fstat(self._fd).st_size)
-        return sum(start > end for end, start in zip(ends, starts, strict=True))
+        with self._lock:
+            return self._torn + (os.fstat(self._fd).st_size > self._seen)
 
     def close(self) -> None:
         """Write the index and close the file. Calling it twice is harmless."""
         with self._lock:
             if self._fd >= 0:
-                with suppress(OSError):
-                    self._refresh()
+                if self._new and self._pid == os.getpid():
+                    with suppress(sqlite3.Error, OSError), _exclusive(self._fd, wait=False):
+                        self._write_index()
                 os.close(self._fd)
                 self._fd = -1
+            self._drop_index()
 
     def __enter__(self) -> Self:
         """Return self; leaving the block closes."""
@@ -184,112 +288,323 @@ class EpisodeStore(Sequence[Episode]):
         """Close."""
         self.close()
 
-    def _read(self, index: int) -> Episode:
-        start, end = self._bounds[2 * index : 2 * index + 2]
-        line = os.pread(self._fd, end - start, start)
+    def _read(self, number: int) -> Episode:
+        start, line = self._line(number)
         self._check_line(line[:64], start)
         try:
-            return from_stored(msgspec.json.decode(line))
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise StoreError(
-                f"{self.path}: episode {index} (byte {start}) is damaged: {type(error).__name__}: {error}"
-            ) from error
+            episode = codec.decode(line)
+        except ValueError as error:
+            raise StoreError(f"{self.path}: episode {number} (byte {start}) is damaged: {error}") from error
+        if episode.run is not codec.SCHEMA_1_RUN:
+            episode.run = self._run(episode.run.id)
+        return episode
+
+    def _line(self, number: int) -> tuple[int, bytes]:
+        with self._lock:
+            start, end = self._span(number)
+        return start, os.pread(self._fd, end - 1 - start, start)
+
+    def _run(self, run: str) -> RunInfo:
+        """Return a run; where its line is not there, only its id is known."""
+        found = self._runs.get(run)
+        if found is None:
+            with self._lock:
+                span = self._run_span(run)
+            if span is None:
+                return RunInfo(run)
+            try:
+                found = codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0]))
+            except ValueError as error:
+                raise StoreError(f"{self.path}: byte {span[0]} begins a damaged run: {error}") from error
+            self._runs[run] = found
+        return found
 
     def _check_open(self) -> None:
         if self._fd < 0:
             raise StoreError(f"{self.path}: the episode store is closed; open it again.")
+        if self._pid != os.getpid():  # a fork: the file's lock and the index are the parent's
+            os.close(self._fd)
+            self._index, self._lock = None, Lock()
+            self._open()
 
     def _check_schema(self) -> None:
         head = os.pread(self._fd, 64, 0).partition(CLOSE_OFF)[0]
-        torn = OPENING.startswith(head[: len(OPENING)]) and not _SCHEMA.match(head)
+        torn = OPENING.startswith(head[: len(OPENING)]) and not codec.BEGINNING.match(head)
         if not torn:  # nor empty: a first line may be in the making
             self._check_line(head, 0)
 
     def _check_line(self, head: bytes, start: int) -> None:
-        found = _SCHEMA.match(head)
-        if found is None:
-            raise StoreError(f"{self.path}: byte {start} does not begin an episode, but {head[:40]!r}.")
-        if int(found[1]) != SCHEMA:
-            raise SchemaMismatch(
-                f"{self.path}: byte {start} begins an episode of schema {int(found[1])}; this version of gem "
-                f"reads schema {SCHEMA}. Read it with the version that wrote it."
-            )
+        try:
+            codec.schema_of(head)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"{self.path}: byte {start} begins {error}") from error
+        except ValueError as error:
+            raise StoreError(
+                f"{self.path}: byte {start} does not begin an episode, but {head[:40]!r}."
+            ) from error
+
+    # -- what is known of the file: what the index holds, up to `_base`, and what was found behind that
+
+    def _begin(self, mark: Mark) -> None:
+        """Know what an index holds up to `mark`, and nothing more."""
+        self._base, self._seen, self._torn = mark, mark.scanned, mark.torn
+        self._new: list[Entry] = []
+        self._new_numbers: dict[str, int] = {}
+        self._new_runs: dict[str, Span] = {}
+
+    def _note(self, entry: Entry) -> None:
+        self._new.append(entry)
+        self._new_numbers.setdefault(entry.id, entry.number)
+        self._seen = entry.end
+
+    @property
+    def _count(self) -> int:
+        return self._base.episodes + len(self._new)
+
+    def _span(self, number: int) -> Span:
+        if number < self._base.episodes:
+            return self._asked(lambda index: index.span(number), (0, 0))
+        entry = self._new[number - self._base.episodes]
+        return entry.start, entry.end
+
+    def _number(self, episode: str) -> int | None:
+        found = self._asked(lambda index: index.number(episode), None)
+        return self._new_numbers.get(episode) if found is None else found
+
+    def _run_span(self, run: str) -> Span | None:
+        return self._new_runs.get(run) or self._asked(lambda index: index.run(run), None)
+
+    def _asked(self, question: Callable[[Index], Found], nothing: Found) -> Found:
+        """Return what the index answers, or `nothing` where there is none; a broken one is given up."""
+        while self._index is not None:
+            try:
+                return question(self._index)
+            except sqlite3.Error as error:
+                self._give_up_index(error)
+        return nothing
+
+    def _refresh(self, locked: bool = False) -> int:
+        """Scan what was added, and return the file's size."""
+        size = os.fstat(self._fd).st_size
+        if size < self._seen:  # somebody cut the file: what we know of it is void
+            self._drop_index()
+        if size > self._seen:
+            self._scan(size, locked)
+        return size
+
+    def _scan(self, size: int, locked: bool) -> None:
+        for start, line in _lines(self._fd, self._seen, size):
+            if start < self._seen:
+                continue  # the index that was written meanwhile holds it
+            end = start + len(line) + 1
+            if not line.endswith(b"}"):
+                self._torn += 1  # closed off by an append
+            elif line.startswith(codec.RUN_LINE):
+                with suppress(ValueError):  # a damaged one: its episodes are there without it
+                    self._new_runs.setdefault(codec.decode_run(line).id, (start, end))
+            else:
+                self._note(_scanned(self._count, line, start, end))
+            self._seen = end
+            if len(self._new) >= SCAN_AT_ONCE:
+                self._save(locked)
+        if len(self._new) >= SAVE_EVERY:
+            self._save(locked)
 
     # -- the index
 
-    def _refresh(self) -> int:
-        size = os.fstat(self._fd).st_size
-        if size < self._scanned:  # somebody cut or replaced the file: what we know of it is void
-            self._bounds, self._scanned = array("Q"), 0
-        if size == self._scanned:
-            return 0
-        known = len(self._bounds)
-        start, at, before = self._scanned, self._scanned, b""
-        while data := os.pread(self._fd, CHUNK, at):
-            end = data.find(b"\n")
-            while end >= 0:
-                last = data[end - 1 : end] if end else before
-                if last == b"}":
-                    self._bounds.extend((start, at + end + 1))  # else it is torn: closed off by an append
-                start = at + end + 1
-                end = data.find(b"\n", end + 1)
-            at += len(data)
-            before = data[-1:]
-        self._scanned = start
-        found = (len(self._bounds) - known) // 2
-        if found:
-            self._save_index(known)
-        return found
+    def _load_index(self) -> None:
+        """Take the index over when it fits; whoever adds to it makes a new one when it does not."""
+        if not self._index_path.exists():
+            return
+        with suppress(sqlite3.Error):
+            index = Index(self._index_path)
+            if self._fits(index.mark):
+                self._index = index
+                self._begin(index.mark)
+            else:
+                index.close()
 
     @property
     def _index_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".index")
+        return self.path.with_name(self.path.name + ".index.sqlite")
 
-    def _fingerprint(self) -> bytes:
-        first_line = os.pread(self._fd, HEAD, 0).partition(b"\n")[0]
-        return blake2b(first_line, digest_size=FINGERPRINT).digest()
+    def _seal(self, scanned: int) -> bytes:
+        """Return a hash of the ends of what was scanned: another file has another one."""
+        tail = max(0, scanned - ENDS)
+        ends = os.pread(self._fd, min(ENDS, scanned), 0) + os.pread(self._fd, scanned - tail, tail)
+        return blake2b(ends, digest_size=16).digest()
 
-    def _load_index(self) -> None:
-        """Take the index over when it fits: the same first line, and a line where its last one is."""
+    def _fits(self, mark: Mark) -> bool:
+        size = os.fstat(self._fd).st_size
+        return not mark.scanned or (mark.scanned <= size and mark.seal == self._seal(mark.scanned))
+
+    def _save(self, locked: bool) -> None:
+        """Write what is new into the index; later, where somebody else has the lock of the file now."""
         try:
-            data = self._index_path.read_bytes()
-        except OSError:
-            return
-        if data[:FINGERPRINT] != self._fingerprint():
-            return
-        bounds = array("Q")
-        bounds.frombytes(data[FINGERPRINT : len(data) - (len(data) - FINGERPRINT) % ENTRY])
-        if not bounds:
-            return
-        start, end = bounds[-2], bounds[-1]
-        fits = end - start >= 2 and os.pread(self._fd, 2, end - 2) == b"}\n"
-        if fits and (start == 0 or os.pread(self._fd, 1, start - 1) == b"\n"):
-            self._bounds, self._scanned = bounds, end
+            with nullcontext() if locked else _exclusive(self._fd, wait=False):
+                self._write_index()
+        except BlockingIOError:
+            pass
+        except (sqlite3.Error, OSError) as error:
+            code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_OK
+            if code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                self._give_up_index(error)
 
-    def _save_index(self, known: int) -> None:
-        """Write down what was found behind the `known` first numbers; all of it where the index differs."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        with suppress(OSError):  # a cache: a folder that we may not write, or a full disk, does not matter
-            fd = os.open(self._index_path, flags, 0o644)
-            try:
-                with _exclusive(fd):
-                    size = FINGERPRINT + known * 8
-                    current = (
-                        os.fstat(fd).st_size == size and os.pread(fd, FINGERPRINT, 0) == self._fingerprint()
-                    )
-                    if current and known:
-                        os.pwrite(fd, self._bounds[known:].tobytes(), size)
-                    else:
-                        os.ftruncate(fd, 0)
-                        os.pwrite(fd, self._fingerprint() + self._bounds.tobytes(), 0)
-            finally:
-                os.close(fd)
+    def _write_index(self) -> None:
+        index = self._index
+        if index is None or not index.current:
+            index = self._made_index()
+            if self._index is not None:
+                self._index.close()
+            self._index = index
+        self._add_to(index)
+
+    def _add_to(self, index: Index) -> None:
+        if index.mark.scanned < self._base.scanned:  # the one that we knew is gone
+            self._begin(index.mark)
+            self._scan(os.fstat(self._fd).st_size, locked=True)
+        mark = Mark(self._count, self._seen, self._torn, self._seal(self._seen))
+        index.add(self._new, self._new_runs, mark)
+        self._begin(index.mark)
+
+    def _made_index(self) -> Index:
+        """Return the index beside the file, made anew where it does not fit."""
+        ours, there = os.fstat(self._fd), self.path.stat()
+        if (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(f"{self.path} is another file by now; the index beside it is not ours.")
+        try:
+            index = Index(self._index_path)
+            if self._fits(index.mark):
+                return index
+            index.close()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            pass
+        self._index_path.unlink()
+        return Index(self._index_path)
+
+    def _give_up_index(self, error: Exception) -> None:
+        """Go on with an index of this process alone: the one beside the file is broken or not to be used."""
+        old = self._index
+        if old is not None and old.path is None:
+            raise StoreError(f"{self.path}: cannot keep a temporary index: {error}") from error
+        index = Index(None)
+        if old is not None:
+            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
+                with suppress(sqlite3.Error):
+                    old.copy_to(index)
+            old.close()
+        self._index = index
+        try:
+            self._add_to(index)
+        except sqlite3.Error as trouble:
+            raise StoreError(f"{self.path}: cannot keep a temporary index: {trouble}") from trouble
+
+    def _drop_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        self._known.clear()
+        self._begin(Mark())
+
+
+class Merged(NamedTuple):
+    """What a merge did: episodes copied, those that were there already, damaged lines left out."""
+
+    copied: int
+    duplicates: int
+    damaged: int
+
+
+def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
+    """Append the episodes of `sources`, and their runs, to the store at `out`, in the present schema.
+
+    Episodes whose id is there already are left out, so a merge that was cut off is made good by the same
+    call.
+
+    Raises:
+        BadArgument: for no sources, or when `out` is one of them.
+        StoreError, SchemaMismatch: when a store cannot be read, or `out` cannot be written.
+    """
+    if not sources:
+        raise BadArgument("there is nothing to merge; name one store or more beside the one that is written.")
+    for source in sources:
+        if os.path.exists(out) and os.path.exists(source) and os.path.samefile(out, source):
+            raise BadArgument(f"{source} is the store that is written; merge into another one.")
+    copied = duplicates = damaged = 0
+    with ExitStack() as opened:
+        stores = [opened.enter_context(EpisodeStore(source, read_only=True)) for source in sources]
+        store = opened.enter_context(EpisodeStore(out))
+        for given in stores:
+            for number in range(len(given)):
+                try:
+                    episode = given[number]
+                except StoreError:
+                    damaged += 1
+                    continue
+                try:
+                    store.append(episode)
+                    copied += 1
+                except DuplicateEpisode:
+                    duplicates += 1
+    return Merged(copied, duplicates, damaged)
+
+
+def _lines(fd: int, at: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield where each complete line from byte `at` to `size` begins, and the line without its end."""
+    start, pieces = at, list[bytes]()
+    while at < size and (data := os.pread(fd, min(CHUNK, size - at), at)):
+        at += len(data)
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            line = b"".join((*pieces, end))
+            pieces.clear()
+            yield start, line
+            start += len(line) + 1
+        pieces.append(rest)
+
+
+def _scanned(number: int, line: bytes, start: int, end: int) -> Entry:
+    try:
+        return _entry(number, codec.decode(line), start, end)
+    except ValueError:
+        return Entry(
+            number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, start, end
+        )
+
+
+def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = True) -> Entry:
+    return Entry(
+        number=number,
+        id=episode.id,
+        run=episode.run.id,
+        job=episode.job,
+        sample=int(episode.sample),
+        attempt=int(episode.attempt),
+        group=episode.group,
+        spec=episode.spec,
+        seed=int(episode.seed),
+        stop=str(episode.stop),
+        verdict=str(episode.verdict),
+        success=episode.success,
+        reward=episode.earned() if episode.scored else None,
+        turns=len(episode.turns),
+        tokens=sum(_tokens(turn, tokens) for turn in episode.turns),
+        start=start,
+        end=end,
+    )
+
+
+def _tokens(turn: Turn, held: bool) -> int:
+    """Return how many tokens were sampled; where the ids are not kept, as many as a server counted."""
+    return (len(turn.token_ids) if held else 0) or int((turn.usage or {}).get("completion_tokens", 0))
 
 
 @contextmanager
-def _exclusive(fd: int) -> Iterator[None]:
+def _exclusive(fd: int, wait: bool = True) -> Iterator[None]:
     """Hold the file's lock; writers of the same file wait for one another."""
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         yield
     finally:

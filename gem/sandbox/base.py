@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gem.errors import NoVerdict
 
@@ -143,6 +143,7 @@ class Session(Protocol):
         ...
 
 
+@runtime_checkable
 class Sandbox(Protocol):
     """A rung of the ladder. Every method may be called from any thread."""
 

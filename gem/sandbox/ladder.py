@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem import plugins
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Status
 from gem.sandbox.bwrap import HOW_TO_INSTALL
@@ -52,6 +53,8 @@ PROPERTIES: dict[str, str] = {
     "deadline": "the wall-clock budget holds",
 }
 """What the self-test tries, in words."""
+
+PLUGIN_GROUP = "gem.sandboxes"
 
 _NAMED_ONLY = ("remote", "container")
 _UNKNOWABLE = frozenset({"environment", "alone", "privileges", "filter", "memory", "processes", "disk"})
@@ -113,20 +116,24 @@ class Report:
         return f"its self-test failed: it does not hold that {'; '.join(lacking)}."
 
 
-def open_sandbox(rung: str | None = None, *, allow_unsafe: bool = False, **options: Any) -> Sandbox:
+def open_sandbox(rung: str | Sandbox | None = None, *, allow_unsafe: bool = False, **options: Any) -> Sandbox:
     """Open the strongest sandbox that this machine can hold to.
 
     Args:
         rung: take this one or fail; ``GEM_SANDBOX`` by default, and where that is unset, the first of
-            userns, bwrap-slots, landlock and seatbelt that passes its self-test.
+            userns, bwrap-slots, landlock and seatbelt that passes its self-test. A name that a package offers
+            under the entry point group ``gem.sandboxes`` calls what stands there, with the options; nothing
+            is tested of it. A sandbox is returned as it is.
         allow_unsafe: go down to ``none``, which isolates nothing, rather than fail; so does
             ``GEM_SANDBOX_ALLOW_UNSAFE=1``.
         options: for the rung's own class, such as ``max_running``, or ``image`` of a container.
 
     Raises:
         SandboxFailed: when no rung passes, or the named one does not.
-        BadArgument: for a name that is no rung.
+        BadArgument: for a name that nobody offers.
     """
+    if isinstance(rung, Sandbox):
+        return rung
     allow_unsafe = allow_unsafe or os.environ.get("GEM_SANDBOX_ALLOW_UNSAFE") == "1"
     named = rung or configured()
     if named is not None:
@@ -148,7 +155,11 @@ def configured() -> str | None:
 
 def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandbox:
     if name not in RUNGS:
-        raise BadArgument(f"no rung {name!r}.{did_you_mean(name, RUNGS)} There are: {', '.join(RUNGS)}.")
+        offered = plugins.find(PLUGIN_GROUP, name)
+        if offered is not None:
+            return offered(**options)  # type: ignore[no-any-return]
+        known = [*RUNGS, *plugins.names(PLUGIN_GROUP)]
+        raise BadArgument(f"no rung {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}.")
     if name == "none":
         if not allow_unsafe:
             raise SandboxFailed(

@@ -19,16 +19,20 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def default_sandbox(rung: str | None = None) -> Sandbox:
+def default_sandbox(rung: str | Sandbox | None = None) -> Sandbox:
     """Return the process's sandbox, opening the best rung, or the named one, at the first call.
+
+    A sandbox is returned as it is: whoever takes a name takes one of yours too, and never closes it.
 
     It may be used from any thread, is begun anew in a forked process, and is closed at exit.
 
     Raises:
         SandboxFailed: where no rung isolates, or the named one cannot be had; the way round is
             `open_sandbox(allow_unsafe=True)`.
-        BadArgument: for a name that is no rung.
+        BadArgument: for a name that nobody offers.
     """
+    if isinstance(rung, Sandbox):
+        return rung
     from gem.sandbox.ladder import open_sandbox
 
     with _lock:

@@ -6,7 +6,6 @@ Policies that know nothing play it beside its own expert, and a card says what t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from statistics import median_low
@@ -15,7 +14,11 @@ from typing import Any
 from gem import errors, registry
 from gem.content import Obs, text_of
 from gem.envs.multiagent import MultiAgentEnv
+from gem.history import LAST
 from gem.parsing import boxed
+from gem.record import Call, Limits
+from gem.rollout import Conversation
+from gem.rollout.conversation import carry_out
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
 from gem.testing.contract import Target, resolve
@@ -137,24 +140,30 @@ def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, fail
     rewards, turns, won, says = [], [], 0, ""
     env = deals.env
     for seed in seeds:
-        earned: list[float] = []
-        try:
-            obs, said, success = deals.begin(seed).obs, "", False
-            for turn in range(longest):
-                said = player(Moment(env, text_of(obs), turn, earned[-1] if earned else 0.0, said))
-                says = says or said
-                step = env.step(said)
-                earned.append(float(step.reward))
-                obs = step.obs
-                if step.done:
-                    success = bool(step.info.get("success", math.fsum(earned) >= FULL_REWARD - EPSILON))
-                    break
-        except Exception as error:  # a stranger's environment: whatever it raises is the finding
-            failed.append(f"{type(error).__name__}: {str(error)[:200]}")
-            earned, success = [0.0], False
-        rewards.append(math.fsum(earned))
-        turns.append(len(earned))
-        won += success
+        said = ""
+
+        def call(wanted: Call, seed: int = seed) -> Any:
+            return deals.begin(seed) if wanted.verb == "reset" else carry_out(wanted)
+
+        talk = Conversation(env, seed, Limits(turns=longest), history=LAST, call=call)
+        episode = talk.episode
+        while talk.asks:
+            last = episode.turns[-2].reward or 0.0 if len(episode.turns) > 1 else 0.0
+            shown = text_of(episode.turns[-1].observation)
+            try:
+                said = player(Moment(env, shown, len(episode.turns) - 1, last, said))
+            except Exception as error:  # a stranger's environment: whatever it raises is the finding
+                talk.fail(error)
+                break
+            says = says or said
+            talk.answer(said)
+        if episode.error is not None:
+            failed.append(f"{episode.error.type}: {episode.error.message[:200]}")
+        earned = episode.reward() if episode.scored else 0.0
+        rewards.append(earned)
+        turns.append(len(episode.turns) if episode.scored else 1)
+        full = episode.terminated and earned >= FULL_REWARD - EPSILON
+        won += episode.scored and bool(episode.final_info.get("success", full))
     interval = mean_interval(rewards)
     return Played(
         episodes=len(rewards),

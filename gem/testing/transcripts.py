@@ -17,10 +17,10 @@ from gem.agents.random import RandomAgent
 from gem.core import Env
 from gem.envs.multiagent import MultiAgentEnv
 from gem.errors import ContractBroken, NoSolver
+from gem.hosts.base import KINDS
 from gem.record import Limits
-from gem.registry import EnvSpec
 from gem.rollout import Job, rollout
-from gem.vector.host import KINDS
+from gem.specs import EnvSpec
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
 """What an episode said: the first observation and info, then action and step, turn by turn."""

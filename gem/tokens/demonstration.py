@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gem.content import Message
 from gem.history import messages
-from gem.record import SEAT, Episode
+from gem.record import SEAT, Episode, Turn
 from gem.tokens.renderer import Renderer
 
 
@@ -20,7 +20,8 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     mine = episode.exchanges(seat)
     shown: tuple[Message, ...] = ()
     held: tuple[int, ...] = ()
-    places = [place for place, turn in enumerate(turns) if turn.agent == seat]
+    last: list[Turn] = []
+    places = [place for place, turn in enumerate(turns) if turn.seat == seat]
     for number, place in enumerate(places):
         before, shown = shown, messages(mine[: number + 1])
         if held and shown[: len(before)] == before:
@@ -28,12 +29,7 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
         else:  # the first turn, or one behind text that stood around the last observation
             prompt = renderer.prompt(shown)
         answer = renderer.answer(turns[place].action or "")
-        turns[place] = replace(
-            turns[place],
-            prompt_ids=prompt,
-            token_ids=answer,
-            logprobs=(0.0,) * len(answer),
-            mask=(1,) * len(answer),
-        )
-        held = prompt + answer
+        turns[place] = replace(turns[place])
+        turns[place].hold(prompt, answer, (0.0,) * len(answer), after=last)
+        last, held = [turns[place]], prompt + answer
     return replace(episode, turns=turns)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 
 from gem.errors import BadArgument
 from gem.record import SEAT, Episode, Turn
@@ -13,59 +16,90 @@ class Row:
     """One sequence to train on; the four run in parallel, one entry per token.
 
     `mask`: 1 on sampled tokens that a trainer learns on, else 0. `logprobs`: of sampled tokens under the
-    policy that sampled them, else 0. `turn`: the number of the turn, among its seat's, that sampled the
-    token, else -1.
+    policy that sampled them, NaN where nobody knows them; else 0. `turn`: the number of the turn, among its
+    seat's, that sampled the token, else -1. A row without a single token stands for nothing, and fills a
+    batch that has to have a certain size.
     """
 
-    ids: tuple[int, ...] = ()
-    mask: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    turn: tuple[int, ...] = ()
+    ids: Sequence[int] = ()
+    mask: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    turn: Sequence[int] = ()
 
     def first(self, tokens: int | None) -> Row:
         """Return the row's first `tokens` tokens; None: all."""
         return Row(self.ids[:tokens], self.mask[:tokens], self.logprobs[:tokens], self.turn[:tokens])
 
+    def split(self) -> tuple[Row, Row]:
+        """Return prompt and completion: the tokens before the first sampled one, and all from there on."""
+        at = next((i for i, turn in enumerate(self.turn) if turn >= 0), len(self.ids))
+        rest = Row(self.ids[at:], self.mask[at:], self.logprobs[at:], self.turn[at:])
+        return self.first(at), rest
+
+
+BLANK = Row()
+"""A row of no tokens: nothing is learned on it."""
+
 
 def rows(episode: Episode, seat: str = SEAT) -> list[Row]:
-    """Return the training rows of a seat's turns.
+    """Return the training rows of a seat's turns, in the order in which they begin.
 
-    A turn whose prompt begins with all that the row holds extends it; any other turn starts a new row. So
-    an append-only conversation is one row, and each sampled token stands in one row, once, behind exactly
-    the tokens it was sampled behind. Rows without a token to learn on are left out.
+    A turn whose prompt is all of its parent's prompt and answer, and more, goes on with the parent's row;
+    any other turn begins a row of its own, as does a second turn behind the same parent. So an append-only
+    conversation is one row, each branch of several conversations is one, and each sampled token is learned
+    on in one row, once, behind exactly the tokens it was sampled behind. Rows without a token to learn on
+    are left out. Time and memory are linear in the tokens of the rows.
 
     Raises:
-        BadArgument: for a turn without tokens, or with a number of log probabilities or mask entries that
-            is not the number of its tokens.
+        BadArgument: for a turn without tokens.
     """
-    made = [Row()]
+    made: list[_Growing] = []
+    ending: dict[int, _Growing] = {}  # by the turn that a row ends with
     for number, turn in enumerate(episode.turns_of(seat)):
-        _check(episode, number, turn)
-        row = made.pop()
-        if turn.prompt_ids[: len(row.ids)] != row.ids:
-            made.append(row)
-            row = Row()
-        fresh = turn.prompt_ids[len(row.ids) :]
-        made.append(
-            Row(
-                ids=row.ids + fresh + turn.token_ids,
-                mask=row.mask + (0,) * len(fresh) + turn.mask,
-                logprobs=row.logprobs + (0.0,) * len(fresh) + turn.logprobs,
-                turn=row.turn + (-1,) * len(fresh) + (number,) * len(turn.token_ids),
+        if not turn.prompt_length:
+            raise BadArgument(
+                f"episode {episode.id!r}, turn {number} of {turn.seat!r} has no prompt_ids; training rows "
+                "need an agent that returns its tokens, such as a local model."
             )
-        )
-    return [row for row in made if any(row.mask)]
+        parent = turn.parent
+        row = None
+        if parent is not None and turn.kept == parent.prompt_length + len(parent.token_ids):
+            row = ending.pop(id(parent), None)
+        if row is None:
+            row = _Growing()
+            made.append(row)
+            row.show(turn.prompt_ids)
+        else:
+            row.show(turn.new_ids)
+        row.sample(turn, number)
+        ending[id(turn)] = row
+    return [Row(row.ids, row.mask, row.logprobs, row.turn) for row in made if 1 in row.mask]
 
 
-def _check(episode: Episode, number: int, turn: Turn) -> None:
-    where = f"episode {episode.id!r}, turn {number} of {turn.agent!r}"
-    if not turn.prompt_ids:
-        raise BadArgument(
-            f"{where} has no prompt_ids; training rows need an agent that returns its tokens, "
-            "such as a local model."
-        )
-    if not len(turn.token_ids) == len(turn.logprobs) == len(turn.mask):
-        raise BadArgument(
-            f"{where} has {len(turn.token_ids)} token_ids, {len(turn.logprobs)} logprobs and "
-            f"{len(turn.mask)} mask entries; each sampled token needs one of each."
-        )
+class _Growing:
+    """A row in the making."""
+
+    __slots__ = ("ids", "logprobs", "mask", "turn")
+
+    def __init__(self) -> None:
+        self.ids, self.mask, self.logprobs, self.turn = array("i"), array("b"), array("f"), array("i")
+
+    def show(self, ids: Sequence[int]) -> None:
+        """Add tokens that the model was shown."""
+        count = len(ids)
+        self.ids.extend(ids)
+        self.mask.frombytes(bytes(count))
+        self.logprobs.frombytes(bytes(4 * count))
+        self.turn.extend(_NONE * count)
+
+    def sample(self, turn: Turn, number: int) -> None:
+        """Add the tokens that the model sampled."""
+        count = len(turn.token_ids)
+        self.ids.extend(turn.token_ids)
+        self.mask.frombytes(turn.mask)
+        self.logprobs.extend(_UNKNOWN * count if turn.logprobs is None else turn.logprobs)
+        self.turn.extend(array("i", (number,)) * count)
+
+
+_NONE = array("i", (-1,))
+_UNKNOWN = array("f", (nan,))

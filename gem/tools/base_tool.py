@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from gem.content import Image
 from gem.errors import BadArgument, CannotFork, GemError, ToolError
+from gem.specs import Rebuildable
 from gem.tools import calls, schema
 from gem.tools.calls import ToolCall
 
@@ -26,7 +27,7 @@ class ToolResult:
     failed: bool = False
 
 
-class BaseTool:
+class BaseTool(Rebuildable):
     """A tool. Subclasses set `name` and define `call`.
 
     `call` takes the arguments by keyword and has a Google-style docstring: the tool's schema and its
@@ -58,14 +59,6 @@ class BaseTool:
 
     parallel_safe: bool = False
     """Whether several calls of one turn may run at once."""
-
-    _init: tuple[tuple[Any, ...], dict[str, Any]]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember the arguments, so that spawn() can make another."""
-        self = super().__new__(cls)
-        self._init = (args, kwargs)
-        return self
 
     def __init__(self, num_workers: int = 1) -> None:
         """Take upstream's argument, which means nothing here: see `parallel_safe`."""

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from gem.content import Image
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, did_you_mean
@@ -73,6 +73,8 @@ class MCPTool(BaseTool):
 
     name = "mcp"
     live = True
+
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("config",)  # headers, environment, the URL itself
 
     def __init__(
         self,

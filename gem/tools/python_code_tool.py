@@ -36,7 +36,7 @@ class PythonCodeTool(BaseTool):
     def __init__(
         self,
         timeout: float = 5,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         keep_error_last_line: bool = False,
         stateful: bool = False,
         max_chars: int = MAX_CHARS,
@@ -47,8 +47,8 @@ class PythonCodeTool(BaseTool):
 
         Args:
             timeout: seconds of wall clock and of CPU.
-            sandbox_type: a rung of the sandbox; None takes the best that this machine has, and so does
-                upstream's default 'none'.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend that this
+                machine has, and so does upstream's default 'none'.
             keep_error_last_line: show only the last line of an error.
             stateful: keep names and files from call to call within an episode.
             max_chars: how much of an output is shown; more is cut in the middle.
@@ -157,7 +157,12 @@ class PythonCodeTool(BaseTool):
         return "\n".join(pieces) or "[no output]"
 
 
-def rung(sandbox_type: str | None) -> Sandbox:
+def backend_of(sandbox_type: str | Sandbox | None) -> str | Sandbox | None:
+    """Return what stands here for one of upstream's sandbox types; all else as it is."""
+    return UPSTREAM_TYPES.get(sandbox_type, sandbox_type) if isinstance(sandbox_type, str) else sandbox_type
+
+
+def rung(sandbox_type: str | Sandbox | None) -> Sandbox:
     """Return the sandbox that a tool runs in.
 
     Raises:
@@ -165,11 +170,11 @@ def rung(sandbox_type: str | None) -> Sandbox:
     """
     from gem.sandbox import default_sandbox
 
-    return default_sandbox(UPSTREAM_TYPES.get(sandbox_type, sandbox_type) if sandbox_type else None)
+    return default_sandbox(backend_of(sandbox_type) or None)
 
 
 def run_python(
-    code: str, sandbox_type: str | None = None, stdin: str | None = None, timeout: float = 10
+    code: str, sandbox_type: str | Sandbox | None = None, stdin: str | None = None, timeout: float = 10
 ) -> tuple[bool, str, str]:
     """Run a program in a fresh box, as upstream's function of this name does.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from gem.errors import BadArgument
-from gem.sandbox.base import Budget, Result, Session, Status
+from gem.sandbox.base import Budget, Result, Sandbox, Session, Status
 from gem.tools.base_tool import BaseTool, ToolResult
 
 MAX_CHARS = 10_000
@@ -28,7 +28,7 @@ class ShellTool(BaseTool):
     def __init__(
         self,
         timeout: float = 10.0,
-        sandbox_type: str | None = None,
+        sandbox_type: str | Sandbox | None = None,
         max_chars: int = MAX_CHARS,
         *,
         loopback: bool = False,
@@ -38,7 +38,7 @@ class ShellTool(BaseTool):
 
         Args:
             timeout: seconds of wall clock and of CPU.
-            sandbox_type: a rung of the sandbox; None takes the best that this machine has.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
             max_chars: how much of an output is shown; more is cut in the middle.
             loopback: gives the box a network in which it is alone.
             num_workers: upstream's, without a meaning here.

@@ -12,6 +12,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gem import record
+from gem.errors import BadArgument
 from gem.record import Episode
 from gem.tokens.rows import Row, rows
 
@@ -51,6 +53,11 @@ def weigh(
     weighted: list[Weighted] = []
     for episode, values in zip(episodes, advantages, strict=True):
         if values is not None:
+            if any(turn.logprobs is None for turn in episode.turns_of(seat) if turn.token_ids):
+                raise BadArgument(
+                    f"episode {episode.id!r} has turns without log probabilities; a policy gradient needs "
+                    "those of every sampled token, as a local model gives them."
+                )
             by_turn = dict(enumerate(values))
             weighted += [Weighted(row, by_turn) for row in rows(episode, seat)]
     return weighted
@@ -93,13 +100,9 @@ def collate(weighted: Sequence[Weighted], pad: int) -> Batch:
     )
 
 
-def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
+def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
     """Return how many leading elements all sequences share."""
-    low, high = min(sequences), max(sequences)  # the extremes in order differ first
-    for i, (a, b) in enumerate(zip(low, high, strict=False)):
-        if a != b:
-            return i
-    return min(len(low), len(high))
+    return min(record.common_prefix(sequences[0], each) for each in sequences)
 
 
 def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:

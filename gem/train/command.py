@@ -13,7 +13,6 @@ from rich.console import Console
 
 from gem.errors import BadArgument
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import train
 from gem.train.progress import Terminal, draw, sketch, table
 from gem.train.run import RunFolder
 
@@ -40,6 +39,10 @@ def command(
         config = _resumed(config, folder.read_config())
     elif overwrite:
         folder.clear()
+    else:
+        folder.check_free()
+    from gem.train.policy_gradient import train  # here: seconds, after all that can be refused at once
+
     console = Console()
     watcher = Terminal(console)
     try:

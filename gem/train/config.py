@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -150,6 +150,14 @@ class TrainConfig:
 
     seed: int = 0
     """The run's seed: weights, episodes and minibatches follow from it."""
+
+    host: str = "serial"
+    """Where environments live: serial (a resumed run is the same, bit for bit), thread for those that wait,
+    process for those that compute."""
+
+    store: Literal["tokens", "text", "none"] = "text"
+    """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
+    or nothing."""
 
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""

@@ -96,8 +96,7 @@ class TinyPolicy:
 
     def updated(self, version: int) -> None:
         """See Policy.updated."""
-        self.agent.reset_cache()
-        self.agent.policy_version = version
+        self.agent.publish(version)
 
 
 class CausalPolicy:
@@ -151,7 +150,7 @@ class CausalPolicy:
 
     def updated(self, version: int) -> None:
         """See Policy.updated."""
-        self.agent.policy_version = version
+        self.agent.publish(version)
 
 
 def make_policy(config: TrainConfig) -> Policy:

@@ -26,10 +26,10 @@ from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, SchemaMismatch
 from gem.estimators import has_signal, turn_advantages
+from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
-from gem.rollout import EpisodeStore, Job, rollout
-from gem.rollout.measure import Instances, Measurement, find_instances, measure, success_rate
+from gem.rollout import EpisodeStore, Job, Runner
 from gem.train import checkpoint
 from gem.train.batch import collate, minibatches, weigh
 from gem.train.config import TrainConfig
@@ -37,27 +37,9 @@ from gem.train.losses import clipped_surrogate
 from gem.train.policy import Policy, make_policy
 from gem.train.run import Metrics, RunFolder
 from gem.train.warmup import warm_up
+from gem.train.watcher import Watcher
 
 NAN = float("nan")
-
-
-class Watcher:
-    """Told what a run does; the base class says nothing, `gem.train.progress` draws it."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins."""
-
-    def warmed(self, step: int, steps: int, loss: float) -> None:
-        """A warm-up step is done."""
-
-    def measured(self, name: str, figures: Measurement) -> None:
-        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
-
-    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
-        """An iteration is done and stands in the checkpoint."""
-
-    def warned(self, text: str) -> None:
-        """Something that the user should know."""
 
 
 @dataclass
@@ -107,10 +89,11 @@ class Trainer:
                 seeding.derive(config.seed, "episode", self.iteration, i // size),
                 str(i // size),
                 i % size,
+                key=f"{self.iteration}-{i // size}",
             )
             for i in range(config.batch)
         ]
-        return rollout(jobs, self.policy.agent, limits=self.limits, concurrency=config.batch)
+        return self.runner.play(jobs)
 
     def learn(self, episodes: Sequence[Episode]) -> tuple[list[tuple[float, ...]], int]:
         """Take the clipped steps on one iteration's episodes; return each step's figures, and the tokens."""
@@ -163,6 +146,30 @@ class Trainer:
         return figures, tokens
 
     # -- around it
+
+    @functools.cached_property
+    def runner(self) -> Runner:
+        """Plays the run's episodes, and stores them."""
+        return Runner(
+            self.policy.agent,
+            host=self.config.host,
+            limits=self.limits,
+            concurrency=self.config.batch,
+            store=self.store,
+        )
+
+    @functools.cached_property
+    def store(self) -> EpisodeStore | None:
+        """Where the run's episodes go; None where the config wants none."""
+        if self.config.store == "none":
+            return None
+        return EpisodeStore(self.folder.episodes, tokens=self.config.store == "tokens")
+
+    def close(self) -> None:
+        """Close what plays and what stores."""
+        self.runner.close()
+        if self.store is not None:
+            self.store.close()
 
     @property
     def maker(self) -> Maker:
@@ -327,13 +334,16 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         if resume:
             trainer.restore()
             for name, figures in trainer.figures.items():
-                watcher.measured(name, Measurement.from_json(figures))
+                watcher.measured(name, Result.from_json(figures))
         else:
             folder.begin(config)
             prepare(trainer)
             trainer.hold_reference()
             trainer.save()
-        trainer.train()
+        try:
+            trainer.train()
+        finally:
+            trainer.close()
         return finish(trainer)
 
 
@@ -412,15 +422,17 @@ def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None
     config = trainer.config
     instances = trainer.instances
     samples = max(1, -(-episodes // len(instances.seeds)))
-    measured = measure(
+    measured = evaluate(
         agent,
         trainer.maker,
-        instances,
-        samples=samples,
+        episodes=samples * len(instances.seeds),
+        instances=instances,
         budget=trainer.budget,
         limits=trainer.limits,
         exactly=episodes == 0 and instances.complete,
         concurrency=config.batch,
+        host=config.host,
     )
+    required(measured)
     trainer.figures[name] = measured.to_json()
     trainer.watcher.measured(name, measured)

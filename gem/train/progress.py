@@ -11,13 +11,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gem.rollout.measure import Measurement
+from gem.evals import Result
+from gem.statistics import Interval
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Watcher
 from gem.train.run import Metrics
+from gem.train.watcher import Watcher
 
 SMOOTH = 8
 """Iterations that the live figures average."""
+
+NAN = float("nan")
+UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
+"""Where the environment does not say what success is."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 ROWS = ("random", "before", "after", "greedy", "optimum")
@@ -37,7 +42,7 @@ class Terminal(Watcher):
         """Draw on `console`."""
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
-        self.shown: dict[str, Measurement] = {}
+        self.shown: dict[str, Result] = {}
         self.warnings = 0
         self.bar: Progress | None = None
         self.task: TaskID | None = None
@@ -47,12 +52,12 @@ class Terminal(Watcher):
         self.close()
         self.console.print(f"[bold]{name}[/bold]")
 
-    def measured(self, name: str, figures: Measurement) -> None:
+    def measured(self, name: str, figures: Result) -> None:
         """See Watcher.measured."""
         self.shown[name] = figures
+        success, needed = figures.success or UNKNOWN, figures.turns_to_success or UNKNOWN
         self.console.print(
-            f"  {TITLES[name]}: success {figures.success.mean:.1%}, "
-            f"mean guesses {figures.mean_guesses.mean:.2f}",
+            f"  {TITLES[name]}: success {success.mean:.1%}, turns to success {needed.mean:.2f}",
             highlight=False,
         )
 
@@ -107,18 +112,19 @@ class Terminal(Watcher):
         self.bar.update(self.task, completed=done, description=label, text=text)
 
 
-def table(figures: dict[str, Measurement]) -> Table:
-    """Return the final table: who played, how often it won, how many guesses it took."""
-    grid = Table("policy", "success", "95% interval", "mean guesses", "95% interval")
+def table(figures: dict[str, Result]) -> Table:
+    """Return the final table: who played, how often it won, in how many turns."""
+    grid = Table("policy", "success", "95% interval", "turns to success", "95% interval")
     for name in ROWS:
         if name in figures:
-            row = figures[name]
+            success = figures[name].success or UNKNOWN
+            needed = figures[name].turns_to_success or UNKNOWN
             grid.add_row(
                 TITLES[name],
-                f"{row.success.mean:.1%}",
-                _bounds(row.success.low, row.success.high, "{:.1%}"),
-                f"{row.mean_guesses.mean:.2f}",
-                _bounds(row.mean_guesses.low, row.mean_guesses.high, "{:.2f}"),
+                f"{success.mean:.1%}",
+                _bounds(success.low, success.high, "{:.1%}"),
+                f"{needed.mean:.2f}",
+                _bounds(needed.low, needed.high, "{:.2f}"),
             )
     return grid
 
@@ -149,9 +155,7 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
     return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def draw(
-    history: Sequence[Metrics], figures: dict[str, Measurement], config: TrainConfig, path: Path
-) -> None:
+def draw(history: Sequence[Metrics], figures: dict[str, Result], config: TrainConfig, path: Path) -> None:
     """Write the learning curve as a picture: success and turns over episodes, with the references."""
     from matplotlib.figure import Figure
 
@@ -167,7 +171,7 @@ def draw(
         axes.grid(alpha=0.25)
     for name, style in (("random", ":"), ("before", "-."), ("optimum", "--")):
         if name in figures:
-            level = figures[name].success.mean
+            level = (figures[name].success or UNKNOWN).mean
             left.axhline(level, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
     left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")

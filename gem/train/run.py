@@ -8,6 +8,7 @@
     reference.pt      the weights before RL, where training is held to them
     summary.json      the final figures
     curve.png         the learning curve
+    episodes.jsonl    what was played in training, an episode store
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class RunFolder:
         self.reference = path / "reference.pt"
         self.summary = path / "summary.json"
         self.curve = path / "curve.png"
+        self.episodes = path / "episodes.jsonl"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -88,17 +90,25 @@ class RunFolder:
         finally:
             os.close(folder)
 
-    def begin(self, config: TrainConfig) -> None:
-        """Begin a new run in the folder.
+    def check_free(self) -> None:
+        """Refuse to begin a run where one stands.
 
         Raises:
-            StoreError: when a run stands there already, or the folder cannot be written.
+            StoreError: with the ways out.
         """
         if self.checkpoint.exists():
             raise StoreError(
                 f"{self.path} holds a run already; go on with it (--resume), choose another --out, or "
                 "replace it (--overwrite)."
             )
+
+    def begin(self, config: TrainConfig) -> None:
+        """Begin a new run in the folder.
+
+        Raises:
+            StoreError: when a run stands there already, or the folder cannot be written.
+        """
+        self.check_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
@@ -115,7 +125,7 @@ class RunFolder:
         files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
         with self.held():
             try:
-                for file in files:
+                for file in (*files, *self.path.glob(f"{self.episodes.name}*")):  # with its index
                     file.unlink(missing_ok=True)
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gem.vector.host import Recipe
+from gem.hosts.base import Recipe
 from gem.vector.vector_env import VectorEnv
 
 

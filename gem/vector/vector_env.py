@@ -7,7 +7,8 @@ It is bookkeeping over a host: seeds, auto-reset, and how a broken environment i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -17,11 +18,30 @@ from numpy.typing import NDArray
 from gem import seeding
 from gem.content import Obs
 from gem.core import Env
-from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
-from gem.vector.autoreset import AutoresetMode, advance, introduce
-from gem.vector.host import NO_KWARGS, Command, Kind, Recipe, failure_of, make_host
+from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded
+from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
+from gem.hosts.verbs import failure_of
 
 NAN = float("nan")
+
+
+class AutoresetMode(StrEnum):
+    """When the next episode of an environment begins."""
+
+    SAME_STEP = "same_step"
+    """With the step that ends the last one: obs is the new episode's first, the old end is in info."""
+
+    NEXT_STEP = "next_step"
+    """With the step after: its action is ignored, its reward is 0."""
+
+    DISABLED = "disabled"
+    """When the caller resets it; stepping it before that raises."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> AutoresetMode | None:
+        """Accept other spellings of the same words, as ``SameStep``."""
+        plain = str(value).lower().replace("_", "")
+        return next((mode for mode in cls if mode.value.replace("_", "") == plain), None)
 
 
 class Results(NamedTuple):
@@ -42,6 +62,24 @@ Steps = tuple[list[Obs], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool
 _Step = tuple[Any, ...]  # the five values of gem.core.Step
 
 
+@dataclass(slots=True, eq=False)
+class _Member:
+    """What is known of one environment.
+
+    `place` in the vector, `index` in the host. `seed`: of its next episode. `running`: its episode has begun
+    and not ended, so that an action may reach it. `begun`: it was reset once. `resetting`: its call in flight
+    is a reset. `failure`: of an episode that broke and is reported with the next one's first observation.
+    """
+
+    place: int
+    index: int
+    seed: int
+    running: bool = False
+    begun: bool = False
+    resetting: bool = False
+    failure: dict[str, str] | None = None
+
+
 class VectorEnv:
     """Environments behind one interface.
 
@@ -49,7 +87,7 @@ class VectorEnv:
     episode's seed to ``derive(episode's seed, "next")``. So the same seed and actions give the same
     transcripts on every host.
 
-    Auto-reset is one function, `advance`, that runs next to the environment. In the default mode the step
+    Auto-reset is one verb, `advance`, that runs next to the environment. In the default mode the step
     that ends an episode returns the next one's first observation; what the old one ended with is in
     ``info["final_obs"]`` and ``info["final_info"]``.
 
@@ -62,7 +100,7 @@ class VectorEnv:
     def __init__(
         self,
         env_fns: Sequence[Recipe],
-        backend: Kind | str = "serial",
+        backend: str | Host = "serial",
         seed: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         call_s: float | None = None,
@@ -71,7 +109,8 @@ class VectorEnv:
 
         Args:
             env_fns: a recipe per environment; see `gem.registry.Maker`.
-            backend: the host: ``serial``, ``thread`` or ``process``.
+            backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name; or an instance, which
+                close() leaves open, and which nobody else uses while steps are in flight.
             seed: from which every environment's first seed is derived; None: each one's own, or a fresh one.
             autoreset_mode: when the next episode begins.
             call_s: seconds that one call of an environment may take before it counts as broken.
@@ -87,31 +126,36 @@ class VectorEnv:
         if not env_fns:
             raise BadArgument("env_fns is empty; a vector holds at least one environment.")
         self.num_envs = len(env_fns)
-        self._host = make_host(backend, env_fns, call_s=call_s)
+        self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._host = make_host(backend, call_s=call_s)
+        self._owned = self._host is not backend
+        self._closed = False
+        self._members: list[_Member] = []
         try:
-            known = self._known_envs()
-            self.env_ids: list[str | None] = [env_id for env_id, _ in known]
-            if seed is None:
-                self._next_seeds = [seeding.fresh() if own is None else own for _, own in known]
-            else:
-                self._next_seeds = _derived(seed, range(self.num_envs))
+            for place, env_fn in enumerate(env_fns):
+                self._members.append(_Member(place, self._host.add(env_fn), 0))
+            self._by_index = {member.index: member for member in self._members}
+            self.env_ids = self._make_all(seed)
         except BaseException:
-            self._host.close()
+            self.close()
             raise
-        self._new = set(range(self.num_envs))  # who has never been reset
-        self._paused = set(self._new)  # whose next step must not reach the environment
-        self._resetting: set[int] = set()  # whose call in flight is a reset
-        self._broken: dict[int, dict[str, str]] = {}  # failures of episodes that broke, to be reported
 
-    def _known_envs(self) -> list[tuple[str | None, int | None]]:
-        """Make every environment and return its id and its own seed."""
-        known: list[Any] = [None] * self.num_envs
-        self._host.submit_all([(i, introduce, (), NO_KWARGS) for i in range(self.num_envs)])
+    def _make_all(self, seed: int | None) -> list[str | None]:
+        """Make every environment, choose where each one's seeds begin, and return their ids."""
+        ids: list[str | None] = [None] * self.num_envs
+        self._host.submit_all([(member.index, "introduce", (), NO_KWARGS) for member in self._members])
+        derived = [0] * self.num_envs if seed is None else _derived(seed, range(self.num_envs))
+        failed: Exception | None = None
         for index, value, error in self._host.ready(self.num_envs):
-            if error is not None:
-                raise error
-            known[index] = value
-        return known
+            member = self._by_index[index]
+            failed = failed or error
+            if error is None:
+                ids[member.place], own = value
+                fresh = seeding.fresh() if own is None else own
+                member.seed = fresh if seed is None else derived[member.place]
+        if failed is not None:
+            raise failed
+        return ids
 
     @property
     def envs(self) -> list[Env]:
@@ -120,10 +164,7 @@ class VectorEnv:
         Raises:
             BadArgument: on the process host.
         """
-        slots = getattr(self._host, "slots", None)
-        if slots is None:
-            raise BadArgument("these environments live in other processes; use the serial or thread backend.")
-        return [slot.env for slot in slots]
+        return [self._host.env(member.index) for member in self._members]
 
     # -- the primitive
 
@@ -161,21 +202,21 @@ class VectorEnv:
         """
         if self._host.busy:
             raise BadArgument(f"{len(self._host.busy)} steps are in flight; recv() them before step().")
-        indices, chosen = self._checked(actions)
-        if self._paused and not self._paused.isdisjoint(indices):
-            self._send(indices, chosen)
-            steps = self._receive(len(indices), None)
-            return _columns([steps[index] for index in indices])
-        values, errors = self._host.map(indices, advance, chosen, self._seeds_after(indices))
-        for place, value in enumerate(values):
-            if value is None:
-                values[place] = self._settled(indices[place], None, errors[place])
-            elif value[2] or value[3]:
-                values[place] = self._ended(indices[place], value)
-        if self._resetting:  # the next episodes of those that broke
-            steps = self._receive(len(self._resetting), None)
-            values = [steps.get(index, value) for index, value in zip(indices, values, strict=True)]
-        return _columns(values)
+        members, chosen = self._checked(actions)
+        steps: list[_Step | None]
+        if False not in [member.running for member in members]:
+            seeds = [member.seed for member in members] if self._same_step else [None] * len(members)
+            steps, errors = self._host.map([m.index for m in members], "advance", chosen, seeds)
+            for at, step in enumerate(steps):
+                if step is None or step[2] or step[3]:
+                    steps[at] = self._stepped(members[at], step, errors.get(at))
+        else:
+            self._send(members, chosen)
+            steps = [None] * len(members)
+        if self._host.busy:  # what was sent, or the next episodes of those that broke
+            later = self._receive(len(self._host.busy), None)
+            steps = [later[m.place] if step is None else step for m, step in zip(members, steps, strict=True)]
+        return _columns(steps)
 
     def reset(
         self,
@@ -199,7 +240,7 @@ class VectorEnv:
         Raises:
             BadArgument: for a bad seed or index, or when part of a vector is reset while steps are in flight.
         """
-        chosen = list(range(self.num_envs) if indices is None else self._known(indices))
+        members = self._known(indices)
         if self._host.busy:
             if indices is not None:
                 raise BadArgument(
@@ -207,30 +248,30 @@ class VectorEnv:
                 )
             self._drop()
         if seed is not None:
-            seeds = (
-                _derived(seed, chosen) if not isinstance(seed, Sequence) else list(map(seeding.check, seed))
-            )
-            if len(seeds) != len(chosen):
-                raise BadArgument(f"seed holds {len(seeds)} seeds for {len(chosen)} environments.")
-            for index, own in zip(chosen, seeds, strict=True):
-                self._next_seeds[index] = own
-        self._new.difference_update(chosen)
+            chosen = [member.place for member in members]
+            seeds = list(map(seeding.check, seed)) if isinstance(seed, Sequence) else _derived(seed, chosen)
+            if len(seeds) != len(members):
+                raise BadArgument(f"seed holds {len(seeds)} seeds for {len(members)} environments.")
+            for member, own in zip(members, seeds, strict=True):
+                member.seed = own
+        self._submit([self._beginning(member, options) for member in members])
         starts: dict[int, tuple[Obs, dict[str, Any]]] = {}
-        self._host.submit_all([self._beginning(index, options) for index in chosen])
-        for index, value, error in self._host.ready(len(chosen)) if chosen else ():
-            self._resetting.discard(index)
-            self._broken.pop(index, None)
-            if error is None:
-                self._paused.discard(index)
-                starts[index] = value
-            else:
-                failure = self._broke(index, error)
-                starts[index] = "", {"error": failure}
-        return [starts[index][0] for index in chosen], [starts[index][1] for index in chosen]
+        for index, value, error in self._host.ready(len(members)):
+            starts[index] = self._began(self._by_index[index], value, error)
+        return [starts[m.index][0] for m in members], [starts[m.index][1] for m in members]
 
     def close(self) -> None:
-        """Close every environment and the host; steps in flight are dropped. Twice is harmless."""
-        self._host.close()
+        """Close every environment, and the host unless it is the caller's; twice is harmless.
+
+        Steps in flight are dropped; where the host is the caller's, they are waited for.
+        """
+        if self._owned:
+            self._host.close()
+        elif not self._closed:
+            self._drop()
+            for member in self._members:
+                self._host.remove(member.index)
+        self._closed = True
 
     def __len__(self) -> int:
         """The number of environments."""
@@ -244,136 +285,145 @@ class VectorEnv:
         """Close."""
         self.close()
 
-    # -- bookkeeping
+    # -- what goes in
 
-    def _checked(self, actions: Sequence[str] | Mapping[int, str]) -> tuple[Sequence[int], Sequence[str]]:
-        """Return indices and actions; raise for what cannot be sent."""
-        indices: Sequence[int]
+    def _checked(self, actions: Sequence[str] | Mapping[int, str]) -> tuple[Sequence[_Member], Sequence[str]]:
+        """Return who acts, and the actions; raise for what cannot be sent."""
         chosen: Sequence[str]
         if isinstance(actions, Mapping):
-            indices, chosen = self._known(list(actions)), list(actions.values())
+            members, chosen = self._known(list(actions)), list(actions.values())
         else:
-            indices, chosen = range(self.num_envs), actions
+            members, chosen = self._known(None), actions
             if isinstance(actions, str) or len(actions) != self.num_envs:
                 got = repr(actions)[:80] if isinstance(actions, str) else f"{len(actions)} actions"
                 raise BadArgument(
                     f"got {got} for {self.num_envs} environments; give one action each, or {{index: action}}."
                 )
         if set(map(type, chosen)) != {str}:
-            for index, action in zip(indices, chosen, strict=True):
+            for member, action in zip(members, chosen, strict=True):
                 if not isinstance(action, str):
                     raise BadAction(
-                        f"action of env {index} is {type(action).__name__} {action!r:.80}; it must be str."
+                        f"action of env {member.place} is {type(action).__name__} {action!r:.80}; "
+                        "it must be str."
                     )
-        return indices, chosen
+        return members, chosen
 
-    def _known(self, indices: Sequence[int]) -> Sequence[int]:
-        distinct = set(indices)
-        if not indices or len(distinct) < len(indices) or not distinct <= set(range(self.num_envs)):
+    def _known(self, places: Sequence[int] | None) -> Sequence[_Member]:
+        """Return the members at `places`, or all."""
+        if self._closed:
+            raise EnvClosed("the vector is closed; make a new one.")
+        if places is None:
+            return self._members
+        distinct = set(places)
+        if not places or len(distinct) < len(places) or not distinct <= set(range(self.num_envs)):
             raise BadArgument(
-                f"env indices are {list(indices)!r:.80}; accepted: 0 to {self.num_envs - 1}, each once."
+                f"env indices are {list(places)!r:.80}; accepted: 0 to {self.num_envs - 1}, each once."
             )
-        return indices
+        return [self._members[place] for place in places]
 
-    def _send(self, indices: Sequence[int], actions: Sequence[str]) -> None:
-        commands: list[Command] = [
-            (index, advance, (action, seed), NO_KWARGS)
-            for index, action, seed in zip(indices, actions, self._seeds_after(indices), strict=True)
-        ]
-        if self._paused and not self._paused.isdisjoint(indices):
-            self._check_free(indices)
-            commands = [
-                self._beginning(command[0]) if command[0] in self._paused else command for command in commands
+    def _send(self, members: Sequence[_Member], actions: Sequence[str]) -> None:
+        for member in members:
+            if member.index in self._host.busy:
+                raise BadArgument(f"env {member.place} has a call in flight; recv() it first.")
+            if not member.begun:
+                raise ResetNeeded(f"env {member.place} has not begun; call reset() before step().")
+            if not member.running and self.autoreset_mode is AutoresetMode.DISABLED:
+                raise EpisodeOver(
+                    f"the episode of env {member.place} is over; call reset(indices=[{member.place}])."
+                )
+        self._submit(
+            [
+                (member.index, "advance", (action, member.seed if self._same_step else None), NO_KWARGS)
+                if member.running
+                else self._beginning(member)
+                for member, action in zip(members, actions, strict=True)
             ]
-        self._host.submit_all(commands)
+        )
 
-    def _seeds_after(self, indices: Sequence[int]) -> Sequence[int | None]:
-        """Return the seeds with which a step may go on to the next episode."""
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            return [None] * len(indices)
-        seeds = self._next_seeds
-        return [seeds[index] for index in indices]
-
-    def _check_free(self, indices: Sequence[int]) -> None:
-        """Raise for what only the caller can put right, before anything changes."""
-        for index in indices:
-            if index in self._host.busy:
-                raise BadArgument(f"env {index} has a step in flight; recv() it first.")
-            if index in self._new:
-                raise ResetNeeded(f"env {index} has not begun; call reset() before step().")
-            if index in self._paused and self.autoreset_mode is AutoresetMode.DISABLED:
-                raise EpisodeOver(f"the episode of env {index} is over; call reset(indices=[{index}]).")
-
-    def _beginning(self, index: int, options: Mapping[str, Any] = NO_KWARGS) -> Command:
+    def _beginning(self, member: _Member, options: Mapping[str, Any] = NO_KWARGS) -> Command:
         """Return the command that begins the next episode of an environment."""
-        seed = self._next_seeds[index]
-        self._next_seeds[index] = seeding.derive(seed, "next")
-        self._resetting.add(index)
-        return index, "reset", (), {"seed": seed, **options}
+        return member.index, "reset", (), {"seed": member.seed, **options}
+
+    def _submit(self, commands: Sequence[Command]) -> None:
+        self._host.submit_all(commands)
+        for command in commands:
+            if command[1] == "reset":
+                member = self._by_index[command[0]]
+                member.begun = member.resetting = True
+                member.seed = seeding.derive(member.seed, "next")
+
+    # -- what comes out
 
     def _receive(self, at_least: int, timeout: float | None) -> dict[int, _Step]:
+        """Wait for steps; return them by place, in the order in which they came."""
         until = None if timeout is None else perf_counter() + timeout
         steps: dict[int, _Step] = {}
         while True:
             left = None if until is None else max(0.0, until - perf_counter())
             for index, value, error in self._host.ready(max(1, at_least - len(steps)), left):
-                if error is not None or index in self._resetting:
-                    step = self._settled(index, value, error)
-                    if step is not None:
-                        steps[index] = step
-                else:
-                    steps[index] = self._ended(index, value) if value[2] or value[3] else value
+                member = self._by_index[index]
+                step = (self._restarted if member.resetting else self._stepped)(member, value, error)
+                if step is not None:
+                    steps[member.place] = step
             if len(steps) >= at_least or (until is not None and perf_counter() >= until):
                 return steps
 
-    def _ended(self, index: int, step: _Step) -> _Step:
-        """Take note of the end of an episode and return its last step."""
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            self._paused.add(index)
-            return step
-        self._next_seeds[index] = seeding.derive(self._next_seeds[index], "next")
-        if step[0] is not None:
-            return step
-        self._give_up(index, step[4]["error"])
-        return "", *step[1:]
-
-    def _settled(self, index: int, value: Any, error: Exception | None) -> _Step | None:
-        """Return the step that the end of an unusual call amounts to; None while it is not at its end."""
-        if index in self._resetting:
-            self._resetting.discard(index)
-            reported = self._broken.pop(index, None)
-            if error is None:
-                self._paused.discard(index)
-                obs, info = value
-                return (obs, 0.0, False, False, info) if reported is None else _break(obs, info, reported)
-            failure = self._broke(index, error)
-            return _break("", {"error": failure}, reported or failure)
-        assert error is not None
-        failure = self._broke(index, error)
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._host.submit_all([self._beginning(index)])
+    def _stepped(self, member: _Member, step: _Step | None, error: Exception | None) -> _Step | None:
+        """Return the step that came of a step; None where the next episode has to begin first."""
+        if step is None:
+            assert error is not None
+            failure = self._broke(member, error)
+            if not self._same_step:
+                return _break("", {}, failure)
+            self._submit([self._beginning(member)])
             return None
-        return _break("", {}, failure)
+        if not (step[2] or step[3]):
+            return step
+        if not self._same_step:
+            member.running = False
+            return step
+        member.seed = seeding.derive(member.seed, "next")
+        if step[0] is None:  # the next episode broke in its reset
+            self._give_up(member, step[4]["error"])
+            return "", *step[1:]
+        return step
 
-    def _broke(self, index: int, error: Exception) -> dict[str, str]:
+    def _restarted(self, member: _Member, start: Any, error: Exception | None) -> _Step:
+        """Return the step that came of a reset in place of a step."""
+        reported = member.failure
+        obs, info = self._began(member, start, error)
+        failure = reported or (info["error"] if error else None)
+        return (obs, 0.0, False, False, info) if failure is None else _break(obs, info, failure)
+
+    def _began(self, member: _Member, start: Any, error: Exception | None) -> tuple[Obs, dict[str, Any]]:
+        """Return the first observation and info of an episode, or those of one that broke at once."""
+        member.resetting, member.failure = False, None
+        if error is not None:
+            return "", {"error": self._broke(member, error)}
+        member.running = True
+        obs, info = start
+        return obs, info
+
+    def _broke(self, member: _Member, error: Exception) -> dict[str, str]:
         """Give up an environment whose episode broke, and return the failure."""
         failure = asdict(failure_of(error))
-        self._give_up(index, failure)
+        self._give_up(member, failure)
         return failure
 
-    def _give_up(self, index: int, failure: dict[str, str]) -> None:
+    def _give_up(self, member: _Member, failure: dict[str, str]) -> None:
         """Let another environment take the place of a broken one at its next reset."""
-        self._host.renew(index)
-        self._paused.add(index)
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._broken[index] = failure  # reported with the first observation of the next episode
+        self._host.renew(member.index)
+        member.running = False
+        if self._same_step:
+            member.failure = failure
 
     def _drop(self) -> None:
         """Wait for every call in flight and forget what came of it."""
-        for index, _, error in self._host.ready(len(self._host.busy)):
-            if error is not None:
-                self._host.renew(index)
-        self._resetting.clear()
+        while self._host.busy:
+            for index, _, error in self._host.ready(len(self._host.busy)):
+                self._by_index[index].resetting = False
+                if error is not None:
+                    self._host.renew(index)
 
 
 def _break(obs: Obs, info: Mapping[str, Any], failure: dict[str, str]) -> _Step:
@@ -381,7 +431,7 @@ def _break(obs: Obs, info: Mapping[str, Any], failure: dict[str, str]) -> _Step:
     return obs, NAN, False, True, {**info, "final_obs": "", "final_info": {"error": failure}}
 
 
-def _columns(steps: Sequence[_Step]) -> Steps:
+def _columns(steps: Sequence[Any]) -> Steps:
     if not steps:
         return [], np.empty(0), np.empty(0, bool), np.empty(0, bool), []
     obs, rewards, terminated, truncated, infos = zip(*steps, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -44,29 +45,57 @@ def _search_over(url: str | None) -> BaseTool:
     return SearchTool(search_url=url)
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Makes wrappers that know by which name of the factory they were made."""
+
+    name: str
+    fn: WrapperFn
+
+    def __call__(self, env: Env, *args: Any, **kwargs: Any) -> Env:
+        wrapper = self.fn(env, *args, **kwargs)
+        if not args:
+            wrapper._made_by = self.name, kwargs
+        return wrapper
+
+
 INTERMEDIATE_REWARD = 0.05
 """What a tool call that succeeds earns without ``no_int_reward``: ten of them half of what success earns."""
 
+_FNS: Mapping[str, WrapperFn] = {
+    "concat": ObservationWrapper,
+    "concat_with_action": partial(ObservationWrapper, include_action=True),
+    "concat_chat": partial(ObservationWrapper, include_chat_template=True),
+    "concat_chat_on_reset": partial(
+        ObservationWrapper, include_action=True, apply_chat_template_on_reset=True
+    ),
+    "episode_tracking": EpisodeTrackingWrapper,
+    "python_tool": partial(_python_tool, tool_success_reward=INTERMEDIATE_REWARD),
+    "python_tool_no_int_reward": _python_tool,
+    "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
+    "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
+    "search_tool_no_int_reward": _search_tool,
+}
+
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
-    {
-        "concat": ObservationWrapper,
-        "concat_with_action": partial(ObservationWrapper, include_action=True),
-        "concat_chat": partial(ObservationWrapper, include_chat_template=True),
-        "concat_chat_on_reset": partial(
-            ObservationWrapper, include_action=True, apply_chat_template_on_reset=True
-        ),
-        "episode_tracking": EpisodeTrackingWrapper,
-        "python_tool": partial(_python_tool, tool_success_reward=INTERMEDIATE_REWARD),
-        "python_tool_no_int_reward": _python_tool,
-        "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
-        "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
-        "search_tool_no_int_reward": _search_tool,
-    }
+    {name: _Named(name, fn) for name, fn in _FNS.items()}
 )
 """What each name makes: called with an environment, it returns a new wrapper around it."""
 
 TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")
 """The names whose wrapper takes ``tokenizer=``."""
+
+
+def wrapper_fn(name: str) -> WrapperFn:
+    """Return what makes the wrapper of that name.
+
+    Raises:
+        UnknownEnv: for an unknown name.
+    """
+    if name not in WRAPPER_FACTORY:
+        known = ", ".join(WRAPPER_FACTORY)
+        raise UnknownEnv(f"no wrapper {name!r}.{did_you_mean(name, WRAPPER_FACTORY)} Known: {known}.")
+    return WRAPPER_FACTORY[name]
 
 
 def get_wrapper_fns(wrappers: str, tokenizer: Tokenizer | None = None) -> list[WrapperFn]:
@@ -77,11 +106,7 @@ def get_wrapper_fns(wrappers: str, tokenizer: Tokenizer | None = None) -> list[W
     """
     fns: list[WrapperFn] = []
     for name in filter(None, (part.strip() for part in wrappers.split(","))):
-        if name not in WRAPPER_FACTORY:
-            known = ", ".join(WRAPPER_FACTORY)
-            hint = did_you_mean(name, WRAPPER_FACTORY)
-            raise UnknownEnv(f"no wrapper {name!r}.{hint} Known: {known}.")
-        fn = WRAPPER_FACTORY[name]
+        fn = wrapper_fn(name)
         if name in TOKENIZER_REQUIRED:
             if tokenizer is None:
                 raise BadArgument(f"wrapper {name!r} needs tokenizer=, one that has apply_chat_template.")

@@ -9,7 +9,7 @@ from gem.agents.base import BaseAgent, BatchBroken, batch_answers
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.errors import BadArgument
-from gem.record import Agent, Ask, Reply
+from gem.record import Agent, AgentInfo, Ask, Reply
 
 
 def asks(*turns):
@@ -197,3 +197,20 @@ def test_every_agent_is_in_the_room_by_its_name(name):
 def test_an_agent_that_is_not_there_is_missed():
     with pytest.raises(AttributeError, match="NoAgent"):
         gem.agents.NoAgent  # noqa: B018
+
+
+# -- what runs ask of an agent
+
+
+def test_an_agent_names_itself():
+    assert Batches().info == AgentInfo("Batches")
+
+
+def test_a_new_version_is_counted_and_weights_need_a_model():
+    agent = Batches()
+    assert agent.policy_version is None
+    agent.publish(3)
+    assert agent.policy_version == 3
+    with pytest.raises(BadArgument, match="Batches holds no model to load weights into"):
+        agent.publish(4, {})
+    assert agent.policy_version == 3

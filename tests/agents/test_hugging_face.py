@@ -215,3 +215,25 @@ def test_replies_carry_the_version_of_the_weights():
 def test_limits_below_one_are_refused(limit):
     with pytest.raises(BadArgument, match=f"{limit}=0"):
         HuggingFaceAgent(QWEN, RENDERER, **{limit: 0})
+
+
+def test_published_weights_answer_from_now_on():
+    model, other = make_model(), make_model()
+    with torch.no_grad():
+        other.get_output_embeddings().weight.mul_(-1)
+    agent = HuggingFaceAgent(model, RENDERER, max_tokens=4)
+    before = agent(ASKS)
+    agent.publish(2, other.state_dict())
+    after = agent(ASKS)
+    expected = HuggingFaceAgent(other, RENDERER, max_tokens=4)(ASKS)
+    assert [reply.token_ids for reply in after] == [reply.token_ids for reply in expected]
+    assert [reply.token_ids for reply in after] != [reply.token_ids for reply in before]
+    assert {reply.policy_version for reply in before} == {None}
+    assert {reply.policy_version for reply in after} == {2}
+
+
+def test_an_agent_names_its_model_settings_and_vocabulary():
+    info = HuggingFaceAgent(QWEN, RENDERER, temperature=0.5, max_tokens=3).info
+    assert (info.agent, info.model) == ("HuggingFaceAgent", "Qwen3ForCausalLM")
+    assert info.sampling == {"temperature": 0.5, "max_tokens": 3}
+    assert info.vocabulary == RENDERER.vocab_hash

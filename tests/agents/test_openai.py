@@ -124,11 +124,11 @@ def test_token_ids_and_logprobs_are_taken_where_the_server_gives_them():
 def test_logprobs_that_do_not_fit_the_tokens_are_left_out():
     with StubServer(completion(token_ids=[5, 6], logprobs={"content": [{"logprob": -0.5}]})) as server:
         reply = one(server, token_ids=True)
-    assert (reply.token_ids, reply.logprobs) == ((5, 6), ())
+    assert (reply.token_ids, reply.logprobs) == ((5, 6), None)
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish", "info"),
+    ("reason", "finish", "extra"),
     [
         ("stop", "stop", {}),
         ("length", "length", {}),
@@ -136,16 +136,25 @@ def test_logprobs_that_do_not_fit_the_tokens_are_left_out():
         ("content_filter", "stop", {"finish_reason": "content_filter"}),
     ],
 )
-def test_finish_reasons(reason, finish, info):
+def test_finish_reasons(reason, finish, extra):
     with StubServer(completion(finish_reason=reason)) as server:
         reply = one(server)
-    assert (reply.finish, reply.info) == (finish, info)
+    assert (reply.finish, reply.extra) == (finish, extra)
 
 
 def test_an_answer_without_text_is_empty():
     with StubServer(completion(None, finish_reason="tool_calls")) as server:
         reply = one(server)
-    assert (reply.text, reply.info) == ("", {"finish_reason": "tool_calls"})
+    assert (reply.text, reply.extra) == ("", {"finish_reason": "tool_calls"})
+
+
+def test_the_servers_count_of_tokens_is_usage():
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    with StubServer({**completion(), "usage": usage}) as server:
+        reply = one(server)
+    assert reply.usage == {"prompt_tokens": 7, "completion_tokens": 2}
+    with StubServer(completion()) as server:
+        assert one(server).usage == {}
 
 
 @pytest.mark.parametrize(
@@ -353,3 +362,13 @@ def test_a_bad_address_is_refused(url):
 def test_bad_numbers_are_refused(options):
     with pytest.raises(BadArgument, match="accepted"):
         OpenAIAgent("tiny", **options)
+
+
+def test_an_agent_names_its_model_and_settings():
+    with OpenAIAgent("tiny", base_url="http://127.0.0.1:1/v1", temperature=0.5, extra={"top_k": 3}) as agent:
+        assert (agent.info.agent, agent.info.model) == ("OpenAIAgent", "tiny")
+        assert agent.info.sampling == {"temperature": 0.5, "max_tokens": None, "top_k": 3}
+        assert agent.info.vocabulary is None
+        agent.publish(2)
+        with pytest.raises(BadArgument, match="OpenAIAgent holds no model to load weights into"):
+            agent.publish(3, {})

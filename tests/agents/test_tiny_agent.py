@@ -9,7 +9,7 @@ from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
 from gem.content import Message
 from gem.errors import BadArgument
 from gem.history import HistoryPolicy
-from gem.record import Ask, Limits, StopReason
+from gem.record import AgentInfo, Ask, Limits, StopReason
 from gem.rollout import Job, rollout
 from gem.tokens.rows import rows
 from gem.tokens.tiny import END, TinyRenderer
@@ -228,7 +228,7 @@ def test_a_batch_with_one_conversation_twice_is_refused():
 
 
 def test_seats_of_an_episode_have_caches_of_their_own():
-    asks = [dataclasses.replace(ask(f"you are {seat}", seed=seat), agent=str(seat)) for seat in range(2)]
+    asks = [dataclasses.replace(ask(f"you are {seat}", seed=seat), seat=str(seat)) for seat in range(2)]
     together = tiny()(asks)
     for reply, one in zip(together, asks, strict=True):
         assert tiny()([one])[0].token_ids == reply.token_ids
@@ -307,10 +307,33 @@ def test_new_weights_are_used_once_the_cache_is_reset():
     assert reply == dataclasses.replace(tiny()([ask()])[0], policy_version=7)
 
 
+def test_published_weights_answer_from_now_on_in_conversations_that_are_open():
+    agent, other = tiny(make_model(seed=1)), make_model(seed=2)
+    (first,) = agent([ask()])
+    agent.publish(7, other.state_dict())
+    held = first.prompt_ids + first.token_ids
+    later = (*ask().messages, Message("assistant", first.text), Message("user", "higher"))
+    (second,) = agent([Ask("e", "agent", 1, later, held, 1, seed=5)])
+    assert (first.policy_version, second.policy_version) == (None, 7)
+    assert second.prompt_ids[: len(held)] == held
+    ids = second.prompt_ids + second.token_ids
+    logp = full_logprobs(other, ids)
+    for place, logprob in enumerate(second.logprobs, len(second.prompt_ids)):
+        assert logprob == pytest.approx(logp[place - 1, ids[place]].item(), abs=1e-4)
+    agent.publish(8)
+    assert agent([dataclasses.replace(ask(), episode="new")])[0].policy_version == 8
+
+
+def test_an_agent_names_its_model_settings_and_vocabulary():
+    agent = tiny(temperature=0.5, max_tokens=3)
+    settings = {"temperature": 0.5, "max_tokens": 3}
+    assert agent.info == AgentInfo("TinyAgent", "tiny", settings, RENDERER.vocab_hash)
+
+
 def test_an_answer_cut_at_its_limit_is_closed_before_the_next_message():
     agent = Chatty(max_tokens=1)
     (episode,) = rollout([LONG], agent)
     first, second = episode.turns[:2]
     assert first.finish == "length"
-    held = first.prompt_ids + first.token_ids
-    assert second.prompt_ids[: len(held) + 1] == (*held, END)
+    held = (*first.prompt_ids, *first.token_ids)
+    assert tuple(second.prompt_ids[: len(held) + 1]) == (*held, END)

@@ -6,10 +6,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from records import episode, paid
 
 from gem.errors import BadArgument
 from gem.estimators import KINDS, grpo, has_signal, rebn, reinforce, turn_advantages
-from gem.record import Episode, Turn, Verdict
+from gem.record import StopReason
 
 FLOATS = st.floats(-100, 100)
 BATCHES = st.lists(st.lists(FLOATS, max_size=5), max_size=6)
@@ -25,11 +26,8 @@ def varied(values):
     return len(values) > 1 and max(values) - min(values) > 1e-3
 
 
-def episode(*rewards, group="", scored=True, seat="agent"):
-    turns = [Turn(seat, "", "move", reward=reward) for reward in rewards]
-    return Episode(
-        "e", "game:X", 0, group=group, turns=turns, verdict=Verdict.SCORED if scored else Verdict.NONE
-    )
+def earned(*rewards, **fields):
+    return episode(*paid(*rewards), **fields)
 
 
 def test_rebn_by_hand():
@@ -113,7 +111,7 @@ def test_a_group_does_not_feel_another(scores):
 @pytest.mark.parametrize("value", [0.0, 0.1, -3.3, 1e300])
 @pytest.mark.parametrize("kind", ["rebn", "grpo", "dr_grpo"])
 def test_equal_returns_have_no_signal(kind, value):
-    advantages = turn_advantages([episode(value) for _ in range(3)], kind, 1.0)
+    advantages = turn_advantages([earned(value) for _ in range(3)], kind, 1.0)
     assert advantages == [[0.0]] * 3
     assert not has_signal(advantages)
 
@@ -124,17 +122,17 @@ def test_rounding_is_no_signal():
     # From Python 3.12 on, sum() rounds once.
     assert len({functools.reduce(operator.add, way) for way in ways}) > 1
     assert all(sum(map(Fraction, map(str, way))) == 1 for way in ways)
-    assert turn_advantages([episode(*way) for way in ways], "grpo", 1.0) == [[0.0] * 3, [0.0] * 3, [0.0]]
+    assert turn_advantages([earned(*way) for way in ways], "grpo", 1.0) == [[0.0] * 3, [0.0] * 3, [0.0]]
 
 
 def test_reinforce_has_signal_where_equal_returns_are_not_zero():
-    assert has_signal(turn_advantages([episode(1.0), episode(1.0)], "reinforce", 1.0))
-    assert not has_signal(turn_advantages([episode(0.0), episode(0.0)], "reinforce", 1.0))
+    assert has_signal(turn_advantages([earned(1.0), earned(1.0)], "reinforce", 1.0))
+    assert not has_signal(turn_advantages([earned(0.0), earned(0.0)], "reinforce", 1.0))
     assert not has_signal([None, []])
 
 
 def test_turn_advantages_by_hand():
-    batch = [episode(0.0, 1.0, group="a"), episode(0.0, group="a"), episode(1.0, group="b")]
+    batch = [earned(0.0, 1.0, group="a"), earned(0.0, group="a"), earned(1.0, group="b")]
     assert turn_advantages(batch, "reinforce", 0.5) == [[0.5, 1.0], [0.0], [1.0]]
     # returns 0.5, 1, 0, 1: mean 0.625, variance 2.75 / 16
     deviation = (2.75 / 16) ** 0.5
@@ -153,22 +151,18 @@ def test_turn_advantages_by_hand():
     kind=st.sampled_from(KINDS),
 )
 def test_episodes_without_verdict_change_nothing(rewards, broken, kind):
-    whole = [episode(*turns) for turns in rewards]
+    whole = [earned(*turns) for turns in rewards]
     batch = list(whole)
     for place in broken:
-        batch.insert(place, episode(math.nan, None, scored=False))
+        batch.insert(place, earned(math.nan, None, stop=StopReason.ERROR))
     advantages = turn_advantages(batch, kind, 0.9)
     assert [a is None for a in advantages] == [not e.scored for e in batch]
     assert [a for a in advantages if a is not None] == turn_advantages(whole, kind, 0.9)
 
 
 def test_only_the_seats_turns_count():
-    turns = [
-        Turn("x", "", "m", reward=1.0),
-        Turn("o", "", "m", reward=-5.0),
-        Turn("x", "", "m", reward=2.0),
-    ]
-    game = Episode("e", "game:X", 0, turns=turns, verdict=Verdict.SCORED)
+    first, second = paid(1.0, 2.0, seat="x")
+    game = episode(first, *paid(-5.0, seat="o"), second)
     assert turn_advantages([game], "reinforce", 1.0, seat="x") == [[3.0, 2.0]]
     assert turn_advantages([game], "reinforce", 1.0, seat="o") == [[-5.0]]
 
@@ -176,7 +170,7 @@ def test_only_the_seats_turns_count():
 def test_what_no_estimator_can_read_is_refused():
     with pytest.raises(BadArgument, match="'ppo'; accepted: reinforce, rebn"):
         turn_advantages([], "ppo", 1.0)
-    with pytest.raises(BadArgument, match=r"episode 'e', turn 1 of 'agent': the reward is nan"):
-        turn_advantages([episode(1.0, math.nan)], "rebn", 1.0)
+    with pytest.raises(BadArgument, match=r"episode '.+-e-0-0', turn 1 of 'agent': the reward is nan"):
+        turn_advantages([earned(1.0, math.nan, job="e")], "rebn", 1.0)
     with pytest.raises(BadArgument, match="2 scores and 1 groups"):
         grpo([1.0, 2.0], ["a"])

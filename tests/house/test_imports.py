@@ -12,8 +12,8 @@ import gem
 from gem import registry
 
 KERNEL = {
-    *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors"),
-    *("gem.record", "gem.registry", "gem.seeding"),
+    *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
+    *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs"),
 }
 """The modules of ours that `import gem` may load. All else it loads is the standard library's."""
 
@@ -54,7 +54,9 @@ def test_listing_and_playing_a_game_load_nothing_foreign(statement):
     assert foreign(loaded_by(f"import gem; {statement}")) == set()
 
 
-@pytest.mark.parametrize("room", ["gem.vector", "gem.wrappers", "gem.rollout", "gem.agents", "gem.testing"])
+@pytest.mark.parametrize(
+    "room", ["gem.hosts", "gem.vector", "gem.wrappers", "gem.rollout", "gem.agents", "gem.testing"]
+)
 def test_carrying_environments_needs_no_model(room):
     assert loaded_by(f"import {room}") & {"torch", "transformers", "datasets", "reasoning_gym"} == set()
 

@@ -1,32 +1,49 @@
 import errno
 import json
-import math
 import os
 import resource
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from gem import codec
 from gem.agents.random import RandomAgent
 from gem.content import Image, Text
-from gem.errors import SchemaMismatch, StoreError
-from gem.record import SCHEMA, Episode, Failure, StopReason, Turn, Verdict
+from gem.errors import BadArgument, DuplicateEpisode, SchemaMismatch, StoreError
+from gem.history import HistoryPolicy
+from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore, Job, rollout
-from gem.rollout.stored import from_stored, plain, restored, to_stored
+from gem.rollout.index import Index
+from gem.rollout.store import SAVE_EVERY, merge
+from gem.specs import TaskRef
+
+DATA = Path(__file__).parent / "data"
+RUN = RunInfo("run", "agent", "model", {"temperature": 1.0}, limits=Limits(turns=9), history=HistoryPolicy())
 
 
-def episode(number=0, **changes):
-    turns = [
-        Turn("agent", "rules", r"\boxed{5}", (1, 2, 3), (4, 5), (-0.5, -1.0), (1, 1), 0.5, "stop", {"a": 1}),
-        Turn("agent", "higher", r"\boxed{7}", (1, 2, 3, 4, 5, 6), (7,), (-0.1,), (1,), 0.5, "stop"),
-    ]
-    values = {"turns": turns, "stop": StopReason.SOLVED, "terminated": True, "verdict": Verdict.SCORED}
-    info = {"suffix": "Answer in a box."}
-    return Episode(f"e{number}", "game:X", number, initial_info=info, **{**values, **changes})
+def episode(number=0, *, run=RUN, spec="game:X", stop=StopReason.SOLVED, reward=0.5, **changes):
+    first, second = Turn("agent", "rules", "5", reward=0.25), Turn("agent", "higher", "7")
+    first.hold((1, 2, 3), (4, 5), (-0.5, -1.0))
+    second.extend(first, (6,), (7,), (-0.1,))
+    second.reward = reward - 0.25
+    changes = {"job": f"e{number}", "verdict": Verdict.SCORED, **changes}
+    ends = {"agent": SeatEnd(stop, terminated=True, observation="bye")}
+    return Episode(TaskRef(spec, seed=number), run, turns=[first, second], stop=stop, ends=ends, **changes)
+
+
+def index_of(path):
+    return path.with_name(path.name + ".index.sqlite")
+
+
+def jobs(store):
+    return [each.job for each in store]
 
 
 def lines(path):
@@ -46,7 +63,8 @@ def test_what_was_appended_is_read_back_by_the_writer_and_by_another(path):
         assert list(store) == wanted
         assert EpisodeStore(path, read_only=True)[-2] == wanted[3]
         assert store[1:4] == wanted[1:4]
-    assert [json.loads(line)["schema"] for line in lines(path)] == [SCHEMA] * 5
+    assert [json.loads(line)["schema"] for line in lines(path)] == [SCHEMA] * 6
+    assert [line.startswith(codec.RUN_LINE) for line in lines(path)] == [True] + [False] * 5
 
 
 def test_played_episodes_survive_storing(path):
@@ -58,111 +76,33 @@ def test_played_episodes_survive_storing(path):
         assert [each.transcript_hash() for each in store] == [each.transcript_hash() for each in episodes]
 
 
-def test_pictures_surrogates_and_floats_outside_json_come_back(path):
-    picture = (Text("look \ud800"), Image(b"\x89PNG\x00\xff", "image/png", "a \udfff cat"))
-    odd = episode(
-        turns=[
-            Turn(
-                "agent",
-                picture,
-                "\ud83d\ude00 \x00\u2028",
-                token_ids=(1, 2),
-                logprobs=(-math.inf, -1.0),
-                mask=(1, 1),
-                info={"deep": [{"x": math.inf}], "$float": "not one", 3: "three", "big": 2**70},
-            )
-        ],
-        final_observation=picture,
-        error=Failure("env", "ValueError", "bad \ud800"),
-    )
+def test_pictures_and_surrogates_are_found_by_what_they_are(path):
+    odd = episode(1, job="\ud800", group="\udfff", run=RunInfo("\ud801"))
+    odd.task = TaskRef("game:\ud802", seed=2**70)
+    odd.turns[0].observation = Text("look \ud800"), Image(b"\x89PNG\x00\xff", "image/png", "a \udfff cat")
     with EpisodeStore(path) as store:
         store.append(odd)
-        assert store[0] == odd
-        odd.turns[0].info = {"x": math.nan}
-        store.append(odd)
-        assert math.isnan(store[1].turns[0].info["x"])
-
-
-def test_token_ids_of_numpy_become_plain(path):
-    numpy = pytest.importorskip("numpy")
-    sampled = episode()
-    sampled.turns[1].prompt_ids = tuple(map(numpy.int64, sampled.turns[1].prompt_ids))
-    with EpisodeStore(path) as store:
-        store.append(sampled)
-        assert store[0] == episode()
-        assert {type(token) for token in store[0].turns[1].prompt_ids} == {int}
-
-
-def test_numbers_of_numpy_become_plain_and_other_objects_their_repr(path):
-    numpy = pytest.importorskip("numpy")
-
-    class Rude:
-        def __repr__(self):
-            raise RuntimeError("no")
-
-    loop = {"name": "loop"}
-    loop["self"] = loop
-    info = {
-        "count": numpy.int64(3),
-        "share": numpy.float32(0.5),
-        "yes": numpy.bool_(True),
-        "pair": (1, 2),
-        "set": {1},
-        "rude": Rude(),
-        "loop": loop,
-    }
-    with EpisodeStore(path) as store:
-        store.append(episode(final_info=info))
-        back = store[0].final_info
-    assert (back["count"], back["share"], back["yes"], back["pair"]) == (3, 0.5, True, [1, 2])
-    assert type(back["count"]) is int
-    assert back["set"] == "{1}"
-    assert back["rude"] == "<Rude whose repr raises RuntimeError>"
-    assert back["loop"]["self"]["name"] == "loop"
-
-
-texts = st.text(st.characters(exclude_categories=()))
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
-    lambda inner: st.lists(inner) | st.dictionaries(texts | st.integers() | st.just("$repr"), inner),
-    max_leaves=12,
-)
-
-
-@settings(deadline=None)
-@given(values)
-def test_every_json_like_value_comes_back(value):
-    stored = json.loads(json.dumps(plain(value), allow_nan=False))
-    assert restored(stored) == value
-
-
-ids = st.lists(st.integers(0, 9), max_size=6).map(tuple)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), ids, ids, st.booleans()), max_size=6))
-def test_prompts_come_back_whether_they_extend_the_last_one_or_not(turns):
-    held = {}
-    made = []
-    for seat, prompt, answer, extends in turns:
-        prompt_ids = held.get(seat, ()) + prompt if extends else prompt
-        held[seat] = prompt_ids + answer
-        made.append(Turn(seat, "o", "a", prompt_ids, answer, mask=(1,) * len(answer), reward=0.0))
-    assert from_stored(json.loads(json.dumps(to_stored(episode(turns=made))))).turns == made
-
-
-def test_a_prompt_is_stored_without_what_the_last_one_covers():
-    stored = to_stored(episode())
-    assert [(turn["held"], turn["prompt_ids"]) for turn in stored["turns"]] == [(0, (1, 2, 3)), (5, (6,))]
+        (entry,) = store.select(job="\ud800")
+    with EpisodeStore(path, read_only=True) as store:
+        assert index_of(path).exists()
+        for wanted in ({"job": "\ud800"}, {"spec": "game:\ud802"}, {"seed": 2**70}, {"group": "\udfff"}):
+            assert store.select(**wanted) == [entry]
+        assert store.get(odd.id) == odd
+        assert (entry.run, entry.seed) == ("\ud801", 2**70)
 
 
 def test_token_ids_can_be_left_out(path):
     with EpisodeStore(path, tokens=False) as store:
         store.append(episode())
         turn = store[0].turns[0]
-    assert (turn.prompt_ids, turn.token_ids, turn.logprobs, turn.mask) == ((), (), (), ())
-    assert (turn.action, turn.reward) == (r"\boxed{5}", 0.5)
+        written = store.select()
+    assert (len(turn.prompt_ids), len(turn.token_ids), turn.logprobs) == (0, 0, None)
+    assert (turn.action, turn.reward) == ("5", 0.25)
     assert b"token_ids" not in path.read_bytes()
+    index_of(path).unlink()
+    with EpisodeStore(path, read_only=True) as store:
+        assert store.select() == written
+    assert written[0].tokens == 0
 
 
 @pytest.mark.parametrize("kept", [1, 5, 11, 40, -2, -1])
@@ -170,28 +110,29 @@ def test_a_torn_last_line_is_skipped_counted_and_closed_off(path, kept):
     with EpisodeStore(path) as store:
         store.append(episode(0))
         store.append(episode(1))
-    whole, torn = lines(path)
-    path.write_bytes(whole + torn[:kept])
+    *whole, torn = lines(path)
+    path.write_bytes(b"".join(whole) + torn[:kept])
     with EpisodeStore(path) as store:
-        assert [each.id for each in store] == ["e0"]
+        assert jobs(store) == ["e0"]
         assert store.torn == 1
         store.append(episode(2))
         store.append(episode(3))
-        assert [each.id for each in store] == ["e0", "e2", "e3"]
+        assert jobs(store) == ["e0", "e2", "e3"]
         assert store.torn == 1
     with EpisodeStore(path, read_only=True) as again:
-        assert [each.id for each in again] == ["e0", "e2", "e3"]
+        assert jobs(again) == ["e0", "e2", "e3"]
 
 
-@pytest.mark.parametrize("kept", [1, 10, 11, 12, 40])
-def test_a_store_whose_only_line_is_torn_goes_on(path, kept):
+@pytest.mark.parametrize("kept", [1, 10, 11, 12, 40, -300, -2])
+def test_a_store_whose_first_lines_are_torn_goes_on(path, kept):
     with EpisodeStore(path) as store:
         store.append(episode(0))
     path.write_bytes(path.read_bytes()[:kept])
-    for expected in (["e1"], ["e1", "e1"]):
+    for expected in (["e1"], ["e1", "e2"]):
         with EpisodeStore(path) as store:
-            store.append(episode(1))
-            assert [each.id for each in store] == expected
+            store.append(episode(len(expected)))
+            assert jobs(store) == expected
+            assert store[0].run == RUN
 
 
 def test_a_reader_sees_what_is_appended_while_it_reads(path):
@@ -200,7 +141,7 @@ def test_a_reader_sees_what_is_appended_while_it_reads(path):
         seen = []
         writer.append(episode(0))
         for each in reader:
-            seen.append(each.id)
+            seen.append(each.job)
             if len(seen) < 3:
                 writer.append(episode(len(seen)))
         assert seen == ["e0", "e1", "e2"]
@@ -208,24 +149,44 @@ def test_a_reader_sees_what_is_appended_while_it_reads(path):
 
 WRITER = """
 import sys
-from gem.record import Episode
+from gem.errors import DuplicateEpisode
+from gem.record import Episode, RunInfo
 from gem.rollout import EpisodeStore
+from gem.specs import TaskRef
+refused = 0
 with EpisodeStore(sys.argv[1]) as store:
-    for i in range(200):
-        store.append(Episode(f"{sys.argv[2]}{i}", "x" * 5000, i))
+    for i in range(300):
+        try:
+            store.append(Episode(TaskRef("x" * 5000, seed=i), RunInfo("r"), f"{sys.argv[2]}{i}"))
+        except DuplicateEpisode:
+            refused += 1
+print(refused)
 """
 
 
-def test_two_writing_processes_do_not_mix(path):
-    with EpisodeStore(path):
-        pass
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in "ab"]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+def run_writers(path, *names):
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in names]
+    return [int(writer.communicate(timeout=60)[0]) for writer in writers]
+
+
+def test_writing_processes_do_not_mix(path):
+    assert run_writers(path, "a", "b") == [0, 0]
     with EpisodeStore(path, read_only=True) as store:
         assert store.torn == 0
-        ids = [each.id for each in store]
+        found = jobs(store)
+        assert [entry.job for entry in store.select()] == found
+        assert [entry.end for entry in store.select()][-1] == path.stat().st_size
+        assert len(store.runs) == 1
     for name in "ab":
-        assert [each for each in ids if each[0] == name] == [f"{name}{i}" for i in range(200)]
+        assert [each for each in found if each[0] == name] == [f"{name}{i}" for i in range(300)]
+
+
+def test_of_processes_that_write_the_same_ids_one_succeeds_with_each(path):
+    refused = run_writers(path, "same", "same", "same")
+    assert sum(refused) == 600
+    with EpisodeStore(path, read_only=True) as store:
+        assert sorted(jobs(store)) == sorted(f"same{i}" for i in range(300))
 
 
 def test_threads_that_share_a_store_do_not_mix(path):
@@ -248,69 +209,429 @@ def count_read(monkeypatch):
     return read
 
 
-def test_a_hundred_thousand_episodes_open_by_the_index_without_being_read(path, monkeypatch):
-    junk = b'{"schema":%d,"not an episode":%s}\n'
+def fill(path, count, **changes):
+    """Write a store of many episodes without an index."""
     with path.open("wb") as file:
-        file.writelines(junk % (SCHEMA, b"9" * (i % 300)) for i in range(100_000))
-    with EpisodeStore(path) as store:  # makes the index; lines that nobody asks for are never parsed
-        store.append(episode(7))
-        assert len(store) == 100_001
+        file.write(codec.encode_run(RUN) + b"\n")
+        file.writelines(codec.encode(episode(i, **changes)) + b"\n" for i in range(count))
+
+
+def test_many_episodes_are_opened_and_filtered_by_the_index_without_being_read(path, monkeypatch):
+    fill(path, 5000)
+    with EpisodeStore(path) as store:
+        store.append(episode(5000, spec="game:Y"))
     read = count_read(monkeypatch)
     with EpisodeStore(path, read_only=True) as store:
-        assert len(store) == 100_001
-        assert store[100_000].seed == 7
-        with pytest.raises(StoreError, match="episode 50000"):
-            store[50_000]
+        assert len(store) == 5001
+        (entry,) = store.select(spec="game:Y", success=True)
+        assert store[entry.number] == episode(5000, spec="game:Y")
+        assert store[2500].seed == 2500
     assert sum(read) < 20_000
+
+
+def test_a_store_without_index_is_scanned_in_pieces(path, monkeypatch):
+    fill(path, 9000)
+    kept = []
+    note = EpisodeStore._note
+    monkeypatch.setattr(
+        EpisodeStore, "_note", lambda self, entry: kept.append(len(self._new)) or note(self, entry)
+    )
+    with EpisodeStore(path, read_only=True) as store:
+        assert len(store.select()) == 9000
+    assert max(kept) < 5000
 
 
 def test_the_index_is_extended_not_made_again(path, monkeypatch):
     with EpisodeStore(path) as store:
-        for i in range(300):
+        for i in range(SAVE_EVERY + 10):
             store.append(episode(i))
+        with EpisodeStore(path, read_only=True) as other:
+            assert len(other) == SAVE_EVERY + 10
     with EpisodeStore(path) as store:
-        store.append(episode(300))
+        store.append(episode(1000))
     read = count_read(monkeypatch)
     with EpisodeStore(path, read_only=True) as store:
-        assert [store[i].seed for i in (0, 299, 300)] == [0, 299, 300]
+        assert [store[i].seed for i in (0, SAVE_EVERY, -1)] == [0, SAVE_EVERY, 1000]
     assert sum(read) < 20_000
 
 
-@pytest.mark.parametrize("damage", ["absent", "cut", "other", "shifted", "junk"])
-def test_an_index_that_does_not_fit_is_made_again(path, damage):
+def replace_by_database(index):
+    index.unlink()
+    with closing(sqlite3.connect(index)) as other:
+        other.execute("CREATE TABLE x (y)")
+
+
+DAMAGES = {
+    "absent": lambda path, index: index.unlink(),
+    "cut": lambda path, index: os.truncate(index, index.stat().st_size // 2),
+    "empty": lambda path, index: os.truncate(index, 0),
+    "junk": lambda path, index: index.write_bytes(b"junk" * 1000),
+    "junk behind a good beginning": lambda path, index: index.write_bytes(
+        index.read_bytes()[:4096] + b"junk" * (index.stat().st_size // 4 - 1024)
+    ),
+    "another store's": lambda path, index: path.write_bytes(b"".join(sorted(lines(path), reverse=True))),
+    "of a store with the same beginning": lambda path, index: path.write_bytes(
+        b"".join(lines(path)[:5] + sorted(lines(path)[5:], reverse=True))
+    ),
+    "another database": lambda path, index: replace_by_database(index),
+    "a folder": lambda path, index: (index.unlink(), index.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_an_index_that_does_not_fit_is_made_again(path, damage, read_only):
     with EpisodeStore(path) as store:
-        for i in range(10):
+        for i in range(SAVE_EVERY + 10):
             store.append(episode(i))
-    index = path.with_name("episodes.jsonl.index")
-    data = index.read_bytes()
-    if damage == "absent":
-        index.unlink()
-    elif damage == "cut":
-        index.write_bytes(data[:-5])
-    elif damage == "other":
-        path.write_bytes(b"".join(reversed(lines(path))))
-    elif damage == "shifted":
-        index.write_bytes(data[:-8] + bytes([data[-8] ^ 1]) + data[-7:])
-    else:
-        index.write_bytes(b"junk" * 100)
+    DAMAGES[damage](path, index_of(path))
+    with EpisodeStore(path, read_only=read_only) as store:
+        assert sorted(each.seed for each in store) == list(range(SAVE_EVERY + 10))
+        for entry in store.select(success=True):
+            assert store[entry.number].job == entry.job == f"e{entry.seed}"
+        assert store.get("run-e7-0-0").seed == 7
+        if not read_only:
+            with pytest.raises(DuplicateEpisode):
+                store.append(episode(7))
+            store.append(episode(1000))
+            assert len(store.select()) == len(store) == SAVE_EVERY + 11
+
+
+def test_a_deleted_index_is_made_again_while_the_store_is_open(path):
+    with EpisodeStore(path) as store, EpisodeStore(path, read_only=True) as reader:
+        for i in range(3 * SAVE_EVERY):
+            store.append(episode(i))
+            if i % 200 == 100:
+                index_of(path).unlink(missing_ok=True)
+                assert len(reader) == i + 1
+                assert [entry.seed for entry in reader.select(min_reward=0.5)] == list(range(i + 1))
+        with pytest.raises(DuplicateEpisode):
+            store.append(episode(3))
+    with closing(sqlite3.connect(index_of(path))) as index:
+        assert index.execute("SELECT count(*) FROM episodes").fetchone() == (3 * SAVE_EVERY,)
+
+
+def test_a_store_that_was_replaced_leaves_the_index_of_the_new_one_alone(path, tmp_path):
+    other = tmp_path / "other.jsonl"
+    for name, offset in ((path, 0), (other, 5000)):
+        with EpisodeStore(name) as store:
+            for i in range(300):
+                store.append(episode(offset + i))
+    with EpisodeStore(path) as old:
+        for i in range(SAVE_EVERY - 1):
+            old.append(episode(1000 + i))
+        other.replace(path)
+        index_of(other).replace(index_of(path))
+        old.append(episode(2000))
+        old.append(episode(2001))
+        assert len(old) == len(old.select()) == 300 + SAVE_EVERY + 1
+    with EpisodeStore(path, read_only=True) as new:
+        assert [entry.seed for entry in new.select()] == list(range(5000, 5300))
+
+
+def test_an_index_that_breaks_while_it_is_used_is_given_up(path):
     with EpisodeStore(path) as store:
-        assert sorted(each.seed for each in store) == list(range(10))
+        for i in range(SAVE_EVERY + 10):
+            store.append(episode(i))
+        index_of(path).write_bytes(b"junk" * 50_000)
+        assert [store[i].seed for i in (0, -1)] == [0, SAVE_EVERY + 9]
+        store.append(episode(1000))
+        assert [entry.seed for entry in store.select()] == [*range(SAVE_EVERY + 10), 1000]
+
+
+def test_an_index_that_cannot_be_written_is_read_and_what_is_new_kept_aside(path, monkeypatch):
+    with EpisodeStore(path) as store:
+        for i in range(300):
+            store.append(episode(i))
+    held = index_of(path).read_bytes()
+    add = Index.add
+
+    def refuse(self, *new):
+        if self.path is not None:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        add(self, *new)
+
+    monkeypatch.setattr(Index, "add", refuse)  # root may write in any folder
+    with EpisodeStore(path) as store:
+        for i in range(300, 900):
+            store.append(episode(i))
+        assert [entry.seed for entry in store.select(success=True)] == list(range(900))
+        assert [store[i].seed for i in (0, 299, 300, 899)] == [0, 299, 300, 899]
+        with pytest.raises(DuplicateEpisode):
+            store.append(episode(299))
+    assert index_of(path).read_bytes() == held
+
+
+def test_processes_that_open_a_store_without_index_agree(path):
+    fill(path, 5000)
+    code = """
+import sys
+from gem.rollout import EpisodeStore
+print(len(EpisodeStore(sys.argv[1]).select(success=True)))
+"""
+    readers = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    assert [int(reader.communicate(timeout=60)[0]) for reader in readers] == [5000] * 3
+
+
+def test_a_forked_process_goes_on_with_a_store_of_its_own(path):
+    code = """
+import os, sys
+from gem.record import Episode, RunInfo
+from gem.rollout import EpisodeStore
+from gem.specs import TaskRef
+store = EpisodeStore(sys.argv[1])
+child = os.fork()
+for i in range(300):
+    store.append(Episode(TaskRef("x", seed=i), RunInfo("r"), f"{'parent' if child else 'child'}{i}"))
+store.close()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
     with EpisodeStore(path, read_only=True) as store:
-        assert len(store) == 10
+        assert (len(store), store.torn, len(set(jobs(store)))) == (600, 0, 600)
+
+
+# -- ids, runs and filters
+
+
+def test_an_id_that_is_there_is_refused(path):
+    with EpisodeStore(path) as store, EpisodeStore(path) as other:
+        store.append(episode(1))
+        size = path.stat().st_size
+        for writer in (store, other):
+            with pytest.raises(DuplicateEpisode, match=r"holds episode 'run-e1-0-0' already"):
+                writer.append(episode(1))
+        assert path.stat().st_size == size
+        other.append(episode(1, attempt=1))
+        store.append(episode(1, sample=1))
+        store.append(episode(1, run=RunInfo("other")))
+        assert len(store) == len(other) == 4
+
+
+def test_an_index_full_of_ids_still_refuses(path):
+    with EpisodeStore(path) as store:
+        for i in range(SAVE_EVERY + 5):
+            store.append(episode(i))
+        for i in (0, SAVE_EVERY - 1, SAVE_EVERY, SAVE_EVERY + 4):
+            with pytest.raises(DuplicateEpisode):
+                store.append(episode(i))
+
+
+def test_a_run_is_written_once_and_found_from_the_middle(path):
+    second = RunInfo("second", "other agent")
+    with EpisodeStore(path) as store:
+        for i in range(3):
+            store.append(episode(i))
+            store.append(episode(i, run=second))
+    with EpisodeStore(path) as store:
+        store.append(episode(3))
+        assert [store[-1].run, store[1].run] == [RUN, second]
+        assert store.runs == [RUN, second]
+    assert [line.startswith(codec.RUN_LINE) for line in lines(path)].count(True) == 2
+    index_of(path).unlink()
+    with EpisodeStore(path, read_only=True) as store:
+        assert store[5].run == second
+
+
+def test_episodes_whose_run_is_not_there_know_its_id(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+    path.write_bytes(lines(path)[1])
+    with EpisodeStore(path) as store:
+        assert store[0].run == RunInfo("run")
+        store.append(episode(1))
+        assert store[1].run == RUN
+
+
+def test_the_index_says_what_an_episode_is(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(3, group="g", sample=2, attempt=1))
+        (entry,) = store.select()
+        line = store.line(0)
+    start = path.read_bytes().index(line)
+    assert line == lines(path)[1][:-1]
+    assert entry == (
+        *(0, "run-e3-2-1", "run", "e3", 2, 1, "g", "game:X", 3),
+        *("solved", "scored", True, 0.5, 2, 3, start, start + len(line) + 1),
+    )
+
+
+@pytest.fixture
+def mixed(path):
+    """A store with episodes in the index and some behind it."""
+    with EpisodeStore(path) as store:
+        for i in range(SAVE_EVERY + 20):
+            lost = i % 2 == 1
+            broken = {"verdict": Verdict.NONE, "stop": StopReason.ERROR} if i % 10 == 0 else {}
+            store.append(
+                episode(
+                    i,
+                    **{
+                        "spec": f"game:{'XY'[lost]}",
+                        "stop": StopReason.FAILED if lost else StopReason.SOLVED,
+                        "reward": i / 100,
+                        **broken,
+                    },
+                )
+            )
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("wanted", "holds"),
+    [
+        ({}, lambda e: True),
+        ({"spec": "game:Y"}, lambda e: e.spec == "game:Y"),
+        ({"success": True}, lambda e: e.success is True),
+        ({"success": False, "spec": "game:X"}, lambda e: False),
+        ({"verdict": "none"}, lambda e: not e.scored),
+        ({"verdict": Verdict.SCORED, "stop": StopReason.FAILED}, lambda e: e.stop == "failed"),
+        ({"min_reward": 0.5, "max_reward": 2.61}, lambda e: e.scored and 0.5 <= e.reward() <= 2.61),
+        ({"job": "e3"}, lambda e: e.job == "e3"),
+        ({"id": "run-e270-0-0"}, lambda e: e.job == "e270"),
+        ({"seed": 271, "run": "run", "group": "", "sample": 0}, lambda e: e.seed == 271),
+        ({"run": "other"}, lambda e: False),
+    ],
+)
+def test_episodes_are_filtered(mixed, wanted, holds):
+    expected = [number for number, each in enumerate(mixed) if holds(each)]
+    assert [entry.number for entry in mixed.select(**wanted)] == expected
+    with EpisodeStore(mixed.path, read_only=True) as again:
+        assert again.select(**wanted) == mixed.select(**wanted)
+
+
+def test_the_latest_is_the_last_attempt_with_a_verdict(path):
+    broken = {"verdict": Verdict.NONE, "stop": StopReason.ERROR}
+    played = [
+        episode(0, attempt=0, **broken),
+        episode(1, attempt=0, **broken),
+        episode(0, attempt=1),
+        episode(1, attempt=1, **broken),
+        episode(2, sample=0),
+        episode(2, sample=1),
+        episode(2, sample=0, run=replace(RUN, id="restarted"), **broken),
+        episode(2, sample=1, run=replace(RUN, id="restarted")),
+        episode(7, job="", run=RunInfo("free")),
+        episode(8, job="", run=RunInfo("free 2")),
+    ]
+    with EpisodeStore(path) as store:
+        for each in played:
+            store.append(each)
+        assert [entry.number for entry in store.latest()] == [2, 3, 4, 7, 8, 9]
+        store.append(episode(2, sample=1, run=replace(RUN, id="other", agent="somebody else")))
+        assert [entry.number for entry in store.latest()] == [2, 3, 4, 7, 8, 9, 10]
+
+
+def test_an_id_that_is_not_there_gets_near_matches(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(1))
+        assert store.get("run-e1-0-0") == episode(1)
+        with pytest.raises(BadArgument, match=r"holds no episode 'run-e1-0'\. Did you mean 'run-e1-0-0'\?"):
+            store.get("run-e1-0")
+
+
+# -- schema 1
+
+
+def test_a_store_of_schema_1_is_read_and_continued(path):
+    shutil.copy(DATA / "schema1.jsonl", path)
+    said = json.loads((DATA / "schema1_expected.json").read_text())
+    for count in (0, 1, 2):
+        with EpisodeStore(path) as store:
+            assert [each.transcript_hash() for each in store[: len(said)]] == [each["hash"] for each in said]
+            ids = [entry.id for entry in store.select()]
+            assert ids == [each.id for each in store]
+            assert len(set(ids)) == len(said) + count
+            store.append(episode(count))
+            assert store[-1] == episode(count)
+    index_of(path).unlink()
+    with EpisodeStore(path, read_only=True) as store:
+        assert [entry.id for entry in store.select()][:-1] == ids
+        with pytest.raises(DuplicateEpisode), EpisodeStore(path) as writer:
+            writer.append(store[0])
+
+
+def test_two_stores_of_schema_1_merge(path, tmp_path):
+    old, out = tmp_path / "old.jsonl", tmp_path / "out.jsonl"
+    shutil.copy(DATA / "schema1.jsonl", old)
+    path.write_bytes(b"".join(lines(old)[:3]))
+    assert merge(out, [path, old]) == (7, 3, 0)
+    with EpisodeStore(old, read_only=True) as one, EpisodeStore(out, read_only=True) as other:
+        assert [each.id for each in one] == [each.id for each in other]
+        assert [each.transcript_hash() for each in one] == [each.transcript_hash() for each in other]
+    assert {json.loads(line)["schema"] for line in lines(out)} == {SCHEMA}
+
+
+# -- merging
+
+
+def test_stores_are_merged_with_their_runs_and_without_duplicates(path, tmp_path):
+    other, out = tmp_path / "other.jsonl", tmp_path / "out.jsonl"
+    second = RunInfo("second")
+    with EpisodeStore(path) as store, EpisodeStore(other) as more:
+        for i in range(4):
+            store.append(episode(i))
+            more.append(episode(i, run=second))
+        more.append(episode(3))
+    assert merge(out, [path, other]) == (8, 1, 0)
+    assert merge(out, [path, other]) == (0, 9, 0)
+    with EpisodeStore(out, read_only=True) as merged:
+        assert list(merged) == [episode(i, run=run) for run in (RUN, second) for i in range(4)]
+        assert merged.runs == [RUN, second]
+
+
+def test_a_merge_that_was_killed_is_made_good_by_another(path, tmp_path):
+    fill(path, 3000)
+    out = tmp_path / "out.jsonl"
+    code = "import sys; from gem.rollout.store import merge; merge(sys.argv[1], sys.argv[2:])"
+    merging = subprocess.Popen([sys.executable, "-c", code, str(out), str(path)])
+    with EpisodeStore(out) as store:
+        while len(store) < 500:
+            assert merging.poll() is None
+        merging.kill()
+        merging.wait()
+        done = len(store)
+        assert [each.job for each in store[:500]] == [f"e{i}" for i in range(500)]
+    assert merge(out, [path]) == (3000 - done, done, 0)
+
+
+def test_damaged_lines_are_left_out_of_a_merge_and_counted(path, tmp_path):
+    with path.open("wb") as file:
+        file.write(codec.encode(episode(0)) + b'\n{"schema":2,"job":3}\n' + codec.encode(episode(1)) + b"\n")
+    assert merge(tmp_path / "out.jsonl", [path]) == (2, 0, 1)
+
+
+def test_what_cannot_be_merged_says_why(path, tmp_path):
+    fill(path, 1)
+    with pytest.raises(BadArgument, match="nothing to merge"):
+        merge(tmp_path / "out.jsonl", [])
+    with pytest.raises(BadArgument, match="is the store that is written"):
+        merge(path, [tmp_path / "absent.jsonl", tmp_path / "." / path.name])
+    with pytest.raises(StoreError, match="No such file"):
+        merge(tmp_path / "out.jsonl", [path, tmp_path / "absent.jsonl"])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# -- what is wrong with a file
 
 
 def test_a_store_that_was_cut_is_read_anew(path):
     with EpisodeStore(path) as store:
         for i in range(5):
             store.append(episode(i))
-        os.truncate(path, len(b"".join(lines(path)[:2])))
+        os.truncate(path, len(b"".join(lines(path)[:3])))
         assert [each.seed for each in store] == [0, 1]
+        store.append(episode(4))
+        assert [entry.seed for entry in store.select()] == [0, 1, 4]
 
 
 def test_another_schema_is_refused(path):
     with EpisodeStore(path) as store:
         store.append(episode(0))
-    path.write_bytes(path.read_bytes().replace(b'{"schema":1,', b'{"schema":99,'))
+    path.write_bytes(path.read_bytes().replace(b'{"schema":2,', b'{"schema":99,'))
     with pytest.raises(SchemaMismatch, match="schema 99"):
         EpisodeStore(path)
 
@@ -318,9 +639,12 @@ def test_another_schema_is_refused(path):
 def test_a_later_line_of_another_schema_is_refused_when_it_is_read(path):
     with EpisodeStore(path) as store:
         store.append(episode(0))
-        store.append(episode(1, schema=SCHEMA + 1))
-        assert store[0].seed == 0
-        with pytest.raises(SchemaMismatch):
+        with path.open("ab") as file:
+            file.write(b'{"schema":3,"new":"form"}\n')
+        store.append(episode(1))
+        assert jobs(store[::2]) == ["e0", "e1"]
+        assert store.select()[1].stop == "damaged"
+        with pytest.raises(SchemaMismatch, match="schema 3"):
             store[1]
 
 
@@ -328,6 +652,16 @@ def test_a_line_that_nests_beyond_all_reason_is_damaged(path):
     path.write_bytes(b'{"schema":1,"id":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
     with EpisodeStore(path) as store, pytest.raises(StoreError, match=r"episode 0 .* is damaged"):
         store[0]
+
+
+def test_a_line_of_something_else_is_damaged(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+        with path.open("ab") as file:
+            file.write(b'{"a":1}\n')
+        with pytest.raises(StoreError, match="does not begin an episode"):
+            store[1]
+        assert store.torn == 0
 
 
 def test_what_is_no_store_is_refused_and_left_alone(path):
@@ -393,6 +727,8 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_says_so_and_keeps_none_of_
             store.append(episode(1))
         monkeypatch.undo()
         assert (store.torn, [each.seed for each in store]) == (0, [0])
+        store.append(episode(1))
+        assert (store.torn, [each.seed for each in store]) == (0, [0, 1])
 
 
 def test_nothing_of_a_line_stays_that_did_not_fit(path):
@@ -410,3 +746,19 @@ def test_nothing_of_a_line_stays_that_did_not_fit(path):
         store.append(episode(2))
         assert [each.seed for each in store] == [0, 2]
         assert store.torn == 0
+
+
+def test_a_run_whose_episode_did_not_fit_may_stay(path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with EpisodeStore(path) as store, EpisodeStore(path, read_only=True) as reader:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(codec.encode_run(RUN)) + 100, hard))
+        try:
+            with pytest.raises(StoreError, match="File too large"):
+                store.append(episode(1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert lines(path) == [codec.encode_run(RUN) + b"\n"]
+        assert (len(reader), reader.runs) == (0, [RUN])
+        store.append(episode(2))
+        assert len(lines(path)) == 2
+        assert reader[0] == episode(2)

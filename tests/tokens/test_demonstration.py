@@ -1,10 +1,12 @@
 import dataclasses
 
+from records import episode
+
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.content import Message
-from gem.record import Episode, Reply, Turn
+from gem.record import SEAT, Reply, Turn
 from gem.rollout import Job, rollout
 from gem.testing.doubles import EchoEnv
 from gem.tokens.demonstration import tokenise
@@ -28,11 +30,11 @@ class Recorder(BaseAgent):
 
 
 def test_a_demonstration_is_one_row_with_every_answer_in_it():
-    for episode in rollout(JOBS, RandomAgent()):
-        (row,) = rows(tokenise(episode, RENDERER))
+    for played in rollout(JOBS, RandomAgent()):
+        (row,) = rows(tokenise(played, RENDERER))
         written = [i for i, learn in zip(row.ids, row.mask, strict=True) if learn]
-        assert RENDERER.decode(written) == "".join(turn.action for turn in episode.turns)
-        assert set(row.turn) == {-1, *range(len(episode.turns))}
+        assert RENDERER.decode(written) == "".join(turn.action for turn in played.turns)
+        assert set(row.turn) == {-1, *range(len(played.turns))}
         assert not any(row.logprobs)
 
 
@@ -43,7 +45,7 @@ def test_prompts_are_what_a_model_would_have_been_shown():
     (played,) = rollout(JOBS[:1], agent)
     assert played.transcript_hash() == solved.transcript_hash()
     demonstrated = tokenise(solved, RENDERER)
-    assert agent.prompts == [(n, turn.prompt_ids) for n, turn in enumerate(demonstrated.turns)]
+    assert agent.prompts == [(n, tuple(turn.prompt_ids)) for n, turn in enumerate(demonstrated.turns)]
     assert len(agent.prompts) > 1
 
 
@@ -63,41 +65,40 @@ def test_text_around_an_observation_is_shown_where_it_was():
     agent = Recorder([turn.action for turn in solved.turns])
     rollout([Job(Suffixed, 0)], agent)
     demonstrated = tokenise(solved, RENDERER)
-    assert agent.prompts == [(n, turn.prompt_ids) for n, turn in enumerate(demonstrated.turns)]
+    assert agent.prompts == [(n, tuple(turn.prompt_ids)) for n, turn in enumerate(demonstrated.turns)]
     assert len(rows(demonstrated)) == 2  # what is not shown any more is in no later row
 
 
 def test_the_last_row_is_the_whole_conversation():
-    (episode,) = rollout(JOBS[:1], SolverAgent())
+    (played,) = rollout(JOBS[:1], SolverAgent())
     chat = []
-    for turn in episode.turns:
+    for turn in played.turns:
         chat += [Message("user", turn.observation), Message("assistant", turn.action)]
-    (row,) = rows(tokenise(episode, RENDERER))
+    (row,) = rows(tokenise(played, RENDERER))
     closed = (*row.ids, *RENDERER.delta(row.ids, ()))
     assert closed == RENDERER.prompt(chat)
 
 
 def test_the_record_itself_stays_as_it_was():
-    (episode,) = rollout(JOBS[:1], RandomAgent())
-    before = dataclasses.asdict(episode)
-    tokenise(episode, RENDERER)
-    assert dataclasses.asdict(episode) == before
+    (played,) = rollout(JOBS[:1], RandomAgent())
+    before = dataclasses.asdict(played)
+    tokenise(played, RENDERER)
+    assert dataclasses.asdict(played) == before
 
 
 def test_other_seats_keep_their_turns():
     def turn(seat, text):
         return Turn(seat, f"{text}?", text, reward=0.0)
 
-    episode = Episode("e", "", 0, turns=[turn("a", "x"), turn("b", "y"), turn("a", "z")])
-    shown = tokenise(episode, RENDERER, "a")
-    assert [t.agent for t in shown.turns] == ["a", "b", "a"]
-    assert shown.turns[1] == episode.turns[1]
+    played = episode(turn("a", "x"), turn("b", "y"), turn("a", "z"))
+    shown = tokenise(played, RENDERER, "a")
+    assert [t.seat for t in shown.turns] == ["a", "b", "a"]
+    assert shown.turns[1] is played.turns[1]
     (row,) = rows(shown, "a")
     assert RENDERER.decode([i for i, learn in zip(row.ids, row.mask, strict=True) if learn]) == "xz"
     assert "y" not in RENDERER.decode(row.ids)
 
 
 def test_an_unanswered_turn_is_an_empty_answer():
-    episode = Episode("e", "", 0, turns=[Turn("agent", "x?", None)])
-    (row,) = rows(tokenise(episode, RENDERER))
+    (row,) = rows(tokenise(episode(Turn(SEAT, "x?", None)), RENDERER))
     assert [i for i, learn in zip(row.ids, row.mask, strict=True) if learn] == list(RENDERER.answer(""))

@@ -3,11 +3,13 @@ import dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import episode, turn
 
 torch = pytest.importorskip("torch")
 
 from gem.agents.tiny import TinyConfig
-from gem.record import SEAT, Episode, Turn, Verdict
+from gem.errors import BadArgument
+from gem.record import SEAT, StopReason
 from gem.tokens.rows import Row
 from gem.train.batch import Weighted, collate, common_prefix, minibatches, weigh
 from gem.train.policy import TinyPolicy
@@ -145,23 +147,30 @@ def test_minibatches_follow_from_the_generator():
     assert one == again != other
 
 
-def played(name, verdict=Verdict.SCORED):
-    turns = [
-        Turn(SEAT, "?", "a", (1, 2), (3,), (-0.1,), (1,), 0.0),
-        Turn(SEAT, "?", "b", (1, 2, 3, 4), (5, 6), (-0.2, -0.3), (1, 1), 1.0),
-    ]
-    return Episode(name, "", 0, turns=turns, verdict=verdict)
+def played(stop=StopReason.SOLVED, logprobs=(-0.2, -0.3)):
+    first = turn((1, 2), (3,), logprobs=(-0.1,))
+    return episode(first, turn((1, 2, 3, 4), (5, 6), logprobs=logprobs, after=[first]), stop=stop)
 
 
 def test_episodes_without_verdict_are_left_out():
-    episodes = [played("a"), played("broken", Verdict.NONE), played("b")]
+    episodes = [played(), played(StopReason.ERROR), played()]
     weighted = weigh(episodes, [[0.5, 1.0], None, [0.25, 2.0]], SEAT)
     assert [item.advantages for item in weighted] == [{0: 0.5, 1: 1.0}, {0: 0.25, 1: 2.0}]
     assert weigh(episodes[1:2], [None], SEAT) == []
 
 
 def test_each_turn_keeps_its_own_advantage():
-    (item,) = weigh([played("a")], [[0.5, 1.0]], SEAT)
+    (item,) = weigh([played()], [[0.5, 1.0]], SEAT)
     batch = collate([item], PAD)
     assert (batch.target.tolist(), batch.advantage.tolist()) == ([3, 5, 6], [0.5, 1.0, 1.0])
     assert batch.turns == 2
+
+
+def test_a_policy_gradient_needs_the_log_probability_of_every_sampled_token():
+    unknown = played(logprobs=None)
+    with pytest.raises(BadArgument, match=f"episode {unknown.id!r} has turns without log probabilities"):
+        weigh([played(), unknown], [[0.5, 1.0]] * 2, SEAT)
+    assert len(weigh([played(), unknown], [[0.5, 1.0], None], SEAT)) == 1  # it is left out in any case
+    silent = episode(turn((1, 2), ()), turn((1, 2, 4), (5,)))
+    (item,) = weigh([silent], [[0.5, 1.0]], SEAT)  # nothing sampled, nothing to know
+    assert item.row.turn.tolist() == [-1, -1, -1, 1]

@@ -15,11 +15,13 @@ torch = pytest.importorskip("torch")
 from gem.agents.tiny import TinyConfig
 from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoVerdict, SchemaMismatch, StoreError
+from gem.evals import success_rate
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.demos import write_demos
 from gem.testing.doubles import EchoEnv
+from gem.tokens.rows import rows
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
 from gem.train.policy import TinyPolicy, make_policy
@@ -110,9 +112,9 @@ def test_a_run_leaves_its_figures(whole):
     for name in ("random", "before", "after", "greedy", "optimum"):
         assert set(summary[name]["success"]) == {"mean", "low", "high", "n", "clusters"}
         assert 0 <= summary[name]["success"]["mean"] <= 1
-        assert 1 <= summary[name]["mean_guesses"]["mean"] <= 4
+        assert 1 <= summary[name]["turns_to_success"]["mean"] <= 4
     assert summary["optimum"]["success"]["mean"] == 1.0
-    assert summary["optimum"]["mean_guesses"]["mean"] == 2.0  # bisection of 1..4: guesses 1, 2, 2, 3
+    assert summary["optimum"]["turns_to_success"]["mean"] == 2.0  # bisection of 1..4: guesses 1, 2, 2, 3
     assert summary["episodes"] == 64
     history = RunFolder(out).history()
     assert [m.iteration for m in history] == [1, 2, 3, 4]
@@ -153,7 +155,7 @@ def test_a_group_is_one_task(tmp_path):
     assert [len(group) for group in groups.values()] == [4] * 4
     for group in groups.values():
         assert len({episode.seed for episode in group}) == 1
-        assert len({episode.turns[0].token_ids for episode in group}) > 1
+        assert len({tuple(episode.turns[0].token_ids) for episode in group}) > 1
 
 
 @pytest.mark.slow
@@ -217,6 +219,79 @@ def test_a_finished_run_that_is_resumed_measures_again(whole, tmp_path):
     train(config, resume=True, watcher=log)
     assert log.iterations == []
     assert_same_run(whole[0], tmp_path)
+
+
+# -- the episodes of a run
+
+
+def kept(out):
+    """The episode that counts of each job and sample, and how many the store holds in all."""
+    with EpisodeStore(RunFolder(out).episodes, read_only=True) as store:
+        return {(each.job, each.sample): store[each.number] for each in store.latest()}, len(store)
+
+
+def hashes(out):
+    return {job: episode.transcript_hash() for job, episode in kept(out)[0].items()}
+
+
+def test_what_was_played_in_training_is_kept(whole):
+    out, _ = whole
+    episodes, count = kept(out)
+    assert count == len(episodes) == QUICK.episodes
+    assert {job for job, _ in episodes} == {f"{i}-{n}" for i in range(4) for n in range(16)}
+    assert not any(turn.token_ids for episode in episodes.values() for turn in episode.turns)
+    for metrics in RunFolder(out).history():
+        version = metrics.iteration - 1
+        mine = [episode for (job, _), episode in episodes.items() if job.startswith(f"{version}-")]
+        assert {episode.policy_version for episode in mine} == {version}
+        assert success_rate(mine) == metrics.success
+        assert sum(len(episode.turns) for episode in mine) / 16 == metrics.turns
+    (run,) = {episode.run.id: episode.run for episode in episodes.values()}.values()
+    assert (run.agent, run.model, run.limits.turn_tokens) == ("TinyAgent", "tiny", QUICK.max_tokens)
+
+
+def test_episodes_may_be_kept_with_their_tokens_or_not_at_all(whole, tmp_path):
+    config = replace(QUICK, episodes=32, eval_episodes=1)
+    train(replace(config, store="tokens", out=tmp_path / "tokens"))
+    train(replace(config, store="none", out=tmp_path / "none"))
+    assert not RunFolder(tmp_path / "none").episodes.exists()
+    episodes, _ = kept(tmp_path / "tokens")
+    sampled = [len(turn.token_ids) for episode in episodes.values() for turn in episode.turns]
+    assert sum(sampled) == sum(m.tokens_sampled for m in RunFolder(tmp_path / "tokens").history())
+    (row,) = rows(next(iter(episodes.values())))
+    assert all(math.isfinite(logprob) for logprob in row.logprobs)
+    assert same_weights(weights(tmp_path / "tokens"), weights(tmp_path / "none"))
+
+
+def test_samples_of_a_group_share_a_job(tmp_path):
+    trainer = make_trainer(replace(QUICK, algorithm="grpo", out=tmp_path))
+    assert [(e.job, e.sample) for e in trainer.sample()] == [(f"0-{i // 4}", i % 4) for i in range(16)]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_after_an_interrupt_the_latest_attempt_of_each_job_is_the_run(whole, tmp_path, monkeypatch, crash):
+    config = replace(QUICK, out=tmp_path)
+    save = Trainer.save
+
+    def crashing(trainer):
+        if crash and trainer.iteration == 2:
+            raise KeyboardInterrupt
+        save(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, watcher=Log(stop=2))
+    assert kept(tmp_path)[1] == 32
+    train(config, resume=True)
+    assert kept(tmp_path)[1] == 64 + 16 * crash  # what the checkpoint did not hold was played again
+    assert hashes(tmp_path) == hashes(whole[0])
+
+
+def test_overwriting_a_run_removes_its_episodes(tmp_path):
+    train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
+    RunFolder(tmp_path).clear()
+    assert list(tmp_path.iterdir()) == []
 
 
 LONG = replace(QUICK, episodes=16 * 40)
@@ -349,6 +424,8 @@ class Fragile(GuessTheNumber):
 
 
 def make_trainer(config, log=None):
+    """A trainer that stores nothing."""
+    config = replace(config, store="none")
     policy = make_policy(config)
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.lr)
     return Trainer(config, RunFolder(config.out), policy, optimiser, log or Log())
@@ -401,7 +478,7 @@ class Broken(GuessTheNumber):
 
 def test_an_environment_that_always_breaks_is_said_at_once(tmp_path, registry):
     register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
-    with pytest.raises(NoVerdict, match=r"none of 8 episodes has a verdict: .*the server is gone"):
+    with pytest.raises(NoVerdict, match=r"none of 8 episodes of test:Broken has .*the server is gone"):
         train(replace(QUICK, env="test:Broken", out=tmp_path))
 
 

@@ -1,6 +1,8 @@
 from collections import Counter
 
 import pytest
+from records import episode as ended
+from records import paid
 
 pytest.importorskip("torch")
 
@@ -9,7 +11,7 @@ from gem.envs.multiagent.kuhn_poker import GAME_VALUE, KuhnPoker, equilibrium
 from gem.envs.multiagent.matrix_game import MatrixGame
 from gem.estimators import turn_advantages
 from gem.parsing import boxed
-from gem.record import Episode, SeatEnd, StopReason, Turn, Verdict
+from gem.record import SeatEnd, StopReason
 from gem.registry import ENV_REGISTRY, EnvSpec, register
 from gem.tokens.rows import rows
 
@@ -59,7 +61,7 @@ def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poke
 def test_every_seat_is_trained_on_its_own_turns(terse, tmp_path):
     run = trainer(out=tmp_path, episodes=64, batch=64, minibatch=64)
     episodes = run.sample()
-    assert {turn.agent for episode in episodes for turn in episode.turns} == {"player_0", "player_1"}
+    assert {turn.seat for episode in episodes for turn in episode.turns} == {"player_0", "player_1"}
     for episode in episodes:
         for seat in episode.seats:
             mine = [token for turn in episode.turns_of(seat) for token in turn.token_ids]
@@ -76,10 +78,9 @@ def test_every_seat_is_trained_on_its_own_turns(terse, tmp_path):
 
 
 def test_a_seat_without_a_turn_does_not_count_in_its_group():
-    def game(*paid, group="g"):
-        turns = [Turn("a", "", "x", reward=reward) for reward in paid]
+    def game(*rewards, group="g"):
         ends = {"a": SeatEnd(StopReason.ENDED, True), "b": SeatEnd(StopReason.ENDED, True)}
-        return Episode("e", "x", 0, group=group, turns=turns, ends=ends, verdict=Verdict.SCORED)
+        return ended(*paid(*rewards, seat="a"), group=group, ends=ends)
 
     found = turn_advantages([game(3.0), game(1.0), game()], "dr_grpo", 1.0, "a")
     assert found == [[1.0], [-1.0], []]

@@ -1,4 +1,4 @@
-"""What the tests of vectors share."""
+"""What the tests of vectors need of those of hosts."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from types import ModuleType
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # vector_envs is imported by worker processes as well
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / "hosts")
+)  # host_envs is imported by worker processes as well
 
 
 @pytest.fixture(autouse=True, scope="session")

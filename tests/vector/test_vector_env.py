@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from host_envs import Fragile, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vector_envs import Fragile, Scripted
 
 import gem
 from gem import seeding
@@ -25,10 +25,10 @@ from gem.errors import (
     UnknownArgument,
     UnknownEnv,
 )
+from gem.hosts.base import KINDS, make_host
 from gem.registry import Maker
 from gem.testing import EchoEnv
 from gem.vector.async_vector_env import AsyncVectorEnv
-from gem.vector.host import KINDS
 from gem.vector.sync_vector_env import SyncVectorEnv
 from gem.vector.vector_env import AutoresetMode, Results, VectorEnv
 
@@ -444,3 +444,49 @@ def test_upstreams_names_stand() -> None:
         with cls(["a", "b"], [EchoEnv, EchoEnv], autoreset_mode=AutoresetMode.NEXT_STEP) as vec:
             assert vec.env_ids == ["a", "b"]
             assert len(vec.reset(seed=0)[0]) == 2
+
+
+@ANY
+def test_a_host_of_ones_own_serves_a_vector_and_stays_open(backend: str) -> None:
+    wanted = VectorEnv([Scripted] * 3, seed=4)
+    with make_host(backend, [Scripted] * 2) as host:
+        host.submit(1, "reset", (9,))
+        host.ready()
+        host.remove(0)
+        with VectorEnv([Scripted] * 3, host, seed=4) as vec:
+            assert (len(host), vec.env_ids) == (4, [None] * 3)
+            assert vec.reset()[0] == wanted.reset()[0]
+            for words in (["a", "raise", "b"], ["a", "b", "c"], ["cut", "b", "c"]):
+                assert vec.step(words)[0] == wanted.step(words)[0]
+            vec.send({2: "go"})
+            with pytest.raises(BadArgument, match="env 2 has a call in flight"):
+                vec.send({2: "go"})
+            assert vec.recv().indices == [2]
+            vec.send({0: "go"})
+        vec.close()
+        for use in (lambda: vec.step(["a"] * 3), vec.reset):
+            with pytest.raises(EnvClosed):
+                use()
+        assert len(host) == 1
+        host.submit(1, "step", ("still here",))
+        assert host.ready()[0].value.obs.startswith("still here")
+        with pytest.raises(BadArgument, match="is None"):
+            VectorEnv([Scripted, None], host)  # type: ignore[list-item]
+        with pytest.raises(OSError, match="no luck"):
+            VectorEnv([Scripted, partial(unlucky)], host)
+        assert len(host) == 1
+
+
+def unlucky() -> Env:
+    raise OSError("no luck")
+
+
+def test_make_vec_takes_a_host_and_wrappers_by_name() -> None:
+    with make_host("thread") as host, gem.make_vec(GUESS, ["concat"], num_envs=2, backend=host) as vec:
+        rules = vec.reset()[0][0]
+        assert vec.step([r"\boxed{25}"] * 2)[0][0].startswith(rules)
+        assert len(host) == 2
+    with pytest.raises(UnknownEnv, match="Did you mean 'concat'"):
+        gem.make_vec(GUESS, ["conkat"], num_envs=2)
+    with pytest.raises(BadArgument, match=r"accepted: a sequence, as \['concat'\]"):
+        gem.make_vec(GUESS, "concat")

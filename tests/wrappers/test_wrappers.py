@@ -14,11 +14,11 @@ from gem.content import Image, Text, join
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, EpisodeOver, ResetNeeded, UnknownArgument, UnknownEnv
 from gem.history import KINDS, HistoryPolicy, messages
+from gem.hosts.base import KINDS as HOSTS
 from gem.record import SEAT, Ask, Limits, Reply, StopReason, Turn
 from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.testing import EchoEnv, check_env
-from gem.vector.host import KINDS as HOSTS
 from gem.vector.vector_env import VectorEnv
 from gem.wrappers import (
     WRAPPER_FACTORY,

@@ -36,7 +36,7 @@ def test_the_others_play_before_and_after():
     step = env.step(FOLD)
     assert (step.reward, step.terminated, step.info["stop"]) == (-1.0, True, "failed")
     (ask,) = spy.asks
-    assert (ask.agent, ask.turn) == ("player_0", 0)
+    assert (ask.seat, ask.turn) == ("player_0", 0)
     assert spy.forgotten == [ask.episode]
     with pytest.raises(EpisodeOver):
         env.step(FOLD)

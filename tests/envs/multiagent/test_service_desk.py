@@ -124,7 +124,7 @@ def test_the_clerk_cannot_hang_up_and_the_customer_can_be_any_agent():
     customer = ScriptedAgent(lambda ask: "Cancel my booking." if ask.turn == 0 else f"Bye. {HANG_UP}")
     desk = ScriptedAgent(lambda ask: f"Goodbye. {HANG_UP}")
     (episode,) = rollout([Job("multi:ServiceDesk-v0", 0)], {"agent": desk, "customer": customer})
-    assert [turn.agent for turn in episode.turns] == ["customer", "agent", "customer"]
+    assert [turn.seat for turn in episode.turns] == ["customer", "agent", "customer"]
     assert HANG_UP not in episode.turns[2].observation
     assert episode.reward() == 0.0
 

@@ -6,10 +6,10 @@ import gem
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import NoVerdict, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy, messages
-from gem.record import Call, Limits, Reply, StopReason, Verdict
-from gem.rollout.play import NO_LIMITS, OutOfTime, play
-from gem.rollout.stored import from_stored, to_stored
+from gem.record import Call, Episode, Limits, Reply, StopReason, Verdict
+from gem.rollout.episode import NO_LIMITS, OutOfTime, play
 from gem.seeding import derive
+from gem.specs import TaskRef
 
 
 class Script(Env):
@@ -42,9 +42,9 @@ def over(reward=1.0, terminated=True, truncated=False, **info):
     return Step("the end", reward, terminated, truncated, info)
 
 
-def drive(env, agent=lambda ask: Reply("a"), limits=NO_LIMITS, **kwargs):
+def drive(env, agent=lambda ask: Reply("a"), limits=NO_LIMITS, *, record=None, **kwargs):
     """Play to the end with an agent that is a function, or an exception, per ask; return the episode."""
-    playing = play(env, 7, limits, **kwargs)
+    playing = play(env, 7, limits, record=record, **kwargs)
     resume, value = playing.send, None
     while True:
         try:
@@ -75,7 +75,6 @@ def raising(error):
         ({"stop": "failed", "success": True}, StopReason.FAILED),
         ({"stop": "unreadable"}, StopReason.UNREADABLE),
         ({"stop": "turn_budget"}, StopReason.TURN_BUDGET),
-        ({"stop": "error", "success": True}, StopReason.SOLVED),
         ({"stop": ["?"], "success": False}, StopReason.FAILED),
         ({"success": True}, StopReason.SOLVED),
         ({"correct": False}, StopReason.FAILED),
@@ -107,8 +106,9 @@ def test_a_truncation_by_the_environment_is_a_limit_from_outside(step, stop):
     assert (episode.scored, episode.bootstrap, episode.reward()) == (True, True, 1.0)
 
 
-def test_an_environment_that_says_it_broke_gives_no_verdict():
-    broken = drive(Script(go(0.5), over(0.5, terminated=False, truncated=True, stop="error", error="gone")))
+@pytest.mark.parametrize("ends", [(False, True), (True, False), (True, True), (False, False)])
+def test_an_environment_that_says_it_broke_gives_no_verdict_however_it_ends(ends):
+    broken = drive(Script(go(0.5), over(0.5, *ends, stop="error", error="gone", success=True)))
     assert (broken.stop, broken.error.type, broken.error.message) == (StopReason.ERROR, "NoVerdict", "gone")
     cancelled = drive(Script(over(terminated=False, truncated=True, stop="cancelled")))
     assert (cancelled.stop, cancelled.error) == (StopReason.CANCELLED, None)
@@ -132,7 +132,7 @@ def tokens(count, finish="stop"):
         (Limits(turns=0), tokens(1), 0, StopReason.TURN_LIMIT),
         (Limits(tokens=5), tokens(2), 3, StopReason.TOKEN_LIMIT),
         (Limits(tokens=4), tokens(2), 2, StopReason.TOKEN_LIMIT),
-        (Limits(tokens=4), lambda ask: Reply("a", info={"completion_tokens": 2}), 2, StopReason.TOKEN_LIMIT),
+        (Limits(tokens=4), lambda ask: Reply("a", usage={"completion_tokens": 2}), 2, StopReason.TOKEN_LIMIT),
         (Limits(context=9), lambda ask: Reply("", finish="context"), 0, StopReason.CONTEXT_LIMIT),
         (Limits(), raising(OutOfTime()), 0, StopReason.TIME_LIMIT),
     ],
@@ -174,12 +174,13 @@ def test_an_ask_passes_on_what_the_agent_must_keep():
         Script(go(), go(), over()),
         agent,
         Limits(tokens=5, turn_tokens=4, context=50),
-        episode="me",
-        sample=3,
+        record=Episode(TaskRef("test:Script", seed=7), job="me", sample=3),
     )
     assert [ask.max_tokens for ask in asks] == [4, 3, 1]
     assert {ask.context for ask in asks} == {50}
-    assert [(ask.episode, ask.agent, ask.turn) for ask in asks] == [("me", "agent", i) for i in range(3)]
+    assert [(ask.seat, ask.turn) for ask in asks] == [("agent", i) for i in range(3)]
+    assert len({ask.episode for ask in asks}) == 1
+    assert asks[0].episode.endswith("-me-3-0")
     assert [ask.seed for ask in asks] == [derive(7, "sample", 3, "agent", i) for i in range(3)]
 
 
@@ -221,7 +222,7 @@ def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(ste
         (raising(TimeoutError()), "TimeoutError", ""),
         (lambda ask: "text", "BadArgument", "'text'"),
         (lambda ask: Reply(None), "BadArgument", "None"),
-        (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids and 1 logprobs"),
+        (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids has 1 logprobs"),
         (lambda ask: Reply("a", (1,), (1,), (float("nan"),)), "BadArgument", "not finite"),
     ],
 )
@@ -283,7 +284,7 @@ def test_prompts_are_those_of_history_and_held_tokens_only_where_the_prompt_grow
             self.observation, self.action, self.info = observation, action, info
 
     episode = drive(Script(*steps, over(), start=("obs 0", around[0])), agent, history=history)
-    record = from_stored(to_stored(episode)).exchanges()
+    record = episode.exchanges()
     for turn, ask in enumerate(asks):
         assert ask.messages == messages(record[: turn + 1], history)
         past = [Exchange(f"obs {i}", f"act {i}", around[i]) for i in range(turn)]
@@ -312,10 +313,12 @@ def test_over_an_environment_that_assembles_its_history_the_last_observation_is_
 
 def test_a_turn_holds_what_the_agent_saw_and_sampled():
     reply = Reply("a", (1, 2), (3, 4, 5), (-1.0, -2.0, -3.0), "length")
-    episode = drive(Script(over(0.5, note="x")), lambda ask: reply, group="g", sample=2)
+    record = Episode(TaskRef("test:Script", seed=7), group="g", sample=2)
+    episode = drive(Script(over(0.5, note="x")), lambda ask: reply, record=record)
     (turn,) = episode.turns
-    assert (turn.prompt_ids, turn.token_ids, turn.logprobs) == ((1, 2), (3, 4, 5), (-1.0, -2.0, -3.0))
-    assert (turn.mask, turn.finish, turn.info) == ((1, 1, 1), "length", {"note": "x"})
+    assert (list(turn.prompt_ids), list(turn.token_ids)) == ([1, 2], [3, 4, 5])
+    assert (list(turn.logprobs), list(turn.mask)) == ([-1.0, -2.0, -3.0], [1, 1, 1])
+    assert (turn.finish, turn.info) == ("length", {"note": "x"})
     assert set(turn.timing) == {"policy_s", "env_s"}
     assert (episode.seed, episode.group, episode.sample) == (7, "g", 2)
 
@@ -336,7 +339,8 @@ def test_an_actor_acts_in_place_of_the_agent():
 def test_samples_of_a_random_actor_are_the_same_world_and_other_actions():
     def said(sample):
         env = EnvWrapper(gem.make("game:GuessTheNumber-v0-hard", max_turns=30))
-        episode = drive(env, actor="sample_random_action", sample=sample)
+        record = Episode(TaskRef("test", seed=7), sample=sample)
+        episode = drive(env, actor="sample_random_action", record=record)
         return episode.turns[0].observation, [turn.action for turn in episode.turns]
 
     shown, actions = zip(*map(said, (0, 1, 1, 2)), strict=True)
@@ -350,10 +354,10 @@ def test_samples_of_a_random_actor_are_the_same_world_and_other_actions():
 
 def test_an_episode_names_what_makes_its_environment_again():
     episode = drive(gem.make("game:GuessTheNumber-v0-easy", max_turns=2))
-    again = drive(gem.make(episode.spec, **episode.kwargs))
+    again = drive(gem.make(episode.task))
     assert episode.kwargs["max_turns"] == 2
     assert again.transcript_hash() == episode.transcript_hash()
-    assert drive(Script(over())).spec.endswith("test_play:Script")
+    assert drive(Script(over())).spec.endswith("test_episode:Script")
 
 
 def test_info_is_kept_as_it_was_at_its_turn():
@@ -367,3 +371,22 @@ def test_info_is_kept_as_it_was_at_its_turn():
 
     episode = drive(Reuses(go(), over()))
     assert [turn.info["count"] for turn in episode.turns] == [2, 3]
+
+
+def test_each_turn_has_its_own_policy_version_reasoning_usage_and_extras():
+    reply = Reply("a", policy_version=4, reasoning="hm", usage={"completion_tokens": 3}, extra={"id": "r1"})
+    (turn,) = drive(Script(over(0.5, rewards={"format": 0.2, "answer": 0.3})), lambda ask: reply).turns
+    assert (turn.policy_version, turn.usage, turn.extra) == (4, {"completion_tokens": 3}, {"id": "r1"})
+    assert (turn.said.content, turn.said.reasoning) == ("a", "hm")
+    assert turn.rewards == {"format": 0.2, "answer": 0.3}
+
+
+def test_a_turn_keeps_only_what_it_adds_of_a_growing_prompt():
+    episode = drive(
+        Script(*[go()] * 3, over()),
+        lambda ask: Reply("a", (*ask.held, 7, ask.turn), (9, ask.turn), (-1.0, -1.0)),
+    )
+    assert [list(turn.new_ids) for turn in episode.turns] == [[7, i] for i in range(4)]
+    assert [turn.kept for turn in episode.turns] == [0, 4, 8, 12]
+    assert episode.turns[3].parent is episode.turns[2]
+    assert list(episode.turns[2].prompt_ids) == [7, 0, 9, 0, 7, 1, 9, 1, 7, 2]

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from gem.core import Env
 from gem.errors import NoVerdict
-from gem.vector.host import Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, escaped, overdue
+from gem.hosts.base import (
+    Command,
+    Host,
+    Mapped,
+    Outcome,
+    Recipe,
+    Slot,
+    carry_out,
+    escaped,
+    overdue,
+)
+from gem.hosts.verbs import VERBS
 
 
 class Serial(Host):
     """Environments in the caller's thread: the least overhead, nothing at the same time."""
 
-    def __init__(self, env_fns: Sequence[Recipe], call_s: float | None = None) -> None:
-        """Keep the recipes."""
-        super().__init__(env_fns, call_s)
-        self.slots = [Slot(env_fn) for env_fn in env_fns]
+    def __init__(self, call_s: float | None = None) -> None:
+        """Begin without environments."""
+        super().__init__(call_s)
+        self._slots: dict[int, Slot] = {}
         self._todo: deque[Command] = deque()
         self._done: list[Outcome] = []
+
+    def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
+        self._slots[index] = Slot(recipe)
+
+    def _remove(self, index: int) -> None:
+        self._slots.pop(index).close()
+
+    def _renew(self, index: int, recipe: Recipe | None) -> None:
+        slot = self._slots[index]
+        slot.close()
+        slot.recipe = recipe or slot.recipe
+
+    def env(self, index: int) -> Env:
+        """Return the environment at `index`; see Host.env."""
+        self._check_known(index)
+        return self._slots[index].made()
 
     def _start(self, commands: Sequence[Command]) -> None:
         self._todo.extend(commands)
 
     def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
-        todo, done, slots = self._todo, self._done, self.slots
-        timed = timeout is not None or self.call_s is not None
+        todo, done, slots, call_s = self._todo, self._done, self._slots, self.call_s
+        timed = timeout is not None or call_s is not None
         until = perf_counter() + timeout if timeout is not None else float("inf")
         while len(done) < at_least:
             command = todo.popleft()
@@ -39,23 +67,26 @@ class Serial(Host):
                 raise
             if timed:
                 now = perf_counter()
-                if self.call_s is not None and now - began > self.call_s:
+                if call_s is not None and now - began > call_s:
                     slots[command[0]].close()
-                    done[-1] = Outcome(command[0], None, overdue(command[1], self.call_s))
+                    done[-1] = Outcome(command[0], None, overdue(command[1], call_s))
                 if now > until:
                     break
         self._done = []
         return done
 
-    def map(self, indices: Sequence[int], verb: Callable[..., Any], *columns: Sequence[Any]) -> Mapped:
+    def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
         """Call in a loop as tight as a bare one; see Host.map."""
-        slots = self.slots
-        envs = [slots[index].env for index in indices]
-        if self._closed or self.busy or self.call_s is not None or not all(envs):
+        slots = self._slots
+        try:
+            envs = [slots[index].env for index in indices]
+        except KeyError:  # the refusal is written once
+            envs = [None]
+        if self._closed or self.busy or self.call_s is not None or verb not in VERBS or not all(envs):
             return super().map(indices, verb, *columns)
         values: list[Any] = []
         errors: dict[int, Exception] = {}
-        calls = map(verb, envs, *columns)  # goes on behind a call that raised
+        calls = map(VERBS[verb], envs, *columns)  # goes on behind a call that raised
         while True:
             try:
                 for value in calls:
@@ -69,12 +100,7 @@ class Serial(Host):
                 errors[len(values)] = escaped(error)
             values.append(None)
 
-    def _renew(self, index: int, env_fn: Recipe | None) -> None:
-        slot = self.slots[index]
-        slot.close()
-        slot.recipe = env_fn or slot.recipe
-
     def _close(self) -> None:
         self._todo.clear()
-        for slot in self.slots:
+        for slot in self._slots.values():
             slot.close()

@@ -11,7 +11,7 @@ from gem.errors import BadArgument
 from gem.multiagent import MultiAgentEnv, MultiStart, MultiStep
 from gem.record import Call, Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore, Job, rollout, rollout_async
-from gem.rollout.play import play
+from gem.rollout.episode import play
 
 KUHN, MATRIX = "multi:KuhnPoker-v0", "multi:MatrixGame-v0"
 
@@ -64,8 +64,8 @@ def drive(env, answer, **kwargs):
 def test_all_who_act_at_once_are_asked_at_once():
     env = MatrixGame(rounds=2)
     episode, batches = drive(env, lambda ask: Reply(r"\boxed{cooperate}"))
-    assert [[ask.agent for ask in asks] for asks in batches] == [["player_0", "player_1"]] * 2
-    assert [turn.agent for turn in episode.turns] == ["player_0", "player_1"] * 2
+    assert [[ask.seat for ask in asks] for asks in batches] == [["player_0", "player_1"]] * 2
+    assert [turn.seat for turn in episode.turns] == ["player_0", "player_1"] * 2
     assert len({ask.seed for asks in batches for ask in asks}) == 4
     assert (episode.stop, episode.terminated, episode.scored) == (StopReason.SOLVED, True, True)
     assert episode.reward("player_0") == episode.reward("player_1") == episode.reward() == pytest.approx(0.6)
@@ -73,7 +73,7 @@ def test_all_who_act_at_once_are_asked_at_once():
 
 def test_who_takes_turns_is_asked_alone_and_sees_its_own_conversation_alone():
     episode, batches = drive(KuhnPoker(), lambda ask: Reply(r"\boxed{bet}" if ask.turn == 0 else "?"))
-    assert [[ask.agent for ask in asks] for asks in batches] == [["player_0"], ["player_1"]]
+    assert [[ask.seat for ask in asks] for asks in batches] == [["player_0"], ["player_1"]]
     (ask,) = batches[1]
     assert ask.turn == 0
     assert len(ask.messages) == 1
@@ -85,7 +85,7 @@ def test_who_takes_turns_is_asked_alone_and_sees_its_own_conversation_alone():
 
 def test_what_a_seat_is_paid_between_its_turns_stands_in_the_turn_before():
     episode, _ = drive(Relay(), lambda ask: Reply("x"))
-    assert [(turn.agent, turn.reward) for turn in episode.turns] == [("a", 1.0), ("b", 2.0), ("a", 0.5)]
+    assert [(turn.seat, turn.reward) for turn in episode.turns] == [("a", 1.0), ("b", 2.0), ("a", 0.5)]
     assert episode.ends["b"].unearned == 1.0  # paid in step 1, before its first turn
     assert [episode.reward(seat) for seat in "abc"] == [1.5, 3.0, 6.0]
     assert episode.seats == ("a", "b", "c")
@@ -118,7 +118,7 @@ def test_tokens_that_are_left_are_shared_by_those_who_act_at_once():
 
 def test_a_seat_whose_prompt_no_longer_fits_ends_the_episode_and_the_round_is_not_recorded():
     def answer(ask):
-        full = ask.agent == "player_1" and ask.turn == 1
+        full = ask.seat == "player_1" and ask.turn == 1
         return Reply("", finish="context") if full else Reply(r"\boxed{defect}")
 
     episode, _ = drive(MatrixGame(), answer)
@@ -127,7 +127,7 @@ def test_a_seat_whose_prompt_no_longer_fits_ends_the_episode_and_the_round_is_no
 
 def test_an_agent_that_breaks_takes_the_verdict_of_all_and_leaves_no_half_turn():
     def answer(ask):
-        if ask.agent == "player_1":
+        if ask.seat == "player_1":
             raise ValueError("gone")
         return Reply(r"\boxed{defect}")
 
@@ -145,12 +145,12 @@ def test_held_tokens_belong_to_each_seat():
             asks.extend(batch)
             mark = {"player_0": 100, "player_1": 200}
             return [
-                Reply(r"\boxed{defect}", (*ask.held, mark[ask.agent]), (mark[ask.agent] + 1,), (-0.5,))
+                Reply(r"\boxed{defect}", (*ask.held, mark[ask.seat]), (mark[ask.seat] + 1,), (-0.5,))
                 for ask in batch
             ]
 
     (episode,) = rollout([Job(MATRIX, 1)], Tokens())
-    assert [ask.held for ask in asks if ask.agent == "player_1"][1] == (200, 201)
+    assert [ask.held for ask in asks if ask.seat == "player_1"][1] == (200, 201)
     assert all(set(turn.prompt_ids) <= {200, 201} for turn in episode.turns_of("player_1")[1:2])
 
 

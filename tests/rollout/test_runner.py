@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import signal
 import threading
 from functools import partial
@@ -14,12 +15,13 @@ from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
 from gem.core import Env, EnvWrapper, Start, Step
-from gem.errors import BadArgument, NoVerdict, UnknownArgument, UnknownEnv
+from gem.errors import BadArgument, EnvClosed, NoVerdict, UnknownArgument, UnknownEnv
 from gem.history import HistoryPolicy
+from gem.hosts.serial import Serial
+from gem.hosts.threads import Threads
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
-from gem.rollout import Job, drivers, rollout, rollout_async
-from gem.vector.threads import Threads
+from gem.rollout import Branch, Job, Runner, rollout, rollout_async, runner
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
@@ -101,6 +103,7 @@ def same(first, second):
         for turn in (*one.turns, *other.turns):
             turn.timing = {}
         one.timing = other.timing = {}
+        one.run = other.run
         assert one == other
 
 
@@ -137,7 +140,7 @@ def test_all_hosts_give_identical_episodes_under_both_drivers():
 def test_each_episode_is_forgotten_once_however_it_ends(drive):
     agent = Counting()
     jobs = [Job(env, seed) for seed in range(6) for env in ENVS]
-    episodes = drive(jobs, agent, concurrency=4)
+    episodes = drive(jobs, agent, concurrency=4, retries=0)
     assert sorted(agent.forgotten) == sorted({episode.id for episode in episodes})
     assert len(agent.forgotten) == len(jobs)
     assert {episode.stop for episode in episodes} == {
@@ -189,11 +192,11 @@ def test_of_a_broken_batch_the_answered_asks_go_on(drive):
     class Half(Counting):
         def __call__(self, asks):
             answers = [
-                ValueError("odd") if int(ask.episode.split("-")[0]) % 2 else Reply("x") for ask in asks
+                ValueError("odd") if int(ask.episode.split("-")[1]) % 2 else Reply("x") for ask in asks
             ]
             raise BatchBroken(answers)
 
-    episodes = drive([Job(EASY, seed) for seed in range(6)], Half())
+    episodes = drive([Job(EASY, seed, key=str(seed)) for seed in range(6)], Half())
     assert [episode.scored for episode in episodes] == [True, False] * 3
     assert episodes[1].error.type == "ValueError"
 
@@ -229,7 +232,8 @@ def nobody_made_yet():
 
 @both
 def test_environments_are_reused_and_the_broken_thrown_away_and_all_are_closed(drive):
-    episodes = drive([Job(Watched, seed) for seed in (0, 3, 1, 4, 2, 5)], Counting(), concurrency=1)
+    jobs = [Job(Watched, seed) for seed in (0, 3, 1, 4, 2, 5)]
+    episodes = drive(jobs, Counting(), concurrency=1, retries=0)
     assert [episode.scored for episode in episodes] == [True, True, False, True, False, True]
     assert [env.closed for env in Watched.made] == [1, 1, 1]
 
@@ -420,8 +424,8 @@ def test_a_cancelled_rollout_closes_its_host_when_nobody_listens_to_it(impatient
             return super().reset(seed)
 
     resetting, listening, released = threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr(drivers, "SERVE_S", 0.2)  # long enough to be met
-    monkeypatch.setattr(drivers, "make_host", lambda kind, recipes, call_s: Guarded(recipes, call_s))
+    monkeypatch.setattr(runner, "SERVE_S", 0.2)  # long enough to be met
+    monkeypatch.setattr(runner, "make_host", lambda kind, call_s: Guarded(call_s))
 
     async def main():
         rolling = asyncio.create_task(rollout_async([Job(Waits, 0)], Counting(), host="thread"))
@@ -441,11 +445,12 @@ def test_a_cancelled_rollout_closes_its_host_when_nobody_listens_to_it(impatient
 def test_an_ask_that_is_cancelled_by_itself_cancels_its_episode_alone():
     class GivesUp(Counting):
         async def ask(self, ask):
-            if ask.episode.startswith("1-"):
+            if "-one-" in ask.episode:
                 raise asyncio.CancelledError
             return self.reply(ask)
 
-    episodes = one_by_one([Job(EASY, seed) for seed in range(3)], GivesUp())
+    keys = ("nought", "one", "two")
+    episodes = one_by_one([Job(EASY, seed, key=key) for seed, key in enumerate(keys)], GivesUp())
     assert [episode.stop is StopReason.CANCELLED for episode in episodes] == [False, True, False]
 
 
@@ -480,7 +485,7 @@ def test_the_time_of_others_is_not_the_policys():
             return super().__call__(asks)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gem.rollout.drivers.perf_counter", lambda: Clock.now)
+        patch.setattr("gem.rollout.runner.perf_counter", lambda: Clock.now)
         episodes = rollout([Job(SlowEnv, 0) for _ in range(3)], Thinks(), limits=Limits(policy_s=2.5))
     assert {(episode.stop, len(episode.turns)) for episode in episodes} == {(StopReason.TIME_LIMIT, 2)}
     assert [turn.timing["policy_s"] for turn in episodes[0].turns] == [1.0, 1.0]
@@ -506,6 +511,7 @@ def test_a_call_that_hangs_gives_no_verdict_and_a_fresh_environment(drive):
         host="thread",
         concurrency=1,
         limits=Limits(call_s=0.2),
+        retries=0,
         on_episode=lambda episode: release.set() if episode.seed == 2 else None,
     )
     assert [episode.scored for episode in episodes] == [True, False, True]
@@ -531,7 +537,8 @@ def test_a_killed_worker_process_gives_no_verdict_and_is_replaced(drive, tmp_pat
     from dying_env import Dying
 
     agent = Counting()
-    episodes = drive([Job(Dying, seed) for seed in (0, 1, 2, 3)], agent, host="process", concurrency=1)
+    jobs = [Job(Dying, seed) for seed in (0, 1, 2, 3)]
+    episodes = drive(jobs, agent, host="process", concurrency=1, retries=0)
     assert [episode.scored for episode in episodes] == [True, False, True, True]
     assert (episodes[1].error.boundary, episodes[1].error.type) == ("host", "WorkerDied")
     assert len(agent.forgotten) == 4
@@ -563,3 +570,319 @@ def test_threads_do_not_wait_for_the_slowest():
     episodes = rollout([Job(Waits, seed) for seed in range(6)], Counting(), host="thread", on_episode=note)
     assert finished[-1] == 0
     assert all(episode.scored for episode in episodes)
+
+
+# -- a runner that lives
+
+
+@both
+def test_what_infrastructure_broke_is_played_again_from_its_seed_and_both_attempts_are_stored(drive):
+    class Flaky(Env):
+        broke: ClassVar[set] = set()
+
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start(f"start {self.rng.random()}", {})
+
+        def step(self, action):
+            if self.seed % 3 == 1 and self.seed not in self.broke:
+                self.broke.add(self.seed)
+                raise NoVerdict("the container went away")
+            return Step("end", 1.0, True, False, {"success": True})
+
+    stored = Kept()
+    episodes = drive([Job(Flaky, seed) for seed in range(6)], Counting(guess), store=stored)
+    assert [(e.seed, e.scored, e.attempt) for e in episodes] == [(s, True, s % 3 == 1) for s in range(6)]
+    assert sorted((e.seed, e.scored, e.attempt) for e in stored.episodes) == sorted(
+        [(s, True, 0) for s in (0, 2, 3, 5)] + [(s, a == 1, a) for s in (1, 4) for a in (0, 1)]
+    )
+    first, again = (e for e in stored.episodes if e.seed == 4)
+    assert (first.job, first.run) == (again.job, again.run)
+    assert first.id != again.id
+    assert first.turns[0].action == again.turns[0].action  # the same noise
+    assert first.turns[0].token_ids == again.turns[0].token_ids
+
+
+class Kept:
+    """A store in memory."""
+
+    def __init__(self):
+        self.episodes = []
+
+    def append(self, episode):
+        self.episodes.append(episode)
+
+
+@both
+def test_an_agent_that_fails_is_not_asked_again_for_the_same_episode(drive):
+    class Fails(Counting):
+        def reply(self, ask):
+            raise NoVerdict("the endpoint is down")
+
+    agent, stored = Fails(), Kept()
+    episodes = drive([Job(EASY, seed) for seed in range(3)], agent, store=stored, retries=5)
+    assert [episode.attempt for episode in episodes] == [0, 0, 0]
+    assert len(stored.episodes) == 3
+
+
+def test_an_environment_with_a_bug_is_not_played_again():
+    (episode,) = rollout([Job(Brittle, 1)], Counting(), retries=3)
+    assert (episode.error.type, episode.attempt) == ("RuntimeError", 0)
+
+
+@both
+def test_the_neighbours_of_a_dead_worker_come_to_their_end(drive, tmp_path, monkeypatch):
+    (tmp_path / "poisoned_env.py").write_text(
+        "import os, signal\n"
+        "from gem.core import Env, Start, Step\n"
+        "class Poisoned(Env):\n"
+        "    def reset(self, seed=None):\n"
+        "        super().reset(seed)\n"
+        "        self.turn = 0\n"
+        "        return Start('start', {})\n"
+        "    def step(self, action):\n"
+        "        self.turn += 1\n"
+        "        if self.seed % 3 == 1 and self.turn == 2:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return Step('on', 1.0, self.turn == 4, False, {'success': True})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from poisoned_env import Poisoned
+
+    stored = Kept()
+    jobs = [Job(Poisoned, seed) for seed in range(9)]
+    episodes = drive(jobs, Counting(), host="process", store=stored)
+    assert [episode.scored for episode in episodes] == [seed % 3 != 1 for seed in range(9)]
+    assert {e.error.boundary for e in stored.episodes if e.error} == {"host"}
+    assert all(episode.attempt == 1 for episode in episodes if not episode.scored)
+    wanted = rollout([job for job in jobs if job.seed % 3 != 1], Counting(), host="serial")
+    assert [e.transcript_hash() for e in episodes if e.scored] == [e.transcript_hash() for e in wanted]
+
+
+def test_an_endless_stream_takes_no_more_jobs_than_there_is_room_for():
+    taken = []
+
+    def jobs():
+        for seed in itertools.count():
+            taken.append(seed)
+            yield Job(Watched, 5 * seed)
+
+    with Runner(Counting(), concurrency=4) as playing:
+        stream = playing.stream(jobs())
+        seen = [next(stream).seed for _ in range(10)]
+        assert len(set(seen)) == 10
+        assert len(taken) <= 10 + 2 * 4
+        before = len(taken)
+        stream.close()
+        assert len(taken) == before
+        again = list(playing.stream([Job(Watched, 0)]))
+        assert [episode.scored for episode in again] == [True]
+    assert len(Watched.made) <= 9
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+def test_an_endless_stream_waits_for_its_caller():
+    taken = []
+
+    def jobs():
+        for seed in itertools.count():
+            taken.append(seed)
+            yield Job(EASY, seed)
+
+    async def main():
+        with Runner(Counting(), concurrency=4) as playing:
+            seen = []
+            async for episode in playing.stream_async(jobs()):
+                seen.append(episode.seed)
+                for _ in range(200):  # more turns of the loop than these episodes need
+                    await asyncio.sleep(0)
+                if len(seen) == 10:
+                    break
+            assert len(taken) <= 10 + 3 * 4
+            return seen
+
+    assert len(set(asyncio.run(main()))) == 10
+
+
+def test_jobs_are_added_while_a_stream_is_open():
+    async def paced(playing):
+        seen = []
+        async for episode in playing.stream_async([Job(EASY, 0)]):
+            seen.append(episode.seed)
+            if len(seen) < 3:
+                playing.submit(Job(EASY, len(seen)))
+        return seen
+
+    with Runner(Counting()) as playing:
+        seen = []
+        for episode in playing.stream([Job(EASY, 0)]):
+            seen.append(episode.seed)
+            if len(seen) < 3:
+                playing.submit(Job(EASY, len(seen)))
+        assert seen == [0, 1, 2]
+        assert asyncio.run(paced(playing)) == [0, 1, 2]
+        playing.submit(Job(EASY, 7))
+        assert [episode.seed for episode in playing.stream()] == [7]
+        with pytest.raises(UnknownEnv):
+            playing.submit(Job("game:None-v0", 0))
+
+
+def test_one_stream_at_a_time_and_none_after_the_end():
+    with Runner(Counting()) as playing:
+        stream = playing.stream([Job(EASY, 0), Job(EASY, 1)])
+        next(stream)
+        with pytest.raises(BadArgument, match="a stream of this runner is open"):
+            next(playing.stream([Job(EASY, 2)]))
+        assert len(list(stream)) == 1
+    with pytest.raises(EnvClosed):
+        next(playing.stream([Job(EASY, 2)]))
+
+
+def test_environments_live_from_stream_to_stream_and_a_given_host_stays_open():
+    with Serial() as host:
+        with Runner(Counting(), host=host, concurrency=3) as playing:
+            for _ in range(4):
+                assert all(episode.scored for episode in playing.play([Job(Watched, 0) for _ in range(3)]))
+        assert len(Watched.made) == 3
+        assert all(env.closed == 1 for env in Watched.made)
+        assert len(host) == 0
+        rollout([Job(Watched, 0)], Counting(), host=host)
+        assert len(host) == 0
+    assert all(env.closed == 1 for env in Watched.made)
+
+
+def test_idle_environments_are_capped():
+    recipes = [partial(Watched) for _ in range(6)]
+    with Runner(Counting(), concurrency=2) as playing:
+        for recipe in recipes:
+            playing.play([Job(recipe, 0)])
+        assert sum(not env.closed for env in Watched.made) == 2
+
+
+@both
+def test_turns_carry_the_version_that_sampled_them(drive):
+    versions = []
+
+    class Learner(Counting):
+        def __call__(self, asks):
+            replies = super().__call__(asks)
+            versions.extend([playing.version] * len(asks))
+            playing.publish((playing.version or 0) + 1)
+            return replies
+
+    agent = Learner(lambda ask: r"\boxed{99}")
+    with Runner(agent) as playing:
+        playing.publish(3)
+        if drive is batched:
+            (episode,) = playing.play([Job(EASY, 0)])
+        else:
+
+            async def main():
+                return [each async for each in playing.stream_async([Job(EASY, 0)])]
+
+            (episode,) = asyncio.run(main())
+    assert [turn.policy_version for turn in episode.turns] == versions == [3, 4, 5, 6]
+    assert episode.policy_version == 3
+
+
+def test_weights_need_an_agent_that_takes_them():
+    with Runner(Counting()) as playing, pytest.raises(BadArgument, match="holds no model"):
+        playing.publish(1, weights={})
+
+
+def test_ids_are_unique_and_keys_the_same_after_a_restart():
+    jobs = [
+        Job(EASY, 3),
+        Job(EASY, 3),
+        Job(EASY, 3, sample=1),
+        Job(EASY, 4),
+        Job(HARD, 3),
+        Job(EASY, 3, salt=1),
+    ]
+    first, second = rollout(jobs, Counting()), rollout(jobs, Counting())
+    assert len({episode.id for episode in (*first, *second)}) == 2 * len(jobs)
+    assert [episode.job for episode in first] == [episode.job for episode in second]
+    keys = [episode.job for episode in first]
+    assert keys[1] == f"{keys[0]}.1"
+    assert keys[2] == keys[0]  # another sample of the same job
+    assert len(set(keys)) == 5
+    given = rollout(
+        [Job(EASY, 1, key="mine"), Job(EASY, 2, key="mine"), Job(EASY, 2, key="mine", sample=1)], Counting()
+    )
+    assert [episode.job for episode in given] == ["mine", "mine.1", "mine"]
+    assert given[0].id == f"{given[0].run.id}-mine-0-0"
+
+
+def test_salt_is_other_noise_for_the_same_seed():
+    def noise(salt):
+        (episode,) = rollout([Job(EASY, 3, salt=salt)], Counting())
+        assert episode.salt == salt
+        return episode.turns[0].token_ids[0]
+
+    assert noise(0) == noise(0)
+    assert len({noise(salt) for salt in range(4)}) > 1
+
+
+def test_a_job_brings_its_own_limits_history_and_agents():
+    other = Counting(lambda ask: r"\boxed{7}")
+    jobs = [
+        Job(EASY, 1),
+        Job(EASY, 1, limits=Limits(turns=1)),
+        Job(EASY, 1, history=HistoryPolicy("concat")),
+        Job(EASY, 1, agents=other),
+        Job("multi:KuhnPoker-v0", 1, agents={"player_0": other, "player_1": RandomAgent()}),
+    ]
+    mine = Counting(lambda ask: r"\boxed{99}")
+    with Runner(mine) as playing:
+        plain, cut, concat, theirs, seats = playing.play(jobs)
+    assert [turn.action for turn in plain.turns] == [r"\boxed{99}"] * 4
+    assert (len(cut.turns), cut.stop, cut.run.limits) == (1, StopReason.TURN_LIMIT, Limits(turns=1))
+    assert concat.run.history == HistoryPolicy("concat")
+    assert theirs.turns[0].action == r"\boxed{7}"
+    assert len({id(e.run) for e in (plain, cut, concat, theirs, seats)}) == 4  # who answers is told by name
+    assert seats.run.seats["player_1"].agent == "RandomAgent"
+    assert {turn.action for turn in seats.turns_of("player_0")} <= {r"\boxed{7}"}
+
+
+def test_agents_of_several_jobs_get_their_asks_as_one_batch():
+    one, two = Counting(lambda ask: "x"), Counting(lambda ask: "y")
+    jobs = [Job(EASY, seed, agents=one if seed % 2 else two) for seed in range(8)]
+    rollout(jobs, Counting())
+    assert one.batches == two.batches == [4]
+
+
+def test_a_job_goes_on_from_the_middle_of_an_episode():
+    (whole,) = rollout([Job(EASY, 3)], Counting(lambda ask: r"\boxed{1}"))
+    branch = Branch(whole, 2)
+    again, other = rollout(
+        [Job(EASY, 3, start=branch), Job(EASY, 3, start=branch, agents=Counting(lambda ask: r"\boxed{2}"))],
+        Counting(lambda ask: r"\boxed{1}"),
+    )
+    assert again.transcript_hash() == whole.transcript_hash()
+    assert [turn.prompt_ids for turn in again.turns] == [turn.prompt_ids for turn in whole.turns]
+    assert [sum(turn.mask) > 0 for turn in again.turns] == [False, False, True, True]
+    assert [turn.action for turn in other.turns] == [r"\boxed{1}"] * 2 + [r"\boxed{2}"] * 2
+    assert (other.origin.episode, other.origin.turns) == (whole.id, 2)
+    assert again.job != whole.job
+
+
+def test_the_record_says_how_it_was_played():
+    limits = Limits(turn_tokens=64)
+    (episode,) = rollout([Job(EASY, 3)], RandomAgent(), limits=limits, history=HistoryPolicy("concat"))
+    run = episode.run
+    assert (run.agent, run.limits, run.history) == ("RandomAgent", limits, HistoryPolicy("concat"))
+    assert run.versions["gem"] == gem.__version__
+    with gem.make(episode.task) as env:
+        observation, _ = env.reset()
+        assert observation == episode.turns[0].observation
+
+
+def test_where_environments_wait_they_live_on_threads():
+    gem.register(gem.registry.EnvSpec("test:Waits-v0", Brittle, waits=True))
+    try:
+        for jobs, kind in (([Job(EASY, 0)], Serial), ([Job(EASY, 0), Job("test:Waits-v0", 0)], Threads)):
+            with Runner(Counting()) as playing:
+                playing.play(jobs)
+                assert type(playing.host) is kind
+    finally:
+        del gem.registry.ENV_REGISTRY["test:Waits-v0"]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 from gem.core import Env, Start, Step
@@ -16,7 +17,7 @@ class Scripted(Env):
 
     shared = ("gate",)
 
-    def __init__(self, length: int = 5, gate: threading.Event | None = None) -> None:
+    def __init__(self, length: int = 5, gate: threading.Event | threading.Barrier | None = None) -> None:
         self.length = length
         self.gate = gate
 
@@ -41,6 +42,8 @@ class Scripted(Env):
             threading.Event().wait()
         if action == "wait" and self.gate is not None:
             assert self.gate.wait(20), "nobody opened the gate"
+        if action == "meet" and self.gate is not None:
+            self.gate.wait()
         if action == "lock":
             return Step("lock", 0.0, False, False, {"lock": threading.Lock()})
         obs = f"{action} {self.rng.randrange(10**6)}"
@@ -88,3 +91,14 @@ class Rendezvous(Scripted):
         threading.Event().wait(0.002)  # long enough for others to come in, if nothing holds them back
         self.inside.pop()
         return super().step(action)
+
+
+class Leaving(Scripted):
+    """Leaves a file behind when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def close(self) -> None:
+        Path(self.path).touch()

@@ -7,24 +7,36 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from vector_envs import Odd, Rendezvous, Scripted, Unloadable
+from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
 
+import gem
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, WorkerDied
-from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
-from gem.vector import threads
-from gem.vector.host import KINDS, Host, Outcome, make_host
-from gem.vector.processes import Processes
-from gem.vector.serial import Serial
-from gem.vector.threads import Threads
+from gem.hosts import threads
+from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
+from gem.hosts.processes import Processes
+from gem.hosts.serial import Serial
+from gem.hosts.threads import Threads
+from gem.registry import ENV_REGISTRY, Maker, register
+from gem.specs import EnvSpec, WrapperRef
 
 ANY = pytest.mark.parametrize("kind", KINDS)
 DEADLINE_S = 20.0
+
+
+AnyHost = TypeVar("AnyHost", bound=Host)
+
+
+def filled(host: AnyHost, recipes: Sequence[Callable[[], Env]]) -> AnyHost:
+    """Return the host with an environment for each recipe."""
+    make_host(host, recipes)
+    return host
 
 
 def collect(host: Host, count: int) -> dict[int, Outcome]:
@@ -58,18 +70,15 @@ def alive(pid: int) -> bool:
         return False
 
 
-def described(env: Env, word: str, *, end: str) -> str:
-    return f"{word} {type(env).__name__}{end}"
-
-
 @ANY
-def test_a_call_is_a_method_or_a_function_with_arguments(kind: str) -> None:
+def test_a_call_is_a_verb_with_arguments(kind: str) -> None:
     with make_host(kind, [partial(Scripted, length=3)] * 2) as host:
         host.submit(0, "reset", (7,))
-        host.submit(1, described, ("the",), {"end": "!"})
+        host.submit(1, "reset", kwargs={"seed": 7})
         outcomes = collect(host, 2)
-        assert outcomes[0].value == (*Scripted(length=3).reset(7)[:1], outcomes[0].value.info)
-        assert outcomes[1].value == "the Scripted!"
+        for outcome in outcomes.values():
+            assert outcome.value == (*Scripted(length=3).reset(7)[:1], outcome.value.info)
+        assert call(host, 0, "introduce") == (None, 7)
         state = call(host, 0, "get_state")
         assert state["length"] == 3
         call(host, 1, "set_state", (state,))
@@ -102,7 +111,7 @@ def test_what_would_end_a_program_or_a_task_is_an_error_of_its_environment(kind:
         call(host, 0, "reset", (1,))
         host.submit(0, "step", (end,))
         assert host.ready()[0].failure.type == "NoVerdict"  # type: ignore[union-attr]
-        _, errors = host.map([0], Scripted.step, [end])
+        _, errors = host.map([0], "step", [end])
         assert [type(error).__name__ for error in errors.values()] == ["NoVerdict"]
         assert call(host, 0, "step", ("x",)).obs.startswith("x")
 
@@ -116,12 +125,12 @@ def test_renew_takes_another_recipe_and_closes_the_old_environment(kind: str) ->
 
 
 def test_renew_closes_what_it_replaces() -> None:
-    with Serial([Scripted]) as host:
+    with filled(Serial(), [Scripted]) as host:
         call(host, 0, "reset")
-        old = host.slots[0].env
+        old = host.env(0)
         host.renew(0)
         with pytest.raises(EnvClosed):
-            old.step("x")  # type: ignore[union-attr]
+            old.step("x")
 
 
 @ANY
@@ -129,13 +138,22 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
     with make_host(kind, [Scripted] * 2) as host:
         with pytest.raises(BadArgument, match="0 calls are in flight"):
             host.ready()
-        with pytest.raises(BadArgument, match=r"env index is 2; accepted: 0 to 1"):
+        with pytest.raises(BadArgument, match=r"env index is 2; accepted: one that add\(\) returned"):
             host.submit(2, "reset")
         with pytest.raises(BadArgument, match="twice"):
             host.submit_all([(0, "reset", (), {}), (0, "reset", (), {})])
+        for verb in ("__class__", "close", Scripted.step):
+            with pytest.raises(BadArgument, match="accepted: reset, step, seed_actor"):
+                host.submit(0, verb)  # type: ignore[arg-type]
+            with pytest.raises(BadArgument, match="accepted: reset, step, seed_actor"):
+                host.map([0], verb, ["x"])  # type: ignore[arg-type]
         host.submit(0, "reset", (1,))
         with pytest.raises(BadArgument, match="env 0 has a call in flight"):
             host.submit(0, "reset")
+        with pytest.raises(BadArgument, match="env 0 has a call in flight"):
+            host.remove(0)
+        with pytest.raises(BadArgument, match="call_s is set while 1 calls"):
+            host.call_s = 1.0
         with pytest.raises(BadArgument, match="env 0 has a call in flight"):
             host.renew(0)
         with pytest.raises(BadArgument, match="at_least is 2 and 1 calls"):
@@ -145,14 +163,16 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
     host.close()
     with pytest.raises(EnvClosed):
         host.submit(0, "reset")
+    with pytest.raises(EnvClosed):
+        host.add(Scripted)
 
 
 def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
-    with pytest.raises(BadArgument, match="backend is 'threads'; accepted: serial, thread, process"):
+    with pytest.raises(BadArgument, match="backend is 'threads'; accepted: serial, thread, process, or an"):
         make_host("threads", [Scripted])
-    with pytest.raises(BadArgument, match=r"env_fns\[0\] is 'game:X'"):
+    with pytest.raises(BadArgument, match="the recipe of env 0 is 'game:X'"):
         make_host("serial", ["game:X"])  # type: ignore[list-item]
-    with pytest.raises(BadArgument, match=r"env_fns\[1\] cannot be pickled"):
+    with pytest.raises(BadArgument, match="the recipe of env 1 cannot be pickled"):
         make_host("process", [Scripted, lambda: Scripted()])
     with pytest.raises(BadArgument, match="call_s is 0"):
         make_host("thread", [Scripted], call_s=0)
@@ -163,7 +183,7 @@ def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
 
 def test_a_straggler_does_not_hold_up_the_others_on_threads() -> None:
     gate = threading.Event()
-    with Threads([partial(Scripted, gate=gate)] * 4) as host:
+    with filled(Threads(), [partial(Scripted, gate=gate)] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
         collect(host, 4)
         host.submit_all([(i, "step", ("wait" if i == 0 else "go",), {}) for i in range(4)])
@@ -174,7 +194,7 @@ def test_a_straggler_does_not_hold_up_the_others_on_threads() -> None:
 
 
 def test_a_straggler_holds_up_only_its_own_worker() -> None:
-    with Processes([Scripted] * 4, workers=2) as host:
+    with filled(Processes(workers=2), [Scripted] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
         collect(host, 4)
         host.submit_all([(i, "step", ("hang" if i == 0 else "go",), {}) for i in range(4)])
@@ -202,7 +222,7 @@ def test_a_hung_call_keeps_its_lock_and_nobody_waits_for_that() -> None:
     spec = EnvSpec("test:Hangs", partial(Scripted, gate=gate), thread_safe=False)
     register(spec)
     try:
-        with Threads([Maker(spec.id)] * 2, call_s=DEADLINE_S) as host:
+        with filled(Threads(call_s=DEADLINE_S), [Maker(spec.id)] * 2) as host:
             for index in (0, 1):
                 call(host, index, "reset", (1,))
             host.call_s = 0.05
@@ -222,7 +242,7 @@ def test_a_hung_call_keeps_its_lock_and_nobody_waits_for_that() -> None:
 
 def test_calls_that_wait_behind_hung_threads_get_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 1)
-    with Threads([partial(Scripted, gate=None)] * 2, call_s=0.05) as host:
+    with filled(Threads(call_s=0.05), [partial(Scripted, gate=None)] * 2) as host:
         host.submit_all([(0, "reset", (1,), {}), (1, "reset", (1,), {})])
         collect(host, 2)
         host.submit_all([(0, "step", ("hang",), {}), (1, "step", ("x",), {})])
@@ -236,7 +256,7 @@ def test_calls_that_wait_behind_hung_threads_get_other_threads(monkeypatch: pyte
 
 def test_threads_left_behind_do_not_deliver_twice() -> None:
     gate = threading.Event()
-    with Threads([partial(Scripted, gate=gate)], call_s=DEADLINE_S) as host:
+    with filled(Threads(call_s=DEADLINE_S), [partial(Scripted, gate=gate)]) as host:
         call(host, 0, "reset", (1,))
         host.call_s = 0.02
         host.submit(0, "step", ("wait",))
@@ -248,7 +268,7 @@ def test_threads_left_behind_do_not_deliver_twice() -> None:
 
 
 def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
-    with Serial([Scripted], call_s=1e-9) as host:
+    with filled(Serial(call_s=1e-9), [Scripted]) as host:
         host.submit(0, "reset", (1,))
         assert isinstance(host.ready()[0].error, WorkerDied)
 
@@ -257,7 +277,7 @@ def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
 
 
 def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None:
-    with Processes([Scripted] * 4, workers=2) as host:
+    with filled(Processes(workers=2), [Scripted] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
         collect(host, 4)
         before = host.pids
@@ -278,7 +298,7 @@ def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None
 
 
 def test_a_reset_after_a_death_just_begins_anew() -> None:
-    with Processes([Scripted] * 2, workers=1) as host:
+    with filled(Processes(workers=1), [Scripted] * 2) as host:
         for i in range(2):
             call(host, i, "reset", (i,))
         host.submit(0, "step", ("die",))
@@ -287,7 +307,7 @@ def test_a_reset_after_a_death_just_begins_anew() -> None:
 
 
 def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
-    with Processes([Scripted] * 2, workers=1) as host:
+    with filled(Processes(workers=1), [Scripted] * 2) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(2)])
         collect(host, 2)
         host.submit_all([(0, "step", ("lock",), {}), (1, "step", ("fine",), {})])
@@ -297,14 +317,14 @@ def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
 
 
 def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() -> None:
-    with Processes([Scripted], workers=1) as host:
+    with filled(Processes(workers=1), [Scripted]) as host:
         with pytest.raises((TypeError, pickle.PicklingError)):
             host.submit(0, "step", (threading.Lock(),))
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
 def test_an_argument_that_the_worker_cannot_load_ends_the_worker_and_not_the_wait() -> None:
-    with Processes([Scripted], workers=1) as host:
+    with filled(Processes(workers=1), [Scripted]) as host:
         call(host, 0, "reset", (1,))
         host.submit(0, "step", (Unloadable(),))
         (outcome,) = host.ready(timeout=DEADLINE_S)
@@ -314,7 +334,7 @@ def test_an_argument_that_the_worker_cannot_load_ends_the_worker_and_not_the_wai
 
 def test_large_messages_both_ways_do_not_block_each_other() -> None:
     text = "x" * 1_000_000
-    with Processes([Scripted] * 4, workers=1) as host:
+    with filled(Processes(workers=1), [Scripted] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
         collect(host, 4)
         for i in range(4):  # nobody reads while these are written
@@ -323,10 +343,10 @@ def test_large_messages_both_ways_do_not_block_each_other() -> None:
 
 
 def test_close_ends_every_worker_thread_and_pipe() -> None:
-    with Processes([Scripted], workers=1):
+    with filled(Processes(workers=1), [Scripted]):
         pass  # whatever the interpreter opens once is open now
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
-    with Processes([Scripted] * 3, workers=3) as host, Threads([Scripted] * 3) as other:
+    with filled(Processes(workers=3), [Scripted] * 3) as host, filled(Threads(), [Scripted] * 3) as other:
         for each in (host, other):
             each.submit_all([(i, "reset", (i,), {}) for i in range(3)])
             collect(each, 3)
@@ -339,10 +359,11 @@ def test_close_ends_every_worker_thread_and_pipe() -> None:
 
 ORPHANS = """
 import sys, time
-from vector_envs import Scripted
-from gem.vector.processes import Processes
+from host_envs import Scripted
+from gem.hosts import make_host
+from gem.hosts.processes import Processes
 if __name__ == "__main__":
-    host = Processes([Scripted] * 2, workers=2)
+    host = make_host(Processes(workers=2), [Scripted] * 2)
     for i in range(2):
         host.submit(i, "reset")
         host.ready()
@@ -400,7 +421,7 @@ def test_an_environment_that_is_not_thread_safe_is_entered_by_one_thread_at_a_ti
         for name, at_once in (("Safe", range(2, 9)), ("Unsafe", range(1, 2))):
             Rendezvous.most.clear()
             recipes = [Maker(f"test:{name}")] * 4 + [Maker(f"test:{name}").__call__] * 4
-            with Threads(recipes) as host:
+            with filled(Threads(), recipes) as host:
                 host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
                 collect(host, 8)
                 for _ in range(3):
@@ -414,26 +435,28 @@ def test_an_environment_that_is_not_thread_safe_is_entered_by_one_thread_at_a_ti
 
 def test_all_blocking_calls_run_at_the_same_time() -> None:
     everybody = threading.Barrier(50, timeout=DEADLINE_S)
-    with Threads([Scripted] * 50) as host:
-        host.submit_all([(i, lambda env: everybody.wait(), (), {}) for i in range(50)])
+    with filled(Threads(), [partial(Scripted, gate=everybody)] * 50) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(50)])
+        host.ready(50)
+        host.submit_all([(i, "step", ("meet",), {}) for i in range(50)])
         assert all(outcome.error is None for outcome in host.ready(50))
 
 
 def test_cheap_calls_in_a_loop_lose_nothing() -> None:
-    with Threads([Scripted] * 8) as host:
+    with filled(Threads(), [Scripted] * 8) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
         host.ready(8)
         seen = [0] * 8
         for _ in range(2000):
             idle = [i for i in range(8) if i not in host.busy]
-            host.submit_all([(i, type, (), {}) for i in idle])
+            host.submit_all([(i, "introduce", (), {}) for i in idle])
             for outcome in host.ready():
-                seen[outcome.index] += outcome.value is Scripted
+                seen[outcome.index] += outcome.value == (None, outcome.index)
         assert sum(seen) + len(host.busy) >= 2000
 
 
 def test_an_interrupt_inside_a_call_loses_that_call_alone() -> None:
-    with Serial([Scripted] * 3) as host:
+    with filled(Serial(), [Scripted] * 3) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(3)])
         host.ready(3)
         host.submit_all([(i, "step", ("interrupt" if i == 1 else "go",), {}) for i in range(3)])
@@ -442,3 +465,192 @@ def test_an_interrupt_inside_a_call_loses_that_call_alone() -> None:
         outcomes = collect(host, 3)
         assert [i for i in range(3) if outcomes[i].error] == [1]
         assert "KeyboardInterrupt" in str(outcomes[1].error)
+
+
+# -- environments come and go
+
+
+@ANY
+def test_environments_come_and_go_and_no_index_comes_twice(kind: str) -> None:
+    with make_host(kind) as host:
+        assert len(host) == 0
+        one, two = host.add(Scripted), host.add(partial(Scripted, length=7))
+        assert call(host, two, "get_state")["length"] == 7
+        host.submit(one, "reset", (1,))
+        three = host.add(partial(Scripted, length=9))  # while a call is in flight
+        host.ready()
+        host.remove(two)
+        assert (len(host), one in host, two in host, three in host) == (2, True, False, True)
+        for use in (host.renew, host.remove, lambda index: host.submit(index, "reset")):
+            with pytest.raises(BadArgument, match=f"env index is {two}; .* there are 2"):
+                use(two)
+        four = host.add(Scripted)
+        assert [one, two, three, four] == [0, 1, 2, 3]
+        assert call(host, three, "get_state")["length"] == 9
+        assert call(host, four, "reset", (3,)).obs == Scripted().reset(3).obs
+
+
+@ANY
+def test_what_is_removed_or_renewed_is_closed_at_once(kind: str, tmp_path: Path) -> None:
+    left = [tmp_path / name for name in ("removed", "renewed", "never made", "stays")]
+    with make_host(kind, [partial(Leaving, str(path)) for path in left]) as host:
+        for index in (0, 1, 3):
+            call(host, index, "reset", (1,))
+        host.remove(0)
+        host.renew(1)
+        host.remove(2)
+        until(lambda: left[0].exists() and left[1].exists(), "it was not closed")
+        assert [path.exists() for path in left] == [True, True, False, False]
+        host.renew(1)  # nothing is there to be closed
+        host.remove(1)
+
+
+def test_a_new_environment_goes_to_the_worker_that_has_fewest() -> None:
+    with filled(Processes(workers=2), [Scripted] * 4) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+        pids = [outcome.value.info["pid"] for _, outcome in sorted(collect(host, 4).items())]
+        assert pids == [host.pids[0], host.pids[1]] * 2
+        host.remove(1)
+        host.remove(3)
+        for index in (host.add(Scripted), host.add(Scripted)):
+            assert call(host, index, "reset").info["pid"] == host.pids[1]
+        assert len(host.pids) == 2
+
+
+def test_an_environment_that_is_alone_takes_nobody_along_and_its_worker_goes_with_it() -> None:
+    with filled(Processes(workers=1), [Scripted]) as host:
+        call(host, 0, "reset", (1,))
+        alone = host.add(Scripted, alone=True)
+        assert call(host, alone, "reset", (2,)).info["pid"] == host.pids[1]
+        other = host.add(Scripted)
+        assert call(host, other, "reset", (2,)).info["pid"] == host.pids[0]
+        host.submit(alone, "step", ("die",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        assert call(host, 0, "step", ("x",)).obs.startswith("x")
+        again = call(host, alone, "reset", (2,))
+        assert (again.obs, again.info["pid"]) == (Scripted().reset(2).obs, host.pids[1])
+        host.remove(alone)
+        assert not alive(again.info["pid"])
+        assert len(host.pids) == 1
+
+
+def test_threads_beyond_the_number_of_environments_end() -> None:
+    everybody = threading.Barrier(8, timeout=DEADLINE_S)
+    before = threading.active_count()
+    with filled(Threads(), [partial(Scripted, gate=everybody)] * 8) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(8)])
+        host.ready(8)
+        host.submit_all([(i, "step", ("meet",), {}) for i in range(8)])
+        host.ready(8)
+        for index in range(1, 8):
+            host.remove(index)
+
+        def one_is_left() -> bool:
+            host.submit(0, "introduce")
+            while not host.ready(timeout=0.01):
+                pass
+            return threading.active_count() == before + 1
+
+        until(one_is_left, "idle threads stay")
+
+
+def test_a_call_given_up_under_one_limit_is_not_delivered_under_another() -> None:
+    gate, done = threading.Event(), threading.Event()
+
+    class Late(Scripted):
+        def close(self) -> None:
+            done.set()
+
+    with filled(Threads(call_s=DEADLINE_S), [partial(Late, gate=gate)]) as host:
+        call(host, 0, "reset", (1,))
+        host.call_s = 0.02
+        host.submit(0, "step", ("wait",))
+        assert isinstance(host.ready()[0].error, WorkerDied)
+        host.call_s = None
+        gate.set()
+        assert done.wait(DEADLINE_S)
+        assert call(host, 0, "introduce") == (None, None)
+        assert host.busy == set()
+
+
+def test_env_is_the_environment_where_it_lives_here() -> None:
+    for host in (Serial(), Threads()):
+        with filled(host, [Scripted]):
+            env = host.env(0)
+            call(host, 0, "reset", (4,))
+            assert (type(env), env.seed) == (Scripted, 4)
+            with pytest.raises(BadArgument, match="env index is 5"):
+                host.env(5)
+    with (
+        filled(Processes(workers=1), [Scripted]) as host,
+        pytest.raises(BadArgument, match="other processes"),
+    ):
+        host.env(0)
+
+
+# -- which host
+
+
+def test_an_instance_is_taken_as_it_is_and_left_open() -> None:
+    with Serial() as mine:
+        mine.add(partial(Scripted, length=2))
+        assert make_host(mine, [partial(Scripted, length=8)], call_s=5.0) is mine
+        assert (len(mine), mine.call_s) == (2, 5.0)
+        with pytest.raises(BadArgument, match="is None"):
+            make_host(mine, [None])  # type: ignore[list-item]
+        assert call(mine, 1, "get_state")["length"] == 8
+
+
+@pytest.fixture
+def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package that offers two hosts, one of which cannot be imported."""
+    (tmp_path / "other_hosts.py").write_text(
+        "from gem.hosts.serial import Serial\nclass Far(Serial):\n    '''As if it were elsewhere.'''\n"
+    )
+    info = tmp_path / "other_hosts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-hosts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gem.hosts]\nfar = other_hosts:Far\nbroken = other_hosts:Near\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_package_offers_hosts_by_name() -> None:
+    with make_host("far", [Scripted], call_s=9.0) as host:
+        assert (type(host).__name__, host.call_s) == ("Far", 9.0)
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+    with pytest.raises(BadArgument, match=r"plug-in 'broken' \(other_hosts:Near\) cannot be loaded"):
+        make_host("broken")
+    with pytest.raises(BadArgument, match="accepted: serial, thread, process, broken, far, or an instance"):
+        make_host("fra")
+
+
+def test_what_waits_belongs_on_threads() -> None:
+    quick, waits = gem.spec("game:GuessTheNumber-v0-easy"), gem.spec("terminal:Archives-v0-easy")
+    assert auto_kind([quick]) == "serial" == auto_kind([])
+    assert auto_kind([quick, waits]) == "thread"
+    told = {gem.spec(id).family for id in gem.ids() if gem.spec(id).waits}
+    assert told == {"code", "eval", "terminal", "db", "mcp"}
+    assert not gem.spec("eval:AIME24").waits
+
+
+def test_an_id_that_is_registered_here_alone_is_played_in_another_process() -> None:
+    for entry_point in (Scripted, "host_envs:Scripted"):
+        register(EnvSpec("test:Here", entry_point, {"length": 4}))
+        try:
+            recipe = Maker(
+                "test:Here", {}, ("concat", WrapperRef("gem.wrappers:TimeLimit", {"max_steps": 2}))
+            )
+        finally:
+            del ENV_REGISTRY["test:Here"]
+        with filled(Processes(workers=1), [recipe]) as host:
+            task, assembles_history = call(host, 0, "describe")
+            assert (task.spec, task.entry_point, task.kwargs) == (
+                "test:Here",
+                "host_envs:Scripted",
+                {"length": 4},
+            )
+            assert assembles_history
+            call(host, 0, "reset", (1,))
+            assert not call(host, 0, "step", ("x",)).done
+            assert call(host, 0, "step", ("x",)).truncated

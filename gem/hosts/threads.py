@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gem import registry
 from gem.core import Env
 from gem.errors import NoVerdict
-from gem.registry import EnvSpec, Maker
-from gem.vector.host import NO_KWARGS, Command, Host, Mapped, Outcome, Recipe, Slot, Verb, carry_out, overdue
+from gem.hosts.base import NO_KWARGS, Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, overdue
+from gem.hosts.verbs import VERBS
+from gem.registry import Maker
+from gem.specs import EnvSpec
 
 MAX_THREADS = 1024
 CLOSE_S = 2.0
@@ -38,11 +39,11 @@ class Threads(Host):
     behind in its thread; waiting for a neighbour that is not thread-safe counts.
     """
 
-    def __init__(self, env_fns: Sequence[Recipe], call_s: float | None = None) -> None:
-        """Keep the recipes; no thread starts yet."""
-        super().__init__(env_fns, call_s)
+    def __init__(self, call_s: float | None = None) -> None:
+        """Begin without environments; no thread starts yet."""
+        super().__init__(call_s)
         self._locks: dict[Any, threading.Lock] = {}
-        self.slots = [self._slot(env_fn) for env_fn in env_fns]
+        self._slots: dict[int, _Slot] = {}
         self._todo: deque[Command] = deque()
         self._done: deque[Outcome] = deque()
         self._wanted = _NEVER  # outcomes at which the caller is to be woken
@@ -53,6 +54,39 @@ class Threads(Host):
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._running: dict[int, _Run] = {}  # kept only where calls are timed
+
+    # -- environments
+
+    def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
+        self._slots[index] = self._slot(recipe)
+
+    def _remove(self, index: int) -> None:
+        self._shut(self._slots.pop(index))
+
+    def _renew(self, index: int, recipe: Recipe | None) -> None:
+        slot = self._slots[index]
+        self._shut(slot)
+        self._slots[index] = self._slot(recipe or slot.recipe)
+
+    def _shut(self, slot: _Slot) -> None:
+        if slot.lock is None:
+            slot.close()
+        elif slot.env is not None and slot.lock.acquire(timeout=self.call_s or -1):
+            try:
+                slot.close()
+            finally:
+                slot.lock.release()
+        # else there is nothing to close, or a neighbour that hangs holds the lock for good
+
+    def env(self, index: int) -> Env:
+        """Return the environment at `index`; see Host.env. Whoever uses it while others run takes care."""
+        self._check_known(index)
+        slot = self._slots[index]
+        if slot.env is None:
+            error = self._carry_out(slot, (index, "introduce", (), NO_KWARGS)).error
+            if error is not None:
+                raise error
+        return slot.made()
 
     # -- the caller's side
 
@@ -93,22 +127,10 @@ class Threads(Host):
                 if run.began <= late:
                     del self._running[index]
                     self._threads.remove(run.thread)
-                    self.slots[index] = self._slot(self.slots[index].recipe)
+                    self._slots[index] = self._slot(self._slots[index].recipe)
                     self._done.append(Outcome(index, None, overdue(run.verb, self.call_s)))
         if self._todo:  # those left behind may have been all the threads there are
             self._call_one_more()
-
-    def _renew(self, index: int, env_fn: Recipe | None) -> None:
-        slot = self.slots[index]
-        if slot.lock is None:
-            slot.close()
-        elif slot.env is not None and slot.lock.acquire(timeout=self.call_s or -1):
-            try:
-                slot.close()
-            finally:
-                slot.lock.release()
-        # else there is nothing to close, or a neighbour that hangs holds the lock for good
-        self.slots[index] = self._slot(env_fn or slot.recipe)
 
     def _close(self) -> None:
         self._todo.clear()
@@ -116,15 +138,16 @@ class Threads(Host):
         until = perf_counter() + CLOSE_S
         for thread in self._threads:
             thread.join(max(0.0, until - perf_counter()))
-        for slot in self.slots:
+        for slot in self._slots.values():
             slot.close()
 
-    def map(self, indices: Sequence[int], verb: Callable[..., Any], *columns: Sequence[Any]) -> Mapped:
+    def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
         """Make a single call here, where waiting for a thread would cost more; see Host.map."""
-        if len(indices) > 1 or self._closed or self.busy or self.call_s is not None:
+        alone = len(indices) == 1 and indices[0] in self._slots and verb in VERBS
+        if not alone or self._closed or self.busy or self.call_s is not None:
             return super().map(indices, verb, *columns)
         row = tuple(column[0] for column in columns)
-        _, value, error = self._carry_out(self.slots[indices[0]], (indices[0], verb, row, NO_KWARGS))
+        _, value, error = self._carry_out(self._slots[indices[0]], (indices[0], verb, row, NO_KWARGS))
         return [value], {} if error is None else {0: error}
 
     # -- the threads' side
@@ -152,6 +175,9 @@ class Threads(Host):
             if not self._work():
                 return
             with self._mutex:
+                if len(self._threads) > len(self):  # environments were removed
+                    self._threads.remove(threading.current_thread())
+                    return
                 self._idle += 1
             if self._todo:  # it came between the last look and going idle
                 self._ring()
@@ -169,8 +195,9 @@ class Threads(Host):
             except IndexError:
                 return True
             index = command[0]
-            slot = self.slots[index]
-            if self.call_s is not None:
+            slot = self._slots[index]
+            timed = self.call_s is not None  # for this call: once it is given up, call_s may be another
+            if timed:
                 with self._mutex:
                     self._running[index] = _Run(perf_counter(), command[1], threading.current_thread())
             try:
@@ -179,7 +206,7 @@ class Threads(Host):
                 done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
                 self._enough.set()
                 raise
-            if self.call_s is None:
+            if not timed:
                 done.append(outcome)
             elif not self._deliver(slot, outcome):
                 slot.close()
@@ -190,7 +217,7 @@ class Threads(Host):
     def _deliver(self, slot: _Slot, outcome: Outcome) -> bool:
         """Hand an outcome over, unless the caller has stopped waiting for it."""
         with self._mutex:
-            if self.slots[outcome.index] is not slot:
+            if self._slots.get(outcome.index) is not slot:
                 return False
             del self._running[outcome.index]
             self._done.append(outcome)
@@ -200,17 +227,15 @@ class Threads(Host):
         if slot.lock is None:
             if slot.env is not None:
                 return carry_out(slot, command)
-            made = carry_out(slot, (command[0], _spec_of, (), NO_KWARGS))
+            made = carry_out(slot, (command[0], "introduce", (), NO_KWARGS))
             if made.error is not None:
                 return made
-            slot.lock = self._lock_of(made.value)
+            slot.lock = self._lock_of(slot.made().spec)
         with slot.lock or _FREE:
             return carry_out(slot, command)
 
     def _slot(self, recipe: Recipe) -> _Slot:
-        return _Slot(
-            recipe, self._lock_of(registry.spec(recipe.env_id) if isinstance(recipe, Maker) else None)
-        )
+        return _Slot(recipe, self._lock_of(recipe.spec if isinstance(recipe, Maker) else None))
 
     def _lock_of(self, spec: EnvSpec | None) -> threading.Lock | None:
         if spec is None or spec.thread_safe:
@@ -222,7 +247,7 @@ class _Run(NamedTuple):
     """A call that runs, where calls are timed."""
 
     began: float
-    verb: Verb
+    verb: str
     thread: threading.Thread
 
 
@@ -234,7 +259,3 @@ class _Slot(Slot):
     def __init__(self, recipe: Recipe, lock: threading.Lock | None) -> None:
         super().__init__(recipe)
         self.lock = lock
-
-
-def _spec_of(env: Env) -> EnvSpec | None:
-    return env.spec

@@ -2,10 +2,10 @@
 
 Workers are spawned, not forked: a fork copies the locks of the caller's threads (torch, tokenizers) in
 whatever state they are, and its open files, so that one worker's death could hide behind another's copy of
-its pipe; a fork server would outlive close(). Spawning costs a fraction of a second, once, for all workers
-at the same time. Recipes, arguments and results are pickled. All calls that go to a worker at once are one
-message, and their outcomes come back together, unless a call takes longer than FLUSH_S: then what is
-finished is sent.
+its pipe; a fork server would outlive close(). A worker is up after a fraction of a second, all of them at the
+same time; adding an environment does not wait for that, and starts none once there is one per core. Recipes,
+arguments and results are pickled. All calls that go to a worker at once are one message, and their outcomes
+come back together, unless a call takes longer than FLUSH_S: then what is finished is sent.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from typing import Any
 
 from gem.core import Env
 from gem.errors import BadArgument, NoVerdict, WorkerDied
-from gem.vector.host import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 
 FLUSH_S = 0.001
 """How long finished outcomes may wait for the rest of their message."""
 
 CLOSE_S = 2.0
 """How long a worker may take to close its environments; then it is killed."""
+
+_REMOVE = ""
+"""Stands in place of a verb where an environment is to be closed and forgotten."""
 
 _SPAWN = multiprocessing.get_context("spawn")
 _NEVER = float("inf")
@@ -41,48 +44,85 @@ _NEVER = float("inf")
 class Processes(Host):
     """Environments in worker processes, each of which holds a share and runs its calls one after another.
 
-    A worker that dies, or whose call takes longer than `call_s`, is replaced at once. Its calls in flight
-    come back as WorkerDied; each of its other environments says so at its next call, unless that is a
-    reset, because its episode is gone as well. Recipes must be picklable: `gem.registry.Maker`,
-    functools.partial, a class.
+    A worker starts with each environment that is added until there are `workers` of them; from then on a new
+    environment goes to the worker that has fewest. Workers stay until close(). One that dies, or whose call
+    takes longer than `call_s`, is replaced at once. Its calls in flight come back as WorkerDied; each of its
+    other environments says so at its next call, unless that is a reset, because its episode is gone as well.
+    Recipes must be picklable: `gem.registry.Maker`, functools.partial, a class.
     """
 
-    def __init__(
-        self, env_fns: Sequence[Recipe], call_s: float | None = None, workers: int | None = None
-    ) -> None:
-        """Start the workers, one per core unless `workers` says otherwise.
+    def __init__(self, call_s: float | None = None, workers: int | None = None) -> None:
+        """Begin without environments; `workers` are one per core unless it says otherwise.
 
         Raises:
-            BadArgument: when a recipe cannot be pickled.
+            BadArgument: for less than one worker.
         """
-        super().__init__(env_fns, call_s)
-        count = min(workers or os.cpu_count() or 1, max(1, len(env_fns)))
-        if count < 1:
+        super().__init__(call_s)
+        if workers is not None and workers < 1:
             raise BadArgument(f"workers is {workers}; accepted: 1 or more, or None for one per core.")
-        self._recipes = [_pickled(index, env_fn) for index, env_fn in enumerate(env_fns)]
+        self._most = workers or os.cpu_count() or 1
+        self._workers: list[_Worker] = []
+        self._homes: dict[int, _Worker] = {}  # where each environment lives
+        self._recipes: dict[int, bytes] = {}
         self._made: set[int] = set()  # whose recipe its worker has
         self._lost: set[int] = set()  # whose episode died with a worker and whose caller does not know yet
         self._done: list[Outcome] = []
-        self._workers = [_Worker() for _ in range(count)]
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers; environment `i` lives in worker ``i % len(pids)``."""
+        """The process ids of the workers, in the order in which they were first started."""
         return [worker.process.pid or 0 for worker in self._workers]
 
+    # -- environments
+
+    def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
+        self._recipes[index] = _pickled(index, recipe)
+        shared = [worker for worker in self._workers if not worker.alone]
+        worker = min(shared, key=lambda each: len(each.envs), default=None)
+        if alone or worker is None or (worker.envs and len(shared) < self._most):
+            worker = _Worker(alone)
+            self._workers.append(worker)
+        worker.envs.add(index)
+        self._homes[index] = worker
+
+    def _remove(self, index: int) -> None:
+        worker = self._homes.pop(index)
+        worker.envs.discard(index)
+        del self._recipes[index]
+        self._lost.discard(index)
+        if worker.alone:
+            self._workers.remove(worker)
+            self._made.discard(index)
+            _end([worker])
+        else:
+            self._unmake(index, worker)
+
+    def _renew(self, index: int, recipe: Recipe | None) -> None:
+        if recipe is not None:
+            self._recipes[index] = _pickled(index, recipe)
+        self._lost.discard(index)
+        self._unmake(index, self._homes[index])
+
+    def _unmake(self, index: int, worker: _Worker) -> None:
+        """Have the worker close an environment, if it was made; nobody waits for that."""
+        if index in self._made:
+            self._made.discard(index)
+            worker.send(pickle.dumps([(index, _REMOVE, (), {}, None)]), ())
+
+    # -- calls
+
     def _start(self, commands: Sequence[Command]) -> None:
-        count = len(self._workers)
-        shares: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
+        shares: dict[_Worker, list[tuple[Any, ...]]] = {}
         lost = self._lost.intersection([c[0] for c in commands if c[1] != "reset"]) if self._lost else ()
         for index, verb, args, kwargs in commands:
             if index not in lost:
                 recipe = None if index in self._made else self._recipes[index]
-                shares[index % count].append((index, verb, args, kwargs, recipe))
-        messages = [pickle.dumps(share) if share else b"" for share in shares]  # may raise: nothing has begun
-        for worker, share, message in zip(self._workers, shares, messages, strict=True):
-            if share:
-                worker.send(message, [call[0] for call in share])
-            self._made.update([call[0] for call in share])
+                shares.setdefault(self._homes[index], []).append((index, verb, args, kwargs, recipe))
+        messages = [pickle.dumps(share) for share in shares.values()]  # may raise: nothing has begun
+        for (worker, share), message in zip(shares.items(), messages, strict=True):
+            indices = [call[0] for call in share]
+            worker.send(message, indices)
+            self._made.update(indices)
         self._done += [Outcome(index, None, WorkerDied(f"the worker of env {index} died.")) for index in lost]
         self._lost.difference_update([command[0] for command in commands])
 
@@ -96,7 +136,7 @@ class Processes(Host):
             patience = self.call_s or _NEVER
             wake = min(until, min(worker.heard for worker in waited.values()) + patience)
             there = wait(list(waited), None if wake == _NEVER else max(0.0, wake - perf_counter()))
-            for worker in {id(waited[end]): waited[end] for end in there}.values():
+            for worker in dict.fromkeys(waited[end] for end in there):
                 self._read(worker)
             now = perf_counter()
             for worker in self._workers:
@@ -123,33 +163,25 @@ class Processes(Host):
         self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
 
     def _replace(self, worker: _Worker, error: WorkerDied) -> None:
-        place = self._workers.index(worker)
         worker.kill()
-        self._workers[place] = _Worker()
-        theirs = {index for index in self._made if index % len(self._workers) == place}
-        self._made -= theirs
-        self._lost |= theirs - worker.in_flight
+        self._lost |= worker.envs & self._made - worker.in_flight
+        self._made -= worker.envs
         self._done += [Outcome(index, None, error) for index in sorted(worker.in_flight)]
-
-    def _renew(self, index: int, env_fn: Recipe | None) -> None:
-        if env_fn is not None:
-            self._recipes[index] = _pickled(index, env_fn)
-        self._made.discard(index)
-        self._lost.discard(index)
+        worker.start()
 
     def _close(self) -> None:
-        for worker in self._workers:
-            worker.send(b"", ())
-        until = perf_counter() + CLOSE_S
-        for worker in self._workers:
-            worker.process.join(max(0.0, until - perf_counter()))
-            worker.kill()
+        _end(self._workers)
 
 
 class _Worker:
-    """The caller's end of a worker process."""
+    """The caller's end of a worker process, and of the one that takes its place when it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone
+        self.envs: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
         self.pipe, theirs = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(theirs,), name="gem-env", daemon=True)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited until it can ignore it
@@ -159,9 +191,8 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self.in_flight: set[int] = set()
-        self.heard = (
-            _NEVER  # when its calls in flight began, or it last sent outcomes; it first says it is up
-        )
+        # when its calls in flight began, or it last sent outcomes; it first says it is up
+        self.heard = _NEVER
 
     def send(self, message: bytes, indices: Sequence[int]) -> None:
         if not self.in_flight and self.heard < _NEVER:
@@ -176,6 +207,16 @@ class _Worker:
         self.process.join()
         self.process.close()
         self.pipe.close()
+
+
+def _end(workers: Sequence[_Worker]) -> None:
+    """Let workers close their environments and end; kill those that take too long."""
+    for worker in workers:
+        worker.send(b"", ())
+    until = perf_counter() + CLOSE_S
+    for worker in workers:
+        worker.process.join(max(0.0, until - perf_counter()))
+        worker.kill()
 
 
 # -- in the worker
@@ -193,9 +234,10 @@ def _serve(pipe: Connection[Any, Any]) -> None:
         done: list[Outcome] = []
         sent = perf_counter()
         for index, verb, args, kwargs, recipe in batch:
+            if verb == _REMOVE:
+                slots.pop(index).close()
+                continue
             if recipe is not None:
-                if index in slots:
-                    slots[index].close()
                 slots[index] = Slot(partial(_made_from, recipe))
             done.append(carry_out(slots[index], (index, verb, args, kwargs)))
             if perf_counter() - sent > FLUSH_S:
@@ -268,6 +310,6 @@ def _pickled(index: int, recipe: Recipe) -> bytes:
         return pickle.dumps(recipe)
     except Exception as error:
         raise BadArgument(
-            f"env_fns[{index}] cannot be pickled ({error}); on the process host a recipe is a Maker, a class "
-            "or a functools.partial of importable things. The thread host takes any callable."
+            f"the recipe of env {index} cannot be pickled ({error}); on the process host a recipe is a Maker "
+            "or a class or functools.partial that can be imported. The thread host takes any callable."
         ) from error

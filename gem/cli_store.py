@@ -1,0 +1,154 @@
+"""The subcommands of ``gem-gym store``: list, show and merge stored episodes, print their schema."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from gem import codec
+from gem.cli import FAILED, MaybeInt, MaybeText, show, table
+from gem.content import printable
+from gem.errors import BadArgument, did_you_mean
+from gem.record import Verdict
+from gem.rollout.store import EpisodeStore, merge
+
+Store = Annotated[Positional[Path], arg(metavar="PATH")]
+
+
+def ls(
+    path: Store,
+    spec: MaybeText = None,
+    success: bool = False,
+    failed: bool = False,
+    no_verdict: bool = False,
+    limit: MaybeInt = None,
+    json: bool = False,
+) -> int:
+    """List the episodes of a store, without reading them.
+
+    Args:
+        path: a file of episodes, as EpisodeStore writes them.
+        spec: those of this environment alone.
+        success: those that solved their task.
+        failed: those that have a verdict and did not.
+        no_verdict: those that something broke.
+        limit: so many at most, the first ones.
+        json: all that the index knows, one JSON object a line.
+    """
+    if success + failed + no_verdict > 1:
+        raise BadArgument("success, failed and no-verdict exclude one another; give one of them.")
+    if limit is not None and limit < 1:
+        raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
+    wanted: dict[str, Any] = {"spec": spec}
+    if success or failed:
+        wanted["success"] = success
+    if no_verdict:
+        wanted["verdict"] = Verdict.NONE
+    with EpisodeStore(path, read_only=True) as store:
+        found = store.select(**wanted)
+        if not found and spec is not None:
+            specs = {entry.spec for entry in store.select()}
+            if spec not in specs:
+                raise BadArgument(
+                    f"{path} holds no episode of {spec!r}.{did_you_mean(spec, specs)} "
+                    f"It has {', '.join(sorted(specs)[:5]) or 'none at all'}{', ...' * (len(specs) > 5)}."
+                )
+        torn = store.torn
+    if json:
+        for entry in found[:limit]:
+            print(json_module.dumps(codec.plain(entry._asdict())))
+    else:
+        rows = [
+            (
+                entry.number,
+                printable(entry.id),
+                printable(entry.spec),
+                entry.stop,
+                "-" if entry.reward is None else f"{entry.reward:.3f}",
+                entry.turns,
+                entry.tokens,
+            )
+            for entry in found[:limit]
+        ]
+        table("", "id", "env", "stop", "return", "turns", "tokens", rows=rows, cropped=("id", "env"))
+    if torn:
+        print(f"{torn} torn lines are skipped.", file=sys.stderr)
+    return 0 if found else FAILED
+
+
+def cat(
+    path: Store,
+    episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
+    json: bool = False,
+) -> None:
+    """Show an episode of a store: what was said, done and earned, and how it ended.
+
+    Args:
+        path: a file of episodes, as EpisodeStore writes them.
+        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
+        json: the line as it is stored.
+    """
+    with EpisodeStore(path, read_only=True) as store:
+        try:
+            number = int(episode)
+        except ValueError:
+            found = store.get(episode)
+            (number,) = (entry.number for entry in store.select(id=episode)[:1])
+        else:
+            if not -len(store) <= number < len(store):
+                raise BadArgument(f"there is no episode {number}; {path} holds {len(store)}.")
+            found = store[number]
+        if json:
+            print(store.line(number).decode(errors="backslashreplace"))
+            return
+    run = found.run
+    settings = [run.agent, run.model, *(f"{name}={value}" for name, value in run.sampling.items())]
+    about = {
+        "id": found.id,
+        "env": f"{found.spec}, seed {found.seed}",
+        "keywords": ", ".join(f"{name}={value!r}" for name, value in found.kwargs.items()),
+        "wrappers": ", ".join(wrapper.name for wrapper in found.task.wrappers),
+        "agent": ", ".join(filter(None, settings)),
+    }
+    for name, value in about.items():
+        if value:
+            print(printable(f"{name}: {value}"))
+    print()
+    show(found, rewards=True)
+
+
+def merge_stores(
+    out: Annotated[Positional[Path], arg(metavar="OUT")],
+    sources: Annotated[Positional[tuple[Path, ...]], arg(metavar="IN [IN ...]", help_behavior_hint="")],
+) -> None:
+    """Merge stores into one; episodes whose id is there already are left out.
+
+    What was stopped goes on by the same command.
+
+    Args:
+        out: the store that is written; episodes are added to what it holds.
+        sources: the stores whose episodes it gets.
+    """
+    done = merge(out, sources)
+    print(f"copied {done.copied} episodes to {out}; {done.duplicates} were there already")
+    if done.damaged:
+        count = "1 damaged line was" if done.damaged == 1 else f"{done.damaged} damaged lines were"
+        print(f"{count} left out", file=sys.stderr)
+
+
+def schema() -> None:
+    """Print the JSON schema of a store's lines, and of what agents and hosts send one another."""
+    print(json_module.dumps(codec.json_schema(), indent=2))
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "ls": ls,
+    "cat": cat,
+    "merge": merge_stores,
+    "schema": schema,
+}

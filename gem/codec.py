@@ -1,0 +1,1044 @@
+"""The wire form of the records: one JSON object for each, in episode stores and between processes.
+
+The Structs below are that form; the JSON schema is made of them (`json_schema`). They have the names of the
+records, which are called ``record.Turn`` and so on here. Fields that hold their default are left out. Token
+ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8; a mask of ones
+is left out. A turn's prompt is stored as the record keeps it: what its parent (the number of an earlier turn)
+does not cover.
+
+What JSON lacks is an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64 bits up, in
+hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of an
+observation), ``$dict`` (keys that are not plain text, or one of these names alone) and ``$repr`` (anything
+else; it comes back as that text).
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import sys
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from gem import content, record
+from gem.errors import BadArgument, SchemaMismatch
+from gem.history import HistoryPolicy
+from gem.record import SCHEMA, SEAT, StopReason, Verdict
+from gem.specs import TaskRef, WrapperRef
+
+DEPTH = 32
+"""Nesting below which a value in `info` is stored as its repr; it also ends cycles."""
+
+SCHEMA_1_RUN = record.RunInfo("schema1")
+"""The run of the episodes that were stored under schema 1, which did not say how they were played."""
+
+BEGINNING = re.compile(rb'\{"schema":(\d+)[,}]')
+"""How a line of a store begins, with the number of its schema."""
+
+RUN_LINE = b'{"schema":%d,"run":' % SCHEMA
+"""How the line of a run begins."""
+
+
+class Utf8(Struct):
+    """Text with lone surrogates, which JSON cannot hold: its UTF-8 with them, in base64."""
+
+    data: bytes = field(name="$utf8")
+
+
+class Float(Struct):
+    """A number that JSON cannot hold."""
+
+    name: Literal["nan", "inf", "-inf"] = field(name="$float")
+
+
+class Int(Struct):
+    """An integer of 64 bits or more, in hexadecimal."""
+
+    digits: str = field(name="$int")
+
+
+ESCAPES = (
+    "Values that JSON lacks are objects with one key: $float, $int, $utf8, $image, $text, $dict or $repr."
+)
+
+SchemaNumber: TypeAlias = Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
+Chars: TypeAlias = str | Utf8
+Number: TypeAlias = int | float | Float
+Values: TypeAlias = Annotated[dict[str, Any], Meta(description=f"Values by name. {ESCAPES}")]
+Ids: TypeAlias = Annotated[bytes, Meta(description="Token ids: little-endian int32, in base64.")]
+Logprobs: TypeAlias = Annotated[
+    bytes, Meta(description="Log probabilities of the sampled tokens: little-endian float32, in base64.")
+]
+Mask: TypeAlias = Annotated[
+    bytes, Meta(description="One byte per sampled token, in base64; left out where all are 1.")
+]
+
+
+class Part(Struct, omit_defaults=True):
+    """A part of an observation: a text, or an image as its bytes in base64, media type and other text."""
+
+    text: Chars | None = field(name="$text", default=None)
+    image: tuple[bytes, Chars, Chars] | None = field(name="$image", default=None)
+
+
+Obs: TypeAlias = str | Utf8 | list[Part]
+
+
+class ToolCall(Struct):
+    """A model's call of a tool; `arguments` is JSON as the model wrote it."""
+
+    id: Chars
+    name: Chars
+    arguments: Chars
+
+
+class ToolSpec(Struct, omit_defaults=True):
+    """A tool as a model is offered it; `schema` is the JSON schema of its arguments."""
+
+    name: Chars
+    description: Chars = ""
+    schema: Values = {}
+
+
+class Message(Struct, omit_defaults=True):
+    """One message of a conversation; `role` is system, user, assistant or tool."""
+
+    role: str
+    content: Obs
+    tool_calls: list[ToolCall] = []
+    tool_call_id: Chars | None = None
+    name: Chars | None = None
+    reasoning: Chars | None = None
+
+
+class Ask(Struct, omit_defaults=True):
+    """A request to an agent for its next action."""
+
+    episode: Chars
+    seat: Chars
+    turn: int
+    messages: list[Message]
+    held: Ids = b""
+    fresh: int = 0
+    seed: int | Int = 0
+    max_tokens: int | None = None
+    context: int | None = None
+    tools: list[ToolSpec] = []
+    sampling: Values | None = None
+
+
+class Reply(Struct, omit_defaults=True):
+    """An agent's answer; without `logprobs` nobody knows them."""
+
+    text: Chars
+    prompt_ids: Ids = b""
+    token_ids: Ids = b""
+    logprobs: Logprobs | None = None
+    finish: Chars = "stop"
+    policy_version: int | None = None
+    tool_calls: list[ToolCall] = []
+    reasoning: Chars | None = None
+    usage: Values = {}
+    extra: Values = {}
+
+
+class Turn(Struct, omit_defaults=True):
+    """One action of one seat.
+
+    The ids of its prompt are the first `kept` ids of the prompt and answer of turn number `parent`, then
+    `new_ids`. Without `logprobs` nobody knows them.
+    """
+
+    seat: Chars = SEAT
+    observation: Obs = ""
+    action: Chars | None = None
+    reply: Message | None = None
+    finish: Chars = ""
+    reward: Number | None = None
+    rewards: Values | None = None
+    info: Values = {}
+    policy_version: int | None = None
+    value: Number | None = None
+    sampling: Values | None = None
+    usage: Values | None = None
+    timing: Values = {}
+    extra: Values | None = None
+    messages: list[Message] | None = None
+    parent: int | None = None
+    kept: int = 0
+    new_ids: Ids | None = None
+    token_ids: Ids | None = None
+    logprobs: Logprobs | None = None
+    mask: Mask | None = None
+
+
+class Wrapper(Struct, omit_defaults=True):
+    """A wrapper by name, and its keywords."""
+
+    name: Chars
+    kwargs: Values = {}
+
+
+class Task(Struct, omit_defaults=True):
+    """What an environment is made of, and the seed of its episode."""
+
+    spec: Chars
+    kwargs: Values = {}
+    wrappers: list[Wrapper] = []
+    seed: int | Int | None = None
+    entry_point: Chars | None = None
+    opaque: list[Chars] = []
+
+
+class End(Struct, omit_defaults=True):
+    """How an episode ended for a seat."""
+
+    stop: StopReason
+    seat: Chars = SEAT
+    terminated: bool = False
+    truncated: bool = False
+    observation: Obs = ""
+    info: Values = {}
+    unearned: Number | None = None
+
+
+class Failure(Struct):
+    """What broke, and where."""
+
+    boundary: Chars
+    type: Chars
+    message: Chars
+
+
+class Origin(Struct):
+    """The id of the episode that this one branched off, and how many of its turns it began with."""
+
+    episode: Chars
+    turns: int
+
+
+class Episode(Struct, omit_defaults=True):
+    """One episode. Its id is run, job, sample and attempt, joined by hyphens; `run` is the id of a run."""
+
+    schema: SchemaNumber
+    job: Chars
+    run: Chars
+    task: Task
+    stop: StopReason
+    verdict: Verdict
+    sample: int = 0
+    attempt: int = 0
+    salt: int | Int = 0
+    group: Chars = ""
+    error: Failure | None = None
+    origin: Origin | None = None
+    timing: Values = {}
+    starts: Values = {}
+    turns: list[Turn] = []
+    ends: list[End] = []
+
+
+class Limits(Struct, omit_defaults=True):
+    """Limits from outside; a limit that is left out does not exist."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    turn_tokens: int | None = None
+    context: int | None = None
+    policy_s: float | None = None
+    call_s: float | None = None
+
+
+class History(Struct, omit_defaults=True):
+    """Which past turns an agent saw."""
+
+    kind: str
+    window: int | None = None
+    keep_first: bool = False
+    system: Chars | None = None
+
+
+class Agent(Struct, omit_defaults=True):
+    """Who acted."""
+
+    agent: Chars = ""
+    model: Chars | None = None
+    sampling: Values = {}
+    vocabulary: Chars | None = None
+
+
+class RunInfo(Struct, omit_defaults=True):
+    """How the episodes of a run were played."""
+
+    id: Chars
+    agent: Chars = ""
+    model: Chars | None = None
+    sampling: Values = {}
+    vocabulary: Chars | None = None
+    limits: Limits = field(default_factory=Limits)
+    history: History | None = None
+    versions: Values = {}
+    seats: list[tuple[Chars, Agent]] = []
+
+
+class Run(Struct):
+    """The line of a run; it stands before the run's first episode."""
+
+    schema: SchemaNumber
+    run: RunInfo
+
+
+LINES = (Episode, Run)
+PARTS = (Ask, Reply, Task, Message, ToolSpec, ToolCall)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a store's lines; its ``$defs`` hold Ask, Reply and the other records too."""
+    schemas, components = msgspec.json.schema_components((*LINES, *PARTS), ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A line of an episode store, schema {SCHEMA}",
+        "anyOf": list(schemas[: len(LINES)]),
+        "$defs": components,
+    }
+
+
+# -- episodes and runs
+
+
+def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
+    """Return an episode as one line of JSON, without the line's end.
+
+    Args:
+        episode: any; foreign objects in it become their repr.
+        tokens: False leaves out token ids, log probabilities and masks.
+
+    Raises:
+        BadArgument: for token ids that are no 32-bit integers.
+    """
+    places: dict[int, int] = {}
+    turns = []
+    for number, turn in enumerate(episode.turns):
+        turns.append(_turn(turn, places, tokens))
+        places[id(turn)] = number
+    error, origin = episode.error, episode.origin
+    return _ENCODER.encode(
+        Episode(
+            schema=SCHEMA,
+            job=_chars(episode.job),
+            run=_chars(episode.run.id),
+            task=_task(episode.task),
+            stop=episode.stop,
+            verdict=episode.verdict,
+            sample=_int(episode.sample),
+            attempt=_int(episode.attempt),
+            salt=_long(episode.salt),
+            group=_chars(episode.group),
+            error=None
+            if error is None
+            else Failure(_chars(error.boundary), _chars(error.type), _chars(error.message)),
+            origin=None if origin is None else Origin(_chars(origin.episode), origin.turns),
+            timing=plain(episode.timing),
+            starts=plain(episode.starts),
+            turns=turns,
+            ends=[_end(seat, end) for seat, end in episode.ends.items()],
+        )
+    )
+
+
+def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
+    """Return the episode of a line, of this schema or of schema 1.
+
+    Args:
+        line: what `encode` returned.
+        run: how it was played; None: only the id of the run is known.
+
+    Raises:
+        SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
+    """
+    return _told(_decode_1 if schema_of(line) == 1 else _decode_2, line, run)
+
+
+def _decode_2(line: bytes, run: record.RunInfo | None) -> record.Episode:
+    wire = _EPISODE.decode(line)
+    free = _free(line)
+    turns: list[record.Turn] = []
+    for turn in wire.turns:
+        turns.append(_turn_back(turn, turns, free))
+    error, origin = wire.error, wire.origin
+    run_id = _text(wire.run)
+    return record.Episode(
+        task=_task_back(wire.task, free),
+        run=run if run is not None and run.id == run_id else record.RunInfo(run_id),
+        job=_text(wire.job),
+        sample=wire.sample,
+        attempt=wire.attempt,
+        salt=_long_back(wire.salt),
+        group=_text(wire.group),
+        turns=turns,
+        starts=free(wire.starts),
+        ends={_text(end.seat): _end_back(end, free) for end in wire.ends},
+        stop=wire.stop,
+        verdict=wire.verdict,
+        error=None
+        if error is None
+        else record.Failure(_text(error.boundary), _text(error.type), _text(error.message)),
+        origin=None if origin is None else record.Origin(_text(origin.episode), origin.turns),
+        timing=free(wire.timing),
+    )
+
+
+def encode_run(run: record.RunInfo) -> bytes:
+    """Return a run as one line of JSON, without the line's end."""
+    limits, history = run.limits, run.history
+    wire = RunInfo(
+        id=_chars(run.id),
+        agent=_chars(run.agent),
+        model=_some(run.model),
+        sampling=plain(run.sampling),
+        vocabulary=_some(run.vocabulary),
+        limits=Limits(*(getattr(limits, name) for name in Limits.__struct_fields__)),
+        history=None
+        if history is None
+        else History(history.kind, history.window, history.keep_first, _some(history.system)),
+        versions=plain(run.versions),
+        seats=[
+            (
+                _chars(seat),
+                Agent(_chars(who.agent), _some(who.model), plain(who.sampling), _some(who.vocabulary)),
+            )
+            for seat, who in run.seats.items()
+        ],
+    )
+    return _ENCODER.encode(Run(SCHEMA, wire))
+
+
+def decode_run(line: bytes) -> record.RunInfo:
+    """Return the run of a line that `encode_run` made.
+
+    Raises:
+        SchemaMismatch: for another schema. ValueError: for what is no line of a run.
+    """
+    schema_of(line)
+    return _told(_decode_run, line)
+
+
+def _decode_run(line: bytes) -> record.RunInfo:
+    wire, free = _RUN.decode(line).run, _free(line)
+    limits, history = wire.limits, wire.history
+    return record.RunInfo(
+        id=_text(wire.id),
+        agent=_text(wire.agent),
+        model=_text_or_none(wire.model),
+        sampling=free(wire.sampling),
+        vocabulary=_text_or_none(wire.vocabulary),
+        limits=record.Limits(*(getattr(limits, name) for name in Limits.__struct_fields__)),
+        history=None
+        if history is None
+        else HistoryPolicy(
+            cast(Any, history.kind), history.window, history.keep_first, _text_or_none(history.system)
+        ),
+        versions=free(wire.versions),
+        seats={
+            _text(seat): record.AgentInfo(
+                _text(who.agent), _text_or_none(who.model), free(who.sampling), _text_or_none(who.vocabulary)
+            )
+            for seat, who in wire.seats
+        },
+    )
+
+
+def schema_of(line: bytes) -> int:
+    """Return the number of the schema that a line begins with.
+
+    Raises:
+        SchemaMismatch: when it is one that this version of gem does not read.
+        ValueError: when the line is not one of an episode store.
+    """
+    found = BEGINNING.match(line)
+    if found is None:
+        raise ValueError(f"a line of an episode store begins with its schema, not with {line[:40]!r}.")
+    number = int(found[1])
+    if not 1 <= number <= SCHEMA:
+        raise SchemaMismatch(
+            f"a line of schema {number}; this version of gem reads schemas 1 to {SCHEMA}. Read it with the "
+            "version that wrote it."
+        )
+    return number
+
+
+# -- records that travel alone
+
+Packable: TypeAlias = (
+    record.Ask | record.Reply | TaskRef | content.Message | content.ToolSpec | content.ToolCall
+)
+Packed = TypeVar("Packed", bound=Packable)
+
+
+def pack(value: Packable) -> bytes:
+    """Return a record as JSON, for another process; `unpack` takes it.
+
+    Raises:
+        BadArgument: for another type, or for token ids that are no 32-bit integers.
+    """
+    for kind, (_, to_wire, _) in _PACKED.items():
+        if isinstance(value, kind):
+            return _ENCODER.encode(to_wire(value))
+    raise BadArgument(
+        f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in _PACKED)}."
+    )
+
+
+def unpack(data: bytes, kind: type[Packed]) -> Packed:
+    """Return the record of that type that `pack` made `data` of; token ids are tuples.
+
+    Raises:
+        ValueError: when it made no such thing.
+    """
+    decoder, _, from_wire = _PACKED[kind]
+    return cast(Packed, _told(lambda: from_wire(decoder.decode(data), _free(data))))
+
+
+Result = TypeVar("Result")
+
+
+def _told(read: Callable[..., Result], *args: Any) -> Result:
+    """Return ``read(*args)``; whatever is wrong with the data is a ValueError."""
+    try:
+        return read(*args)
+    except _UNREADABLE as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+# -- records to Structs, and back
+
+Free: TypeAlias = Callable[[Any], Any]
+"""What brings back the values of a line: `restored`, or nothing where the line holds no escape."""
+
+
+def _free(line: bytes) -> Free:
+    return restored if b'"$' in line or b'"\\u0024' in line else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
+    wire = Turn(
+        _seat(turn.seat),
+        _obs(turn.observation),
+        _some(turn.action),
+        None if turn.reply is None else _message(turn.reply),
+        _chars(turn.finish),
+        _number(turn.reward),
+        plain(turn.rewards),
+        plain(turn.info),
+        _int(turn.policy_version),
+        _number(turn.value),
+        plain(turn.sampling),
+        plain(turn.usage),
+        plain(turn.timing),
+        plain(turn.extra),
+        None if turn.messages is None else [_message(message) for message in turn.messages],
+    )
+    parent = turn.parent
+    if parent is not None:
+        wire.parent = places.get(id(parent))
+    if not tokens:
+        return wire
+    new_ids = turn.new_ids
+    if turn.kept:
+        if wire.parent is not None and parent is not None and turn.kept <= _length(parent):
+            wire.kept = turn.kept
+        else:  # a parent that is not in the episode: the prompt is stored whole
+            new_ids = turn.prompt_ids
+    wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
+    if turn.logprobs is not None:
+        wire.logprobs = _packed("f", turn.logprobs) or b""
+    mask = bytes(turn.mask)
+    if mask != _ones(wire):
+        wire.mask = mask
+    return wire
+
+
+def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record.Turn:
+    turn = record.Turn(
+        seat=_text(wire.seat),
+        observation=_obs_back(wire.observation),
+        action=_text_or_none(wire.action),
+        reply=None if wire.reply is None else _message_back(wire.reply),
+        finish=_text(wire.finish),
+        kept=wire.kept,
+        new_ids=_unpacked("i", wire.new_ids),
+        token_ids=_unpacked("i", wire.token_ids),
+        logprobs=None if wire.logprobs is None else _unpacked("f", wire.logprobs),
+        mask=_ones(wire) if wire.mask is None else wire.mask,
+        policy_version=wire.policy_version,
+        value=_number_back(wire.value),
+        reward=_number_back(wire.reward),
+        rewards=free(wire.rewards),
+        sampling=free(wire.sampling),
+        usage=free(wire.usage),
+        info=free(wire.info),
+        timing=free(wire.timing),
+        extra=free(wire.extra),
+        messages=None if wire.messages is None else tuple(map(_message_back, wire.messages)),
+    )
+    if wire.parent is not None:
+        if not 0 <= wire.parent < len(earlier):
+            raise ValueError(
+                f"turn {len(earlier)} has turn {wire.parent} as parent; accepted: an earlier one."
+            )
+        turn.parent = earlier[wire.parent]
+    covered = 0 if turn.parent is None else _length(turn.parent)
+    if not 0 <= wire.kept <= covered:
+        raise ValueError(f"turn {len(earlier)} keeps {wire.kept} ids of {covered} that its parent has.")
+    count = len(turn.token_ids)
+    if len(turn.mask) != count or (turn.logprobs is not None and len(turn.logprobs) != count):
+        raise ValueError(
+            f"turn {len(earlier)} has not one mask entry and one logprob for each of {count} tokens."
+        )
+    return turn
+
+
+def _length(turn: record.Turn) -> int:
+    return turn.prompt_length + len(turn.token_ids)
+
+
+def _ones(wire: Turn) -> bytes:
+    """Return the mask that is left out: of ones."""
+    return record.all_ones(len(wire.token_ids or b"") // 4)
+
+
+def _end(seat: str, end: record.SeatEnd) -> End:
+    return End(
+        end.stop,
+        _seat(seat),
+        end.terminated,
+        end.truncated,
+        _obs(end.observation),
+        plain(end.info),
+        None if repr(end.unearned) == "0.0" else _number(end.unearned),
+    )
+
+
+def _end_back(wire: End, free: Free) -> record.SeatEnd:
+    return record.SeatEnd(
+        wire.stop,
+        wire.terminated,
+        wire.truncated,
+        _obs_back(wire.observation),
+        free(wire.info),
+        0.0 if wire.unearned is None else _number_back(wire.unearned),
+    )
+
+
+def _task(task: TaskRef) -> Task:
+    return Task(
+        _chars(task.spec),
+        plain(task.kwargs),
+        [Wrapper(_chars(wrapper.name), plain(wrapper.kwargs)) for wrapper in task.wrappers],
+        _long(task.seed),
+        _some(task.entry_point),
+        [_chars(name) for name in task.opaque],
+    )
+
+
+def _task_back(wire: Task, free: Free) -> TaskRef:
+    return TaskRef(
+        _text(wire.spec),
+        free(wire.kwargs),
+        tuple(WrapperRef(_text(wrapper.name), free(wrapper.kwargs)) for wrapper in wire.wrappers),
+        _long_back(wire.seed),
+        _text_or_none(wire.entry_point),
+        tuple(map(_text, wire.opaque)),
+    )
+
+
+def _message(message: content.Message) -> Message:
+    return Message(
+        message.role,
+        _obs(message.content),
+        [_tool_call(call) for call in message.tool_calls],
+        _some(message.tool_call_id),
+        _some(message.name),
+        _some(message.reasoning),
+    )
+
+
+def _message_back(wire: Message) -> content.Message:
+    return content.Message(
+        cast(content.Role, wire.role),
+        _obs_back(wire.content),
+        tool_calls=tuple(map(_tool_call_back, wire.tool_calls)),
+        tool_call_id=_text_or_none(wire.tool_call_id),
+        name=_text_or_none(wire.name),
+        reasoning=_text_or_none(wire.reasoning),
+    )
+
+
+def _tool_call(call: content.ToolCall) -> ToolCall:
+    return ToolCall(_chars(call.id), _chars(call.name), _chars(call.arguments))
+
+
+def _tool_call_back(wire: ToolCall) -> content.ToolCall:
+    return content.ToolCall(_text(wire.id), _text(wire.name), _text(wire.arguments))
+
+
+def _tool(tool: content.ToolSpec) -> ToolSpec:
+    return ToolSpec(_chars(tool.name), _chars(tool.description), plain(tool.schema))
+
+
+def _tool_back(wire: ToolSpec, free: Free) -> content.ToolSpec:
+    return content.ToolSpec(_text(wire.name), _text(wire.description), free(wire.schema))
+
+
+def _ask(ask: record.Ask) -> Ask:
+    return Ask(
+        _chars(ask.episode),
+        _chars(ask.seat),
+        ask.turn,
+        [_message(message) for message in ask.messages],
+        _packed("i", ask.held) or b"",
+        ask.fresh,
+        _long(ask.seed),
+        ask.max_tokens,
+        ask.context,
+        [_tool(tool) for tool in ask.tools],
+        plain(ask.sampling),
+    )
+
+
+def _ask_back(wire: Ask, free: Free) -> record.Ask:
+    return record.Ask(
+        _text(wire.episode),
+        _text(wire.seat),
+        wire.turn,
+        tuple(map(_message_back, wire.messages)),
+        tuple(_unpacked("i", wire.held)),
+        wire.fresh,
+        _long_back(wire.seed),
+        wire.max_tokens,
+        wire.context,
+        tools=tuple(_tool_back(tool, free) for tool in wire.tools),
+        sampling=free(wire.sampling),
+    )
+
+
+def _reply(reply: record.Reply) -> Reply:
+    return Reply(
+        _chars(reply.text),
+        _packed("i", reply.prompt_ids) or b"",
+        _packed("i", reply.token_ids) or b"",
+        None if reply.logprobs is None else _packed("f", reply.logprobs) or b"",
+        _chars(reply.finish),
+        _int(reply.policy_version),
+        [_tool_call(call) for call in reply.tool_calls],
+        _some(reply.reasoning),
+        plain(reply.usage),
+        plain(reply.extra),
+    )
+
+
+def _reply_back(wire: Reply, free: Free) -> record.Reply:
+    return record.Reply(
+        _text(wire.text),
+        tuple(_unpacked("i", wire.prompt_ids)),
+        tuple(_unpacked("i", wire.token_ids)),
+        None if wire.logprobs is None else tuple(_unpacked("f", wire.logprobs)),
+        _text(wire.finish),
+        wire.policy_version,
+        tool_calls=tuple(map(_tool_call_back, wire.tool_calls)),
+        reasoning=_text_or_none(wire.reasoning),
+        usage=free(wire.usage),
+        extra=free(wire.extra),
+    )
+
+
+# -- single values
+
+
+def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
+    """Return numbers as little-endian bytes; None for an empty tuple, which stands for nothing at all."""
+    if not len(numbers):
+        return b"" if isinstance(numbers, array) else None
+    whole = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
+    if not isinstance(whole, array) or whole.typecode != kind:
+        whole = array(kind, whole)
+    if sys.byteorder == "big":
+        whole = whole[:]
+        whole.byteswap()
+    return whole.tobytes()
+
+
+def _unpacked(kind: str, data: bytes | None) -> Any:
+    if data is None:
+        return ()
+    numbers = array(kind, data)[:]  # the copy is exact; an array that was filled is a sixteenth larger
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _chars(text: str) -> Chars:
+    if type(text) is str and text.isascii():
+        return text
+    if _encodes(text):
+        return str(text)
+    return Utf8(text.encode("utf-8", "surrogatepass"))
+
+
+def _seat(name: str) -> Chars:
+    return SEAT if name == SEAT else _chars(name)  # a default is left out where it is the same object
+
+
+def _some(text: str | None) -> Chars | None:
+    return None if text is None else _chars(text)
+
+
+def _text(wire: Chars) -> str:
+    return wire if isinstance(wire, str) else wire.data.decode("utf-8", "surrogatepass")
+
+
+def _text_or_none(wire: Chars | None) -> str | None:
+    return None if wire is None else _text(wire)
+
+
+def _obs(obs: content.Obs) -> Obs:
+    if isinstance(obs, str):
+        return obs if type(obs) is str and obs.isascii() else _chars(obs)
+    return [
+        Part(image=(part.data, _chars(part.mime), _chars(part.alt)))
+        if isinstance(part, content.Image)
+        else Part(text=_chars(part.text))
+        for part in obs
+    ]
+
+
+def _obs_back(wire: Obs) -> content.Obs:
+    if not isinstance(wire, list):
+        return _text(wire)
+    return tuple(
+        content.Text(_text(part.text or ""))
+        if part.image is None
+        else content.Image(part.image[0], _text(part.image[1]), _text(part.image[2]))
+        for part in wire
+    )
+
+
+def _int(number: int | None) -> Any:
+    return number if number is None or type(number) is int else int(number)
+
+
+def _long(number: int | None) -> Any:
+    number = _int(number)
+    return number if number is None or number.bit_length() < 64 else Int(hex(number))
+
+
+def _long_back(wire: int | Int | None) -> Any:
+    return int(wire.digits, 16) if isinstance(wire, Int) else wire
+
+
+def _number(number: float | None) -> Any:
+    if number is None or (type(number) is float and math.isfinite(number)):
+        return number
+    if isinstance(number, int) and number.bit_length() < 64:
+        return int(number)
+    number = float(number)
+    return number if math.isfinite(number) else Float(cast(Any, str(number)))
+
+
+def _number_back(wire: Number | None) -> Any:
+    return float(wire.name) if isinstance(wire, Float) else wire
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return `value` as what JSON can hold."""
+    kind = type(value)
+    if kind is str and value.isascii():
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if value is None or kind is bool or (kind is dict and not value):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() < 64 else {"$int": hex(value)}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": str(float(value))}
+    if isinstance(value, str):
+        return _plain_text(str(value))
+    if depth < DEPTH:
+        if isinstance(value, Mapping):
+            return _plain_mapping(value, depth + 1)
+        if isinstance(value, list | tuple):
+            return [plain(item, depth + 1) for item in value]
+        if isinstance(value, content.Text):
+            return {"$text": _plain_text(value.text)}
+        if isinstance(value, content.Image):
+            data = base64.b64encode(value.data).decode("ascii")
+            return {"$image": [data, _plain_text(value.mime), _plain_text(value.alt)]}
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
+            return plain(value.item(), DEPTH)
+    return {"$repr": _plain_text(_repr(value))}
+
+
+def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    stored = {}
+    for key, value in values.items():
+        if type(key) is not str or not _encodes(key) or (len(values) == 1 and key in _RESTORE):
+            return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
+        stored[key] = plain(value, depth)
+    return stored
+
+
+def restored(value: Any) -> Any:
+    """Return what `plain` was given."""
+    if isinstance(value, list):
+        return [restored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inside),) = value.items()
+        if name in _RESTORE:
+            return _RESTORE[name](inside)
+    return {key: restored(item) for key, item in value.items()}
+
+
+def _plain_text(text: str) -> Any:
+    if _encodes(text):
+        return text
+    return {"$utf8": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")}
+
+
+def _encodes(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # somebody's __repr__: it may do anything, and storing goes on
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+
+
+_RESTORE: dict[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$int": lambda text: int(text, 16),
+    "$utf8": lambda data: base64.b64decode(data).decode("utf-8", "surrogatepass"),
+    "$text": lambda text: content.Text(restored(text)),
+    "$image": lambda image: content.Image(base64.b64decode(image[0]), restored(image[1]), restored(image[2])),
+    "$dict": lambda pairs: {_hashable(restored(key)): restored(item) for key, item in pairs},
+    "$repr": lambda text: restored(text),
+}
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key
+
+
+# -- schema 1
+
+
+def _decode_1(line: bytes, _: record.RunInfo | None) -> record.Episode:
+    """Return the episode of a line of schema 1.
+
+    Its id was not unique; what tells it from others now, in every store, is that id and a hash of the line.
+    Its policy version was one for all turns, its log probabilities had 64 bits.
+    """
+    data = {key: restored(value) for key, value in msgspec.json.decode(line).items()}
+    held: dict[str, record.Turn] = {}
+    turns = [_turn_1(turn, held) for turn in data["turns"]]
+    for turn in turns:
+        if turn.token_ids or not held:
+            turn.policy_version = data["policy_version"]
+    starts = data["initial_info"]
+    ends = {seat: _end_1(end) for seat, end in data.get("ends", ())}
+    if not ends:  # a single agent
+        seat = turns[0].seat if turns else SEAT
+        starts = {seat: starts}
+        last = {"observation": data["final_observation"], "info": data["final_info"]}
+        ends[seat] = _end_1({**data, **last})
+    mark = blake2b(line.strip(), digest_size=6).hexdigest()
+    return record.Episode(
+        task=TaskRef(data["spec"], data["kwargs"], seed=data["seed"]),
+        run=SCHEMA_1_RUN,
+        job=f"{data['id']}-{mark}",
+        sample=data["sample"],
+        group=data["group"],
+        turns=turns,
+        starts=starts,
+        ends=ends,
+        stop=StopReason(data["stop"]),
+        verdict=Verdict(data["verdict"]),
+        error=data["error"] and record.Failure(*data["error"]),
+        timing=data["timing"],
+    )
+
+
+def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Turn:
+    turn = record.Turn(
+        data["agent"],
+        _obs_1(data["observation"]),
+        data["action"],
+        finish=data["finish"],
+        reward=data["reward"],
+        info=data["info"],
+        timing=data["timing"],
+    )
+    if "token_ids" in data:
+        before, logprobs = held.get(turn.seat), data["logprobs"] or None
+        if data["held"] and before is not None:
+            turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
+        else:
+            turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
+        turn.mask = bytes(data["mask"])
+        held[turn.seat] = turn
+    return turn
+
+
+def _end_1(data: Mapping[str, Any]) -> record.SeatEnd:
+    return record.SeatEnd(
+        StopReason(data["stop"]),
+        data["terminated"],
+        data["truncated"],
+        _obs_1(data["observation"]),
+        data["info"],
+        data.get("unearned", 0.0),
+    )
+
+
+def _obs_1(value: Any) -> content.Obs:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_UNREADABLE = (
+    msgspec.MsgspecError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+_ENCODER = msgspec.json.Encoder()
+_EPISODE, _RUN = msgspec.json.Decoder(Episode), msgspec.json.Decoder(Run)
+_PACKED: dict[type, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any], Callable[[Any, Free], Any]]] = {
+    record.Ask: (msgspec.json.Decoder(Ask), _ask, _ask_back),
+    record.Reply: (msgspec.json.Decoder(Reply), _reply, _reply_back),
+    TaskRef: (msgspec.json.Decoder(Task), _task, _task_back),
+    content.Message: (msgspec.json.Decoder(Message), _message, lambda wire, _: _message_back(wire)),
+    content.ToolSpec: (msgspec.json.Decoder(ToolSpec), _tool, _tool_back),
+    content.ToolCall: (msgspec.json.Decoder(ToolCall), _tool_call, lambda wire, _: _tool_call_back(wire)),
+}

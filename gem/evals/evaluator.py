@@ -1,0 +1,253 @@
+"""An agent on an environment: success, return and turns, and how many episodes have a verdict at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from gem import seeding
+from gem.errors import BadArgument, NoSolver, NoVerdict
+from gem.evals.instances import Instances
+from gem.hosts import Host
+from gem.record import Agent, Episode, Limits, StopReason
+from gem.registry import Maker
+from gem.rollout import Job, Runner, rollout
+from gem.rollout.runner import Store
+from gem.specs import TaskRef
+from gem.statistics import Interval, exact, mean_interval, wilson
+
+
+@dataclass(frozen=True, slots=True)
+class SeatResult:
+    """The figures of one seat of a game: as in Result; `turns` are the seat's own."""
+
+    success: Interval | None
+    reward: Interval
+    turns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An agent's figures on one environment.
+
+    `episodes` were played to an end, each job counted once; `scored` of them have a verdict, and the others
+    enter no figure but `at_least`. `cancelled` came to no end and are in none of these.
+
+    `success` is None where the environment does not say what success is. `at_least` is the rate of success
+    with every episode that has no verdict counted as lost: the truth lies between the two.
+    `turns_to_success`: turns until success, where a lost episode counts one turn more than it may take.
+    `errors` counts what broke, by boundary and type; `first_error` is what the first of them said. `seats`
+    has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
+    """
+
+    env: str
+    episodes: int
+    scored: int
+    success: Interval | None
+    at_least: float | None
+    reward: Interval | None
+    turns: float | None
+    turns_to_success: Interval | None = None
+    cancelled: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    first_error: str | None = None
+    seats: dict[str, SeatResult] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> float:
+        """The share of episodes that have a verdict; NaN where all were cancelled."""
+        return self.scored / self.episodes if self.episodes else float("nan")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("success", "reward", "turns_to_success"):
+            plain[name] = plain[name] and plain[name]._asdict()
+        seats = {}
+        for name, seat in self.seats.items():
+            seats[name] = asdict(seat)
+            seats[name]["success"] = seat.success and seat.success._asdict()
+            seats[name]["reward"] = seat.reward._asdict()
+        return {**plain, "seats": seats, "coverage": self.coverage}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Result:
+        """Return what to_json() gave."""
+        plain = {f.name: values[f.name] for f in fields(cls)}
+        for name in ("success", "reward", "turns_to_success"):
+            plain[name] = _interval(plain[name])
+        seats = {
+            name: SeatResult(_interval(seat["success"]), Interval(**seat["reward"]), seat["turns"])
+            for name, seat in values["seats"].items()
+        }
+        return cls(**{**plain, "seats": seats})
+
+
+def _interval(values: Mapping[str, Any] | None) -> Interval | None:
+    return None if values is None else Interval(**values)
+
+
+def evaluate(
+    agent: Agent | Mapping[str, Agent] | Runner,
+    env: str | TaskRef | Maker,
+    *,
+    episodes: int = 200,
+    seed: int = 0,
+    instances: Instances | None = None,
+    exactly: bool = False,
+    budget: int | None = None,
+    limits: Limits | None = None,
+    concurrency: int = 128,
+    host: str | Host = "auto",
+    store: Store | None = None,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> Result:
+    """Play episodes of an environment and return the figures; intervals are at 95%.
+
+    Each episode has a seed of its own, and success a Wilson interval; or, where `instances` are given, these
+    are played in turn, and the intervals are clustered by instance.
+
+    Args:
+        agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
+            limits, concurrency and store with it.
+        env: what is played.
+        episodes: how many; of `instances` rounded up to as many of each.
+        seed: what is played follows from it.
+        instances: what is played, in place of seeds derived from `seed`.
+        exactly: the agent plays without chance and `instances` are all there are, so that the figures are no
+            estimates and their intervals are points.
+        budget: turns that an episode may take; None where nobody says, then those it took.
+        limits: limits from outside.
+        concurrency: episodes in flight.
+        host: where environments live; see Runner.
+        store: where episodes are written.
+        on_episode: called with each episode as it ends.
+
+    Raises:
+        BadArgument: for no episodes. UnknownEnv, MissingExtra: for what cannot be made. NoSolver: where the
+            environment has no solver, or no random actor, for an agent that is one.
+    """
+    if episodes < 1:
+        raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
+    jobs = _jobs(env, episodes, seed, instances)
+    if isinstance(agent, Runner):
+        given = limits, store, on_episode
+        if any(each is not None for each in given) or host != "auto":
+            raise BadArgument("a Runner brings limits, host, store and on_episode with it; leave them out.")
+        played = list(agent.stream(jobs))
+    else:
+        played = rollout(
+            jobs,
+            agent,
+            limits=limits or Limits(),
+            concurrency=concurrency,
+            host=host,
+            store=store,
+            on_episode=on_episode,
+        )
+    failed = [episode.error for episode in played if episode.error is not None]
+    if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
+        raise NoSolver(failed[0].message)
+    return summarise(_name(env), played, clustered=instances is not None, exactly=exactly, budget=budget)
+
+
+def _jobs(env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None) -> list[Job]:
+    if instances is None:
+        return [Job(env, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
+    return [
+        Job(env, seeds[sample % len(seeds)], group=str(number), sample=sample)
+        for sample in range(-(-episodes // len(instances.seeds)))
+        for number, seeds in enumerate(instances.seeds)
+    ]
+
+
+def _name(env: str | TaskRef | Maker) -> str:
+    if isinstance(env, str):
+        return env
+    return env.spec if isinstance(env, TaskRef) else env.spec.id
+
+
+def summarise(
+    name: str,
+    episodes: Sequence[Episode],
+    *,
+    clustered: bool = False,
+    exactly: bool = False,
+    budget: int | None = None,
+) -> Result:
+    """Return the figures of episodes that have been played, one per job.
+
+    `clustered`: episodes of one `group` are samples of one instance, and not independent. `exactly` and
+    `budget` are those of evaluate.
+    """
+    ended = [episode for episode in episodes if episode.stop is not StopReason.CANCELLED]
+    scored = [episode for episode in ended if episode.scored]
+    told = [episode for episode in scored if episode.success is not None]
+    if len(told) < len(scored) and any(episode.several for episode in scored):
+        told = []  # where seats fare differently, only a seat succeeds or fails
+    won = [float(bool(episode.success)) for episode in told]
+    errors: dict[str, int] = {}
+    for episode in ended:
+        if episode.error is not None:
+            broke = f"{episode.error.boundary}: {episode.error.type}"
+            errors[broke] = errors.get(broke, 0) + 1
+    needed = [
+        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
+    ]
+
+    def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        if exactly:
+            return exact(values)
+        return mean_interval(values, [each.group for each in of] if clustered else None)
+
+    success = None
+    if told:
+        bounded = mean(won, told) if clustered or exactly else wilson(int(sum(won)), len(won))
+        success = bounded._replace(low=max(0.0, bounded.low), high=min(1.0, bounded.high))
+    return Result(
+        env=name,
+        episodes=len(ended),
+        scored=len(scored),
+        success=success,
+        at_least=sum(won) / (len(won) + len(ended) - len(scored)) if told else None,
+        reward=mean([episode.reward() for episode in scored], scored) if scored else None,
+        turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
+        turns_to_success=mean(needed, told) if told else None,
+        cancelled=len(episodes) - len(ended),
+        errors=errors,
+        first_error=next((episode.error.message for episode in ended if episode.error is not None), None),
+        seats={seat: _seat(scored, seat) for seat in _seats(scored)},
+    )
+
+
+def _seats(episodes: Sequence[Episode]) -> list[str]:
+    return list(dict.fromkeys(seat for episode in episodes if episode.several for seat in episode.ends))
+
+
+def _seat(scored: Sequence[Episode], seat: str) -> SeatResult:
+    told = [success for episode in scored if (success := episode.succeeded(seat)) is not None]
+    return SeatResult(
+        success=wilson(sum(told), len(told)) if told else None,
+        reward=mean_interval([episode.reward(seat) for episode in scored]),
+        turns=sum(len(episode.turns_of(seat)) for episode in scored) / len(scored),
+    )
+
+
+def success_rate(episodes: Sequence[Episode]) -> float:
+    """Return the share of successes among the episodes that say whether they were one; NaN without any."""
+    told = [episode.success for episode in episodes if episode.success is not None]
+    return sum(told) / len(told) if told else float("nan")
+
+
+def required(result: Result) -> Result:
+    """Return a result that says something.
+
+    Raises:
+        NoVerdict: when no episode has a verdict.
+    """
+    if not result.scored:
+        broke = ", ".join(f"{count} times {what}" for what, count in result.errors.items())
+        why = f"{broke}; the first said: {result.first_error}" if broke else "all were cancelled."
+        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why}")
+    return result

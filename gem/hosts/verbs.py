@@ -1,0 +1,90 @@
+"""Verbs: the calls that a host makes on an environment. The table is closed: a verb travels as its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from gem import registry
+from gem.core import Env
+from gem.errors import WorkerDied
+from gem.record import Failure
+from gem.specs import TaskRef
+
+METHODS = (
+    "reset",
+    "step",
+    "seed_actor",
+    "sample_random_action",
+    "solve",
+    "random_action",
+    "expert_action",
+    "get_state",
+    "set_state",
+)
+"""The verbs that are methods of the environment; `random_action` and `expert_action` are of several seats."""
+
+
+class Description(NamedTuple):
+    """What a caller wants to know of an environment that lives elsewhere.
+
+    `assembles_history`: a wrapper shows past turns already, so the observation alone is the prompt.
+    """
+
+    task: TaskRef
+    assembles_history: bool
+
+
+def describe(env: Env) -> Description:
+    """Return what makes `env` again, and how it is to be shown."""
+    return Description(registry.task_of(env), getattr(env, "assembles_history", False))
+
+
+def introduce(env: Env) -> tuple[str | None, int | None]:
+    """Return the id and the seed of `env`."""
+    return env.env_id, env.seed
+
+
+def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
+    """Step `env`; where that ends its episode and `next_seed` is given, begin the next one.
+
+    When the next episode breaks in its reset, the end of this one stands: obs is None, and the failure is
+    ``info["error"]``.
+    """
+    step = env.step(action)
+    obs, reward, terminated, truncated, info = step
+    if next_seed is None or not (terminated or truncated):
+        return step
+    final = {"final_obs": obs, "final_info": info}
+    try:
+        obs, info = env.reset(seed=next_seed)
+    except Exception as error:
+        failure = asdict(failure_of(error))
+        return None, reward, terminated, truncated, {**final, "error": failure}
+    return obs, reward, terminated, truncated, {**info, **final}
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return the record of `error`: boundary ``host`` where a worker died or hung, else ``env``."""
+    boundary = "host" if isinstance(error, WorkerDied) else "env"
+    return Failure(boundary, type(error).__name__, str(error))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def call(env: Env, *args: Any, **kwargs: Any) -> Any:
+        return getattr(env, name)(*args, **kwargs)
+
+    return call
+
+
+VERBS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **{name: _method(name) for name in METHODS},
+        "advance": advance,
+        "describe": describe,
+        "introduce": introduce,
+    }
+)
+"""What each verb does: called with the environment and the command's arguments."""

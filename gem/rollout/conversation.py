@@ -1,0 +1,251 @@
+"""Playing one episode where the loop belongs to somebody else, or is the simplest there is.
+
+`drive` and `drive_async` play an episode to its end: they are given what carries out a call and what answers
+asks. `Conversation` is for a loop of your own: it stops whenever an answer is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from gem import seeding
+from gem.core import Env
+from gem.errors import BadArgument, EnvClosed
+from gem.history import HistoryPolicy
+from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
+from gem.registry import make, task_of
+from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
+from gem.specs import TaskRef
+
+
+def carry_out(call: Call) -> Any:
+    """Carry out a call on its environment, in this thread."""
+    return getattr(call.env, call.verb)(*call.args, **call.kwargs)
+
+
+def drive(
+    playing: Playing,
+    call: Callable[[Call], Any] = carry_out,
+    ask: Callable[[tuple[Ask, ...]], Sequence[Reply]] | None = None,
+) -> Episode:
+    """Play an episode to its end.
+
+    Args:
+        playing: what `play` returned.
+        call: carries out a call of the environment.
+        ask: answers the asks of one moment, in order; not needed where the environment's own actor plays.
+
+    Raises:
+        BadArgument: when an action is asked for and there is no `ask`.
+
+    An exception of either is what broke the episode, and stands in its record; KeyboardInterrupt and the like
+    end the episode and go on to the caller.
+    """
+    how: Callable[[Any], Any] = playing.send
+    value: Any = None
+    try:
+        while True:
+            wanted = how(value)
+            if ask is None and not isinstance(wanted, Call):
+                raise BadArgument("the episode asks for an action; give drive() somebody to ask, as ask=.")
+            try:
+                value = call(wanted) if isinstance(wanted, Call) else ask(wanted)  # type: ignore[misc]
+                how = playing.send
+            except (Exception, CancelledError) as error:
+                how, value = playing.throw, _thrown(error)
+    except StopIteration as end:
+        episode: Episode = end.value
+        return episode
+    finally:
+        playing.close()
+
+
+async def drive_async(
+    playing: Playing,
+    call: Callable[[Call], Awaitable[Any]],
+    ask: Callable[[tuple[Ask, ...]], Awaitable[Sequence[Reply]]],
+) -> Episode:
+    """Play an episode to its end; as `drive`, where calls and asks are awaited."""
+    how: Callable[[Any], Any] = playing.send
+    value: Any = None
+    try:
+        while True:
+            wanted = how(value)
+            try:
+                value = await (call(wanted) if isinstance(wanted, Call) else ask(wanted))
+                how = playing.send
+            except Exception as error:
+                how, value = playing.throw, _thrown(error)
+            except CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                how, value = playing.throw, error  # the agent gave up by itself
+    except StopIteration as end:
+        episode: Episode = end.value
+        return episode
+    finally:
+        playing.close()
+
+
+def _thrown(error: BaseException) -> BaseException:
+    """Return what a generator can be thrown; StopIteration would look like its end."""
+    return (
+        RuntimeError(f"the agent raised StopIteration: {error}")
+        if isinstance(error, StopIteration)
+        else error
+    )
+
+
+class Conversation:
+    """One episode for a loop that is yours: it stops whenever an answer is wanted.
+
+    ::
+
+        with Conversation("game:GuessTheNumber-v0-easy", seed=3) as talk:
+            while talk.asks:
+                talk.answer(*[Reply(model(ask.messages)) for ask in talk.asks])
+        talk.episode.reward()
+
+    The record, the limits and the outcome are those of every other way to play. `asks` holds what is to be
+    answered now, one ask per seat that acts; it is empty when the episode is over. The environment is called
+    in the caller's thread, or by `call`. An environment that breaks ends the episode without verdict, and
+    does not raise.
+    """
+
+    def __init__(
+        self,
+        env: Env | str | TaskRef,
+        seed: int,
+        limits: Limits = NO_LIMITS,
+        *,
+        history: HistoryPolicy | None = None,
+        run: RunInfo | None = None,
+        job: str = "",
+        sample: int = 0,
+        group: str = "",
+        salt: int = 0,
+        start: Branch | None = None,
+        call: Callable[[Call], Any] = carry_out,
+    ) -> None:
+        """Begin the episode, up to its first ask.
+
+        Args:
+            env: an environment, whose owner closes it; or an id or a task, whose environment is made here
+                and closed with the conversation.
+            seed: the episode's seed.
+            limits: limits from outside.
+            history: which past turns are shown.
+            run: how the episode is played, for the record; conversations of one run share it.
+            job: what is played, for the record: with `run` and `sample` it makes the episode's id.
+            sample: numbers the samples of one job; each has seeds of its own for its answers.
+            group: names the task that several samples share.
+            salt: another number is other noise for the same seed and sample.
+            start: begin behind the first turns of another episode.
+            call: carries out a call of the environment.
+
+        Raises:
+            BadArgument: for what is no seed. GemError: when the environment cannot be made.
+        """
+        seed = seeding.check(seed)
+        made = env if isinstance(env, Env) else make(env)
+        self._own = None if made is env else made
+        run = run or RunInfo(limits=limits, history=history, versions=versions())
+        self.episode = Episode(replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group)
+        """The record; complete when `asks` is empty."""
+        self.asks: tuple[Ask, ...] = ()
+        """What is to be answered now."""
+        self._call = call
+        self._playing: Playing | None = play(
+            made, seed, limits, history=history, record=self.episode, start=start
+        )
+        try:
+            self._go_on(self._playing.send, None)
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over."""
+        return self._playing is None
+
+    @property
+    def reward(self) -> float:
+        """What was earned until now; the mean over the seats where there are several."""
+        return self.episode.earned()
+
+    def answer(self, *replies: Reply | str) -> tuple[Ask, ...]:
+        """Answer every ask of the moment, in order, and return the next ones.
+
+        Raises:
+            BadArgument: for another number of replies. EnvClosed: when the episode is over.
+        """
+        if self._playing is None:
+            raise EnvClosed("the episode is over; begin another conversation.")
+        if len(replies) != len(self.asks):
+            raise BadArgument(f"got {len(replies)} replies to {len(self.asks)} asks; one each, in order.")
+        told = tuple(Reply(reply) if isinstance(reply, str) else reply for reply in replies)
+        return self._go_on(self._playing.send, told)
+
+    def fail(self, error: Exception) -> None:
+        """End the episode without verdict, because whoever was to answer broke."""
+        if self._playing is not None:
+            self._go_on(self._playing.throw, _thrown(error))
+
+    def cancel(self) -> None:
+        """End the episode without verdict, because nobody wants it any more."""
+        if self._playing is not None:
+            self._go_on(self._playing.throw, CancelledError())
+
+    def out_of_time(self) -> None:
+        """End the episode because the time for its answers is spent."""
+        if self._playing is not None:
+            self._go_on(self._playing.throw, OutOfTime())
+
+    def close(self) -> None:
+        """Cancel what is not over, and close the environment if it was made here. Twice is harmless."""
+        self.cancel()
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+    def __enter__(self) -> Self:
+        """Return self; leaving the block closes."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+    def _go_on(self, how: Callable[[Any], Any], value: Any) -> tuple[Ask, ...]:
+        """Let the episode run until it asks, or is over."""
+        assert self._playing is not None
+        self.asks = ()
+        playing = self._playing
+        while True:
+            try:
+                wanted = how(value)
+            except StopIteration:
+                self._playing = None
+                return ()
+            if type(wanted) is tuple:
+                self.asks = wanted
+                return wanted
+            try:
+                how, value = playing.send, self._call(wanted)
+            except Exception as error:
+                how, value = playing.throw, _thrown(error)
+            except BaseException:
+                self._playing = None
+                playing.close()
+                raise
+
+
+def verbs_of(agents: Mapping[str, Any]) -> dict[str, str]:
+    """Return the seats whose agent is the environment's own, and the verb that plays for it."""
+    return {seat: verb for seat, agent in agents.items() if (verb := getattr(agent, "verb", None))}

@@ -1,0 +1,239 @@
+"""The index of an episode store: what each episode is, and where its line stands, in an SQLite file.
+
+It is a cache. `gem.rollout.store` decides what enters it, under the lock of the store's file, and whether it
+still fits; here is how it is kept and asked. Whatever goes wrong is an sqlite3.Error.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+VERSION = 0x67656D01
+"""What tells an index of this form from another file; SQLite keeps it as the file's user version."""
+
+WAIT_S = 2.0
+"""How long is waited for another process that writes to the index."""
+
+
+class Entry(NamedTuple):
+    """What is known of an episode without reading it.
+
+    `number`: its place in the store. `reward`: its return, None without verdict. `tokens`: those that were
+    sampled. `start` and `end`: where its line stands, in bytes. Of a damaged line nothing else is known; its
+    `id` is empty.
+    """
+
+    number: int
+    id: str
+    run: str
+    job: str
+    sample: int
+    attempt: int
+    group: str
+    spec: str
+    seed: int
+    stop: str
+    verdict: str
+    success: bool | None
+    reward: float | None
+    turns: int
+    tokens: int
+    start: int
+    end: int
+
+
+class Mark(NamedTuple):
+    """How far an index reaches: episodes, bytes, torn lines among them, and a hash of those bytes' ends."""
+
+    episodes: int = 0
+    scanned: int = 0
+    torn: int = 0
+    seal: bytes = b""
+
+
+Span = tuple[int, int]
+"""Where a line starts and ends."""
+
+_COLUMNS = ", ".join(f'"{name}"' for name in Entry._fields)
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS mark (episodes, scanned, torn, seal);
+CREATE TABLE IF NOT EXISTS runs (id PRIMARY KEY, start, "end") WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS episodes ({_COLUMNS.replace('"number"', '"number" INTEGER PRIMARY KEY')});
+CREATE INDEX IF NOT EXISTS episodes_by_id ON episodes (id);
+CREATE INDEX IF NOT EXISTS episodes_by_job ON episodes (job);
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+_INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * len(Entry._fields))})"
+_BOUNDS = {"min_reward": '"reward" >= ?', "max_reward": '"reward" <= ?'}
+_SEED, _AFTER = Entry._fields.index("seed"), Entry._fields.index("reward")
+
+
+class Index:
+    """An open index. Its `mark` is what it held when it was opened or added to."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the index at `path`, made where there is none; None: a temporary one of this process."""
+        self.path = path
+        self._db = sqlite3.connect(
+            "" if path is None else path, timeout=WAIT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._db.execute("PRAGMA synchronous = OFF")  # the store is the truth
+            version, tables = self._one(
+                "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+            )
+            if version != VERSION:
+                if version or tables:
+                    raise sqlite3.DatabaseError(f"{path} is no index of this form")
+                self._db.executescript(_TABLES)
+            self._inode = None if path is None else _inode(path)
+            self.mark = self._marked()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def current(self) -> bool:
+        """Whether this is still the index at its path."""
+        return self.path is None or self._inode == _inode(self.path)
+
+    def add(self, entries: Sequence[Entry], runs: Mapping[str, Span], mark: Mark) -> None:
+        """Add what was found up to `mark`; what another process has added meanwhile stays as it is."""
+        try:
+            self._add(entries, runs, mark)
+        except (UnicodeEncodeError, OverflowError):  # rare, and looking for it would cost more than all else
+            self._add([Entry(*map(_plain, entry)) for entry in entries], runs, mark)
+
+    def _add(self, entries: Sequence[Entry], runs: Mapping[str, Span], mark: Mark) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        with self._db:
+            found = self._marked()
+            if found.scanned < mark.scanned:
+                new = [entry for entry in entries if entry.number >= found.episodes]
+                self._db.executemany(_INSERT, new)
+                spans = [(_plain(run), *span) for run, span in runs.items()]
+                self._db.executemany("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", spans)
+                self._db.execute("DELETE FROM mark")
+                self._db.execute("INSERT INTO mark VALUES (?, ?, ?, ?)", mark)
+                found = mark
+        self.mark = found
+
+    def copy_to(self, other: Index) -> None:
+        """Make `other` hold what this index holds."""
+        self._db.backup(other._db)
+        other.mark = other._marked()
+
+    def span(self, number: int) -> Span:
+        """Return where the line of an episode stands."""
+        start, end = self._one('SELECT start, "end" FROM episodes WHERE number = ?', (number,))
+        return start, end
+
+    def number(self, episode: str) -> int | None:
+        """Return the number of the first episode of that id."""
+        found = self._db.execute(
+            "SELECT number FROM episodes WHERE id = ? ORDER BY number LIMIT 1", (_plain(episode),)
+        ).fetchone()
+        return None if found is None else int(found[0])
+
+    def run(self, run: str) -> Span | None:
+        """Return where the line of a run stands."""
+        found: Span | None = self._db.execute(
+            'SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)
+        ).fetchone()
+        return found
+
+    def runs(self) -> list[str]:
+        """Return the ids of the runs, in the order of their lines."""
+        return [_text(run) for (run,) in self._db.execute("SELECT id FROM runs ORDER BY start")]
+
+    def select(self, wanted: Mapping[str, Any], below: int) -> list[Entry]:
+        """Return the entries of numbers `below` that have the values wanted; see `matches`."""
+        where = " AND ".join(_BOUNDS.get(name, f'"{name}" = ?') for name in wanted)
+        rows = self._db.execute(
+            f"SELECT * FROM episodes WHERE number < ?{' AND ' * bool(where)}{where} ORDER BY number",
+            (below, *map(_plain, wanted.values())),
+        )
+        return list(map(_entry, rows))
+
+    def close(self) -> None:
+        """Close. Calling it twice is harmless."""
+        self._db.close()
+
+    def __del__(self) -> None:
+        """Close what nobody closed: a store that was left open, or a forked process's copy."""
+        with suppress(AttributeError):  # where connecting failed
+            self._db.close()
+
+    def _marked(self) -> Mark:
+        found = self._db.execute("SELECT * FROM mark").fetchone()
+        if found is None:
+            return Mark()
+        mark = Mark(*found)
+        if self._value("SELECT max(number) FROM episodes") != (mark.episodes - 1 if mark.episodes else None):
+            raise sqlite3.DatabaseError("the index lacks episodes that it says it has")
+        return mark
+
+    def _one(self, query: str, values: tuple[Any, ...] = ()) -> Any:
+        found = self._db.execute(query, values).fetchone()
+        if found is None:
+            raise sqlite3.DatabaseError(f"the index lacks a row: {query}")
+        return found
+
+    def _value(self, query: str) -> Any:
+        return self._one(query)[0]
+
+
+def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
+    """Return whether an entry has the values wanted, by the names of its fields.
+
+    `min_reward` and `max_reward` are bounds, within which an entry without return is not.
+    """
+    for name, value in wanted.items():
+        if name in _BOUNDS:
+            if entry.reward is None or (
+                entry.reward < value if name == "min_reward" else entry.reward > value
+            ):
+                return False
+        elif getattr(entry, name) != value:
+            return False
+    return True
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    if bytes in map(type, row):
+        row = tuple(_text(value) if isinstance(value, bytes) else value for value in row)
+    before, (seed, stop, verdict, success), after = row[:_SEED], row[_SEED:_AFTER], row[_AFTER:]
+    if type(seed) is str:
+        seed = int(seed, 16)
+    return Entry._make((*before, seed, stop, verdict, None if success is None else success == 1, *after))
+
+
+def _plain(value: Any) -> Any:
+    """Return what SQLite can hold: text with lone surrogates becomes bytes, a long integer its digits."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    elif isinstance(value, int) and value.bit_length() > 63:
+        return hex(value)
+    return value
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")

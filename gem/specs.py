@@ -1,0 +1,269 @@
+"""What an environment is made from: EnvSpec, what an id stands for; TaskRef, one environment as plain data.
+
+A task holds JSON values alone. What is more than that is written as what makes it again: an object of a class
+that remembers its constructor's arguments (environments, tools, graders), of a dataclass or an Enum as
+``{"$make": "module:Class", "args": [...], "kwargs": {...}}``, a class or a function of a module as
+``{"$callable": "module:name"}``. Tuples become lists.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum, EnumType
+from numbers import Integral
+from operator import attrgetter
+from os import PathLike, fspath
+from typing import Any, ClassVar, Literal, Self
+
+from gem.errors import BadArgument
+from gem.plugins import load_written, may_be_named
+
+Solver = Literal["exact", "measured", "oracle", "none"]
+SOLVERS: tuple[Solver, ...] = ("exact", "measured", "oracle", "none")
+
+LARGEST = 10_000
+"""Values and characters that one argument of a task may have; what is larger is data."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """What an id stands for, and what the environment claims; the contract suite tests the claims.
+
+    `entry_point`: a class or function, or ``"module:name"`` of one. `extra`: the pip extra it needs.
+    `data`: the data set it reads, by name; without it, making the environment raises MissingData.
+    `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the
+    same seed and actions give the same transcript. `forkable`, `thread_safe`: as they say. `waits`: its
+    calls wait for something outside (a sandbox, a server, a network), so that many are best carried out at
+    the same time. `solver`: ``exact`` wins every episode with the full reward, ``measured`` wins
+    `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`: who acts in it; more than
+    ``agent`` means that it is a `gem.multiagent.MultiAgentEnv`, whose solver plays every seat.
+    """
+
+    id: str
+    entry_point: str | Callable[..., Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    extra: str | None = None
+    data: str | None = None
+    max_turns: int | None = None
+    deterministic: bool = True
+    forkable: bool = True
+    thread_safe: bool = True
+    waits: bool = False
+    solver: Solver = "none"
+    solver_rate: float | None = None
+    seats: tuple[str, ...] = ("agent",)
+
+    def __post_init__(self) -> None:
+        """Refuse an id or claim that means nothing."""
+        if not self.id or any(c.isspace() for c in self.id):
+            raise BadArgument(f"env id is {self.id!r}; accepted: family:Name[-vN][-variant], no spaces.")
+        if self.solver not in SOLVERS:
+            raise BadArgument(f"solver is {self.solver!r}; accepted: {', '.join(SOLVERS)}.")
+        if (self.solver == "measured") != (self.solver_rate is not None):
+            raise BadArgument(f"{self.id}: a measured solver states its solver_rate, no other does.")
+
+    @property
+    def family(self) -> str:
+        """The part of the id before the colon."""
+        return self.id.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperRef:
+    """A wrapper by name: one of the wrapper factory, or ``module:function``; its keywords are JSON values."""
+
+    name: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRef:
+    """What makes one environment again, in this process or in another: ``gem.make(task)``.
+
+    `spec`: the id, or ``module:Class`` of an environment that is not registered. `kwargs`: every keyword of
+    its constructor, as JSON values. `wrappers`: what stands around it, the innermost first. `seed`: the
+    episode; None: any. `entry_point`: ``module:name`` of what the id stood for, so that an id that another
+    process does not know can be made there too. `opaque`: the arguments that cannot be written down (a
+    lambda, a live tokenizer, an agent, data), by name; such a task can be played, not made again.
+
+    Making a task imports and calls what it names: make only tasks whose source you trust.
+    """
+
+    spec: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[WrapperRef, ...] = ()
+    seed: int | None = None
+    entry_point: str | None = None
+    opaque: tuple[str, ...] = ()
+
+
+class Rebuildable:
+    """Remembers its constructor's arguments, so that it can be made again, here or from a task."""
+
+    _init: tuple[tuple[Any, ...], dict[str, Any]]
+
+    _secret_arguments: ClassVar[tuple[str, ...]] = ()
+    """The arguments that may hold passwords or keys: they are never written down."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember the arguments."""
+        self = super().__new__(cls)
+        self._init = (args, kwargs)
+        return self
+
+
+class Unwritable(ValueError):
+    """What no JSON value can stand for."""
+
+
+def parameters_of(callee: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters that the author of a class or function declared, by name."""
+    if not isinstance(callee, type):
+        return dict(inspect.signature(callee).parameters)
+    return _declared_by(callee)
+
+
+@functools.cache
+def _declared_by(callee: type) -> dict[str, inspect.Parameter]:
+    # Asked for the class, some versions of Python show Rebuildable.__new__, which takes anything.
+    init: Any = next(vars(base)["__init__"] for base in callee.__mro__ if "__init__" in vars(base))
+    if init is object.__init__:
+        return {}
+    return dict([*inspect.signature(init).parameters.items()][1:])
+
+
+class _Nameless:
+    """Stands for what a constructor was given and no keyword can name."""
+
+
+def arguments_of(made: Rebuildable) -> dict[str, Any]:
+    """Return what a constructor was given, by the names of its parameters."""
+    args, kwargs = made._init
+    parameters = parameters_of(type(made))
+    if not parameters:
+        return {}
+    bound = inspect.Signature([*parameters.values()]).bind(*args, **kwargs).arguments
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            bound |= bound.pop(name, {})
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY) and name in bound:
+            bound[name] = _Nameless()
+    return bound
+
+
+def written_arguments(owner: type, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the arguments that can be written down, and ``Class.name`` of those that cannot."""
+    plain: dict[str, Any] = {}
+    opaque: list[str] = []
+    secret = getattr(owner, "_secret_arguments", ())
+    for name, value in arguments.items():
+        try:
+            if name in secret and value is not None:
+                raise Unwritable("it may hold a password or a key")
+            plain[name] = written(value)
+        except Unwritable:
+            opaque.append(f"{owner.__name__}.{name}")
+    return plain, tuple(opaque)
+
+
+def written(value: Any) -> Any:
+    """Return `value` as JSON can hold it; `restored` gives it back.
+
+    Raises:
+        Unwritable: for what cannot be made again from what is written.
+    """
+    try:
+        return _Writer()(value)
+    except RecursionError:
+        raise Unwritable("it is nested too deeply") from None
+
+
+class _Writer:
+    """Writes one argument, as long as it is not too large."""
+
+    def __init__(self) -> None:
+        self.left = LARGEST
+
+    def __call__(self, value: Any) -> Any:
+        self.left -= 1 + (len(value) if isinstance(value, str) else 0)
+        if self.left < 0:
+            raise Unwritable("it is too large: data is not part of a task")
+        if isinstance(value, Enum) and value.name in type(value).__members__:
+            return self.making(value, [value.name])
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, float):
+            number = float(value)
+            return number if math.isfinite(number) else {"$make": "builtins:float", "args": [repr(number)]}
+        if isinstance(value, Integral):  # numpy's too
+            whole = int(value)
+            return whole if whole.bit_length() < 64 else {"$make": "builtins:int", "args": [hex(whole), 16]}
+        if type(value) in (list, tuple):
+            return [self(each) for each in value]
+        if isinstance(value, Mapping):
+            if not all(isinstance(key, str) and not key.startswith("$") for key in value):
+                raise Unwritable("its keys are not all text, or one begins with $")
+            return {str(key): self(each) for key, each in value.items()}
+        if isinstance(value, PathLike):
+            return {"$make": "pathlib:Path", "args": [self(fspath(value))]}
+        if isinstance(value, Rebuildable):
+            given = arguments_of(value)
+            if any(given.get(name) is not None for name in value._secret_arguments):
+                raise Unwritable("it may hold a password or a key")
+            return self.making(value, [], given)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self.making(value, [], {f.name: getattr(value, f.name) for f in fields(value) if f.init})
+        if callable(value) and may_be_named(value) and (name := name_of(value)):
+            return {"$callable": name}
+        raise Unwritable(f"a {type(value).__name__} cannot be written down")
+
+    def making(self, value: Any, args: list[Any], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what makes an object again."""
+        name = name_of(type(value))
+        if name is None:
+            raise Unwritable(f"its class {type(value).__name__} cannot be imported")
+        parts = {"args": [self(each) for each in args], "kwargs": self(kwargs or {})}
+        return {"$make": name, **{part: each for part, each in parts.items() if each}}
+
+
+def restored(value: Any) -> Any:
+    """Return what `written` was given.
+
+    Raises:
+        BadArgument: for a name that cannot be imported, or a ``$make`` of no class that `written` writes.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(map(restored, value))
+    if not isinstance(value, Mapping):
+        return value
+    if "$callable" in value:
+        return load_written(value["$callable"])
+    if "$make" in value:
+        name = value["$make"]
+        made = load_written(name)
+        plain = name in ("builtins:int", "builtins:float", "pathlib:Path")
+        ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
+        if not (plain or ours):
+            raise BadArgument(f"$make is {name!r}; accepted: an Env, a tool, a grader, a dataclass, an Enum.")
+        args, kwargs = restored(value.get("args", [])), restored(value.get("kwargs", {}))
+        return made[args[0]] if isinstance(made, EnumType) else made(*args, **kwargs)
+    return {key: restored(each) for key, each in value.items()}
+
+
+def name_of(value: Any) -> str | None:
+    """Return ``module:name`` of a class or function that can be imported, else None."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module in ("__main__", "__mp_main__"):
+        return None
+    try:
+        there = attrgetter(name)(sys.modules[module])
+    except (KeyError, AttributeError):  # made inside a function, or of a module that is gone
+        return None
+    return f"{module}:{name}" if there is value else None

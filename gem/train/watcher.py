@@ -1,0 +1,26 @@
+"""Watcher: told what a training run does."""
+
+from __future__ import annotations
+
+from gem.evals import Result
+from gem.train.config import TrainConfig
+from gem.train.run import Metrics
+
+
+class Watcher:
+    """Told what a run does; the base class says nothing, `gem.train.progress` draws it."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins."""
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """A warm-up step is done."""
+
+    def measured(self, name: str, figures: Result) -> None:
+        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
+
+    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
+        """An iteration is done and stands in the checkpoint."""
+
+    def warned(self, text: str) -> None:
+        """Something that the user should know."""

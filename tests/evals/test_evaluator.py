@@ -1,0 +1,297 @@
+import json
+import math
+import threading
+
+import pytest
+from records import episode, paid
+
+from gem.agents.base import BaseAgent
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.core import Env
+from gem.envs.games.guess_the_number import GuessTheNumber
+from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownEnv
+from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate, summarise
+from gem.hosts import make_host
+from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason
+from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
+from gem.rollout import EpisodeStore, Job, Runner, rollout
+from gem.specs import TaskRef
+from gem.testing.doubles import EchoEnv
+
+ID = "game:GuessTheNumber-v0-easy"
+EASY = Maker(ID)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+
+
+def played(stop, reward=0.0, error=None):
+    return episode(*paid(reward), stop=stop, error=error)
+
+
+BROKEN = played(StopReason.ERROR, None, Failure("host", "WorkerDied", "gone"))
+
+
+# -- an agent on an environment
+
+
+def test_the_solver_wins_and_random_play_does_not():
+    best = evaluate(SolverAgent(), ID, episodes=50)
+    chance = evaluate(RandomAgent(), ID, episodes=50)
+    assert best.success.mean == 1.0
+    assert best.reward.mean == pytest.approx(1.0)
+    assert best.coverage == chance.coverage == 1.0
+    assert chance.success.high < 0.8
+
+
+def test_the_same_seed_gives_the_same_figures():
+    one = evaluate(RandomAgent(), ID, episodes=20, seed=3)
+    other = evaluate(RandomAgent(), ID, episodes=20, seed=3)
+    assert one == other != evaluate(RandomAgent(), ID, episodes=20, seed=4)
+
+
+def test_an_environment_is_named_whatever_says_it():
+    for env in (ID, EASY, TaskRef(ID), Maker(TaskRef(ID)), Maker(ENV_REGISTRY[ID])):
+        assert evaluate(SolverAgent(), env, episodes=2).env == ID
+
+
+def test_every_host_gives_the_same_figures():
+    expected = evaluate(RandomAgent(), ID, episodes=12)
+    assert evaluate(RandomAgent(), ID, episodes=12, host="thread") == expected
+    with make_host("thread") as host:
+        assert evaluate(RandomAgent(), ID, episodes=12, host=host, concurrency=3) == expected
+        assert evaluate(RandomAgent(), ID, episodes=12, host=host) == expected  # it is still open
+
+
+class Waiting(EchoEnv):
+    """Goes on when as many episodes as there are stand at their first step."""
+
+    together = threading.Barrier(4, timeout=30)
+
+    def step(self, action):
+        if self.turn == 0:
+            self.together.wait()
+        return super().step(action)
+
+
+def test_environments_that_wait_do_so_together(registry):
+    register(EnvSpec("test:Waiting", Waiting, waits=True, solver="exact"))
+    assert evaluate(SolverAgent(), "test:Waiting", episodes=4).success.mean == 1.0
+
+
+def test_a_runner_brings_agent_host_and_limits():
+    done = []
+    with Runner(RandomAgent(), limits=Limits(turns=2), host="thread", on_episode=done.append) as runner:
+        found = evaluate(runner, ID, episodes=8)
+        assert found == evaluate(RandomAgent(), ID, episodes=8, limits=Limits(turns=2))
+        assert len(done) == 8
+        assert found.turns <= 2
+        assert evaluate(runner, ID, episodes=8) == found  # it lives on
+        for twice in ({"limits": Limits()}, {"host": "serial"}, {"on_episode": print}):
+            with pytest.raises(BadArgument, match="a Runner brings"):
+                evaluate(runner, ID, episodes=2, **twice)
+
+
+def test_episodes_are_stored_and_reported_as_they_end(tmp_path):
+    done = []
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        found = evaluate(RandomAgent(), ID, episodes=6, store=store, on_episode=done.append)
+        assert [each.transcript_hash() for each in store] == [each.transcript_hash() for each in done]
+        assert summarise(ID, list(store)) == found
+
+
+# -- figures
+
+
+def test_an_episode_without_verdict_is_no_failure_but_lowers_the_bound():
+    result = summarise("test:X", [played(StopReason.SOLVED, 1.0), BROKEN])
+    assert result.success.mean == 1.0
+    assert result.at_least == 0.5
+    assert result.coverage == 0.5
+    assert result.reward.mean == 1.0
+    assert (result.errors, result.first_error) == ({"host: WorkerDied": 1}, "gone")
+
+
+def test_nothing_is_made_up_where_nothing_was_scored():
+    broken = played(StopReason.ERROR, None, Failure("env", "ValueError", "no"))
+    result = summarise("test:X", [broken])
+    assert result.success is result.reward is result.turns is result.turns_to_success is None
+    told = "none of 1 episodes of test:X has a verdict: 1 times env: ValueError; the first said: no"
+    with pytest.raises(NoVerdict, match=told):
+        required(result)
+    with pytest.raises(NoVerdict, match="none of 0 episodes of test:X has a verdict: all were cancelled"):
+        required(summarise("test:X", [played(StopReason.CANCELLED)]))
+
+
+def test_a_result_that_says_something_is_what_was_required():
+    result = summarise("test:X", [played(StopReason.SOLVED, 1.0), BROKEN])
+    assert required(result) is result
+
+
+def test_a_cancelled_episode_is_dropped_and_counted():
+    cancelled = played(StopReason.CANCELLED, None)
+    result = summarise("test:X", [played(StopReason.SOLVED, 1.0), cancelled])
+    assert (result.episodes, result.cancelled, result.coverage, result.at_least) == (1, 1, 1.0, 1.0)
+    assert math.isnan(summarise("test:X", [cancelled]).coverage)
+
+
+def test_an_environment_that_does_not_say_has_no_success():
+    result = summarise("test:X", [played(StopReason.ENDED, 0.5)])
+    assert result.success is result.turns_to_success is None
+    assert result.reward.mean == 0.5
+
+
+def game(x, o):
+    ends = {"x": SeatEnd(x, True), "o": SeatEnd(o, True)}
+    stop = x if x is o else StopReason.ENDED
+    first, second = paid(1.0, 1.0, seat="x")
+    return episode(first, *paid(-1.0, seat="o"), second, stop=stop, ends=ends)
+
+
+def test_each_seat_has_figures_of_its_own():
+    result = summarise("test:X", [game(StopReason.SOLVED, StopReason.FAILED)] * 3)
+    assert result.success is None  # the seats fared differently
+    assert (result.reward.mean, result.turns) == (0.5, 3)
+    x, o = result.seats["x"], result.seats["o"]
+    assert (x.success.mean, x.reward.mean, x.turns) == (1.0, 2.0, 2)
+    assert (o.success.mean, o.reward.mean, o.turns) == (0.0, -1.0, 1)
+    both = summarise("test:X", [game(StopReason.SOLVED, StopReason.SOLVED)] * 3)
+    assert both.success.mean == 1.0
+    assert summarise("test:X", [played(StopReason.SOLVED)]).seats == {}
+
+
+def test_a_result_comes_back_from_json():
+    for result in (
+        evaluate(RandomAgent(), ID, episodes=5),
+        summarise("test:X", [game(StopReason.SOLVED, StopReason.FAILED), BROKEN]),
+        summarise("test:X", [BROKEN]),
+    ):
+        stored = json.loads(json.dumps(result.to_json()))
+        assert Result.from_json(stored) == result
+        assert stored["coverage"] == result.coverage
+
+
+# -- on instances
+
+
+class Fixed(BaseAgent):
+    """Says 1, 2, 3 ... in turn."""
+
+    def __call__(self, asks):
+        return [Reply(f"\\boxed{{{ask.turn + 1}}}") for ask in asks]
+
+
+def measured(agent=None, *, samples=1, **how):
+    instances = find_instances(EASY, seed=0)
+    episodes = samples * len(instances.seeds)
+    return evaluate(agent or Fixed(), EASY, instances=instances, episodes=episodes, **{"budget": 4, **how})
+
+
+def test_figures_by_hand():
+    """Saying 1, 2, 3, 4 wins four secrets of ten, after 1, 2, 3, 4 guesses; a lost game counts five."""
+    found = measured(exactly=True)
+    assert found.success[:3] == (0.4, 0.4, 0.4)
+    assert found.turns_to_success.mean == (1 + 2 + 3 + 4 + 6 * 5) / 10
+    assert found.coverage == 1.0
+    assert measured(budget=None, exactly=True).turns_to_success.mean == (1 + 2 + 3 + 4 + 6 * 5) / 10
+    short = measured(budget=2, limits=Limits(turns=2), exactly=True)
+    assert short.turns_to_success.mean == (1 + 2 + 8 * 3) / 10
+    assert Result.from_json(found.to_json()) == found
+
+
+def test_samples_of_an_instance_are_one_cluster():
+    once, again = measured(), measured(samples=5)
+    assert (once.success.n, again.success.n, again.success.clusters) == (10, 50, 10)
+    assert again.success[:3] == pytest.approx(once.success[:3])  # nothing new was learnt
+    assert 0 <= once.success.low < once.success.mean < once.success.high <= 1
+
+
+def test_episodes_are_rounded_up_to_as_many_of_each_instance():
+    done = []
+    found = evaluate(Fixed(), EASY, instances=find_instances(EASY, 0), episodes=11, on_episode=done.append)
+    assert found.episodes == 20
+    assert {each.group for each in done} == {str(number) for number in range(10)}
+    assert len({(each.group, each.sample) for each in done}) == 20
+    assert len({each.seed for each in done}) == 20  # several seeds deal each
+
+
+def test_the_references():
+    best = measured(SolverAgent(), exactly=True)
+    assert (best.success.mean, best.turns_to_success.mean) == (1.0, 2.9)
+    random = measured(RandomAgent(), samples=40)
+    assert random.success.low < 1 - 0.9**4 < random.success.high
+
+
+class Even(GuessTheNumber):
+    def play(self, move):
+        if self.secret % 2:
+            raise OSError("gone")
+        return super().play(move)
+
+
+class Never(GuessTheNumber):
+    def play(self, move):
+        raise OSError("gone")
+
+
+def test_episodes_without_verdict_are_told_and_not_counted(registry):
+    for name, made in (("Even", Even), ("Never", Never)):
+        register(EnvSpec(f"test:{name}", made, {"max_number": 10, "max_turns": 4}))
+    maker = Maker("test:Even")
+    how = {"episodes": 10, "budget": 4, "exactly": True}
+    found = evaluate(Fixed(), maker, instances=find_instances(maker, 0), **how)
+    assert found.coverage == 0.5
+    assert found.success.mean == 2 / 5
+    assert found.at_least == 2 / 10
+    maker = Maker("test:Never")
+    found = evaluate(Fixed(), maker, instances=find_instances(maker, 0), **how)
+    with pytest.raises(
+        NoVerdict, match=r"none of 10 episodes of test:Never has a verdict: 10 times env: OSError; .* gone"
+    ):
+        required(found)
+
+
+class Silent(EchoEnv):
+    """Ends without saying how."""
+
+    def step(self, action):
+        return super().step(action)._replace(info={})
+
+
+def test_where_the_environment_does_not_say_success_is_unknown_and_not_0(registry):
+    jobs = [Job(Silent, seed) for seed in range(3)]
+    assert math.isnan(success_rate(rollout(jobs, SolverAgent())))
+    register(EnvSpec("test:Silent", Silent))
+    instances = Instances(((0,), (1,)), False)
+    found = evaluate(SolverAgent(), Maker("test:Silent"), instances=instances, episodes=2, budget=3)
+    assert found.success is found.turns_to_success is None
+    assert found.coverage == 1.0
+
+
+def test_success_rate_of_nothing_is_unknown():
+    assert math.isnan(success_rate([]))
+    assert success_rate([played(StopReason.SOLVED), played(StopReason.FAILED), BROKEN]) == 0.5
+
+
+# -- what is refused
+
+
+def test_an_agent_that_the_environment_has_not_is_refused(registry):
+    class Mute(EchoEnv):
+        sample_random_action = Env.sample_random_action
+
+    register(EnvSpec("test:Mute", Mute))
+    with pytest.raises(NoSolver, match=r"no random actor: Mute lacks sample_random_action\(\)"):
+        evaluate(RandomAgent(), "test:Mute", episodes=3)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(BadArgument, match="episodes is 0"):
+        evaluate(RandomAgent(), ID, episodes=0)
+    with pytest.raises(UnknownEnv, match="Did you mean"):
+        evaluate(RandomAgent(), "game:GuessTheNumber-v0-esy")
+    with pytest.raises(BadArgument, match=f"the seats .*{SEAT}"):
+        evaluate({SEAT: RandomAgent()}, "multi:ConnectFour-v0", episodes=1)

@@ -1,0 +1,44 @@
+from gem.evals import find_instances
+from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
+from gem.testing.doubles import EchoEnv
+
+EASY = Maker("game:GuessTheNumber-v0-easy")
+
+
+def first_numbers(instances, maker):
+    """The instance that each seed deals."""
+    env = maker()
+    dealt = []
+    for seeds in instances.seeds:
+        told = set()
+        for seed in seeds:
+            env.reset(seed=seed)
+            told.add(env.instance())
+        dealt.append(told)
+    return dealt
+
+
+def test_few_instances_are_all_found():
+    instances = find_instances(EASY, seed=0)
+    assert instances.complete
+    dealt = first_numbers(instances, EASY)
+    assert [len(told) for told in dealt] == [1] * 10
+    assert len(set.union(*dealt)) == 10
+    assert find_instances(EASY, seed=0) == instances != find_instances(EASY, seed=1)
+
+
+def test_many_instances_come_as_they_are_dealt():
+    maker = Maker("game:GuessTheNumber-v0-easy", {"max_number": 1000, "max_turns": 4})
+    instances = find_instances(maker, seed=0, wanted=200)
+    assert not instances.complete
+    assert [len(seeds) for seeds in instances.seeds] == [1] * 200
+    secrets = [secret for told in first_numbers(instances, maker) for _, secret in told]
+    assert 400 < sum(secrets) / 200 < 600  # not the smallest, nor any other choice by name
+
+
+def test_an_environment_that_does_not_tell_is_measured_on_its_seeds(monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    register(EnvSpec("test:Echo", EchoEnv))
+    instances = find_instances(Maker("test:Echo"), seed=0, wanted=5)
+    assert not instances.complete
+    assert len({seed for seeds in instances.seeds for seed in seeds}) == 5

@@ -1,0 +1,452 @@
+import json
+import math
+from array import array
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gem import codec
+from gem.codec import plain, restored
+from gem.content import Image, Message, Text, ToolCall, ToolSpec
+from gem.errors import BadArgument, SchemaMismatch
+from gem.history import HistoryPolicy
+from gem.record import (
+    SCHEMA,
+    AgentInfo,
+    Ask,
+    Episode,
+    Failure,
+    Limits,
+    Origin,
+    Reply,
+    RunInfo,
+    SeatEnd,
+    StopReason,
+    Turn,
+    Verdict,
+)
+from gem.specs import TaskRef, WrapperRef
+
+DATA = Path(__file__).parent / "rollout" / "data"
+
+# What any text, info and number may be.
+texts = st.text(st.characters(exclude_categories=()), max_size=8)
+floats = st.floats(allow_nan=False)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | floats | texts,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.integers() | st.just("$repr"), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+infos = st.dictionaries(texts, values, max_size=2)
+parts = st.builds(Text, texts) | st.builds(Image, st.binary(max_size=6), texts, texts)
+observations = texts | st.lists(parts, max_size=3).map(tuple)
+calls = st.lists(st.builds(ToolCall, texts, texts, texts), max_size=2).map(tuple)
+messages = st.builds(
+    Message,
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    observations,
+    tool_calls=calls,
+    tool_call_id=st.none() | texts,
+    name=st.none() | texts,
+    reasoning=st.none() | texts,
+)
+seats = st.sampled_from(["agent", "player_0", "\ud800"])
+ids = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5)
+logprobs = st.floats(width=32, allow_nan=False)
+tasks = st.builds(
+    TaskRef,
+    texts,
+    infos,
+    st.lists(st.builds(WrapperRef, texts, infos), max_size=2).map(tuple),
+    st.none() | st.integers(0, 2**80),
+    st.none() | texts,
+    st.lists(texts, max_size=2).map(tuple),
+)
+who = st.builds(AgentInfo, texts, st.none() | texts, infos, st.none() | texts)
+runs = st.builds(
+    RunInfo,
+    texts,
+    texts,
+    st.none() | texts,
+    infos,
+    st.none() | texts,
+    st.builds(Limits, turns=st.none() | st.integers(0, 9), policy_s=st.none() | st.floats(0, 9)),
+    st.none()
+    | st.builds(HistoryPolicy, st.just("chat"), st.none() | st.integers(1, 9), st.booleans(), texts),
+    infos,
+    st.dictionaries(seats, who, max_size=2),
+)
+
+
+@st.composite
+def turn_lists(draw):
+    """Draw turns whose prompts extend, branch off, rewrite or ignore those of earlier turns, or have none."""
+    turns = []
+    for _ in range(draw(st.integers(0, 5))):
+        turn = draw(
+            st.builds(
+                Turn,
+                seats,
+                observations,
+                st.none() | texts,
+                st.none() | messages,
+                texts,
+                policy_version=st.none() | st.integers(0, 9),
+                value=st.none() | floats,
+                reward=st.none() | floats,
+                rewards=st.none() | st.dictionaries(texts, floats, max_size=1),
+                sampling=st.none() | infos,
+                usage=st.none() | st.dictionaries(texts, st.integers(0, 9), max_size=1),
+                info=infos,
+                timing=st.dictionaries(texts, floats, max_size=1),
+                extra=st.none() | infos,
+                messages=st.none() | st.lists(messages, max_size=2).map(tuple),
+            )
+        )
+        kind = draw(st.sampled_from(["none", "new", "extend", "hold"]))
+        sampled = draw(ids)
+        known = draw(st.none() | st.lists(logprobs, min_size=len(sampled), max_size=len(sampled)))
+        if kind == "extend" and turns:
+            turn.extend(draw(st.sampled_from(turns)), draw(ids), sampled, known)
+        elif kind != "none":
+            before = draw(st.sampled_from(turns)).prompt_ids.tolist() if kind == "hold" and turns else []
+            mask = draw(st.none() | st.lists(st.integers(0, 1), min_size=len(sampled), max_size=len(sampled)))
+            cut = draw(st.integers(0, len(before)))
+            turn.hold(before[:cut] + draw(ids), sampled, known, mask, after=turns)
+        turns.append(turn)
+    return turns
+
+
+ends = st.builds(
+    SeatEnd, st.sampled_from(StopReason), st.booleans(), st.booleans(), observations, infos, floats
+)
+episodes = st.builds(
+    Episode,
+    tasks,
+    runs,
+    texts,
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(0, 2**70),
+    texts,
+    turn_lists(),
+    st.dictionaries(seats, infos, max_size=2),
+    st.dictionaries(seats, ends, max_size=3),
+    st.sampled_from(StopReason),
+    st.sampled_from(Verdict),
+    st.none() | st.builds(Failure, texts, texts, texts),
+    st.none() | st.builds(Origin, texts, st.integers(0, 9)),
+    st.dictionaries(texts, floats, max_size=2),
+)
+SCHEMA_OF_LINES = jsonschema.Draft202012Validator(codec.json_schema())
+
+
+def schema_for(kind):
+    whole = codec.json_schema()
+    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": whole["$defs"]})
+
+
+def places(turns):
+    return [next((i for i, each in enumerate(turns) if each is turn.parent), None) for turn in turns]
+
+
+@settings(deadline=None)
+@given(episodes)
+def test_every_episode_comes_back_and_fits_the_schema(episode):
+    line = codec.encode(episode)
+    back = codec.decode(line, episode.run)
+    assert back == episode
+    assert (back.id, back.transcript_hash()) == (episode.id, episode.transcript_hash())
+    assert places(back.turns) == places(episode.turns)
+    assert [turn.prompt_ids for turn in back.turns] == [turn.prompt_ids for turn in episode.turns]
+    assert b"\n" not in line
+    assert line.startswith(b'{"schema":%d,' % SCHEMA)
+    assert not line.startswith(codec.RUN_LINE)
+    SCHEMA_OF_LINES.validate(json.loads(line))
+    assert codec.encode(back) == line
+
+
+@settings(deadline=None)
+@given(runs)
+def test_every_run_comes_back_and_fits_the_schema(run):
+    line = codec.encode_run(run)
+    assert codec.decode_run(line) == run
+    assert line.startswith(codec.RUN_LINE)
+    assert b"\n" not in line
+    SCHEMA_OF_LINES.validate(json.loads(line))
+
+
+asks = st.builds(
+    Ask,
+    texts,
+    seats,
+    st.integers(0, 9),
+    st.lists(messages, max_size=2).map(tuple),
+    ids.map(tuple),
+    st.integers(0, 9),
+    st.integers(0, 2**80),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    tools=st.lists(st.builds(ToolSpec, texts, texts, infos), max_size=2).map(tuple),
+    sampling=st.none() | infos,
+)
+replies = st.builds(
+    Reply,
+    texts,
+    ids.map(tuple),
+    ids.map(tuple),
+    st.none() | st.lists(logprobs, max_size=3).map(tuple),
+    texts,
+    st.none() | st.integers(0, 9),
+    tool_calls=calls,
+    reasoning=st.none() | texts,
+    usage=st.dictionaries(texts, st.integers(0, 9), max_size=2),
+    extra=infos,
+)
+
+
+@settings(deadline=None)
+@given(asks | replies | tasks | messages)
+def test_what_travels_between_processes_comes_back_and_fits_the_schema(value):
+    data = codec.pack(value)
+    assert codec.unpack(data, type(value)) == value
+    name = "Task" if isinstance(value, TaskRef) else type(value).__name__
+    schema_for(name).validate(json.loads(data))
+
+
+def test_what_cannot_be_packed_says_what_can():
+    with pytest.raises(BadArgument, match="int cannot be packed; accepted: Ask, Reply"):
+        codec.pack(3)
+
+
+@settings(deadline=None)
+@given(values)
+def test_every_json_like_value_comes_back(value):
+    assert restored(json.loads(json.dumps(plain(value), allow_nan=False))) == value
+
+
+def small(**changes):
+    turn = Turn("agent", "rules", "5", reward=0.5)
+    turn.hold((1, 2, 3), (4, 5), (-0.5, -1.0))
+    return Episode(TaskRef("game:X", seed=3), turns=[turn], stop=StopReason.SOLVED, **changes)
+
+
+def test_an_episode_is_stored_without_what_can_be_left_out():
+    second = Turn("agent", "higher", "7")
+    episode = small(job="j")
+    second.extend(episode.turns[0], (6,), (7,), None)
+    episode.turns.append(second)
+    stored = json.loads(codec.encode(episode))
+    assert list(stored) == ["schema", "job", "run", "task", "stop", "verdict", "turns"]
+    first, second = stored["turns"]
+    assert list(first) == ["observation", "action", "reward", "new_ids", "token_ids", "logprobs"]
+    assert second == {
+        "observation": "higher",
+        "action": "7",
+        "parent": 0,
+        "kept": 5,
+        "new_ids": "BgAAAA==",
+        "token_ids": "BwAAAA==",
+    }
+
+
+def test_tokens_can_be_left_out():
+    episode = small()
+    episode.turns.append(Turn("agent", "o", "a"))
+    episode.turns[1].extend(episode.turns[0], (6,), (7,), (-1.0,))
+    back = codec.decode(codec.encode(episode, tokens=False))
+    for turn in back.turns:
+        assert (turn.kept, turn.new_ids, turn.token_ids, turn.logprobs, turn.mask) == (0, (), (), None, b"")
+    assert back.turns[1].parent is back.turns[0]
+    assert back.transcript_hash() == episode.transcript_hash()
+
+
+def test_a_prompt_whose_parent_is_not_in_the_episode_is_stored_whole():
+    episode = small()
+    stranger = episode.turns.pop()
+    turn = Turn("agent", "o", "a")
+    turn.extend(stranger, (6,), (7,))
+    episode.turns.append(turn)
+    (back,) = codec.decode(codec.encode(episode)).turns
+    assert (back.parent, back.kept, list(back.prompt_ids)) == (None, 0, [1, 2, 3, 4, 5, 6])
+
+
+def test_sequences_of_any_kind_become_arrays():
+    numpy = pytest.importorskip("numpy")
+    turn = Turn("agent", "o", "a", new_ids=[1, 2], token_ids=numpy.array([3, 4]), mask=(1, 0))
+    turn.logprobs = numpy.array([-0.5, -math.inf])
+    (back,) = codec.decode(codec.encode(Episode(TaskRef("x"), turns=[turn]))).turns
+    assert back.new_ids == array("i", [1, 2])
+    assert back.token_ids == array("i", [3, 4])
+    assert back.logprobs == array("f", [-0.5, -math.inf])
+    assert back.mask == bytes([1, 0])
+
+
+def test_token_ids_beyond_32_bits_are_refused():
+    turn = Turn("agent", "o", "a", new_ids=(2**31,))
+    with pytest.raises(BadArgument, match="32-bit"):
+        codec.encode(Episode(TaskRef("x"), turns=[turn]))
+
+
+def test_numbers_of_numpy_become_plain_and_other_objects_their_repr():
+    numpy = pytest.importorskip("numpy")
+
+    class Rude:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    loop = {"name": "loop"}
+    loop["self"] = loop
+    info = {
+        "count": numpy.int64(3),
+        "share": numpy.float32(0.5),
+        "yes": numpy.bool_(True),
+        "pair": (1, 2),
+        "set": {1},
+        "rude": Rude(),
+        "loop": loop,
+        "nan": math.nan,
+    }
+    episode = small(ends={"agent": SeatEnd(info=info)})
+    episode.turns[0].reward, episode.turns[0].policy_version = numpy.float32(0.5), numpy.int64(2)
+    back = codec.decode(codec.encode(episode))
+    found = back.final_info
+    assert (found["count"], found["share"], found["yes"], found["pair"]) == (3, 0.5, True, [1, 2])
+    assert type(found["count"]) is int
+    assert found["set"] == "{1}"
+    assert found["rude"] == "<Rude whose repr raises RuntimeError>"
+    assert found["loop"]["self"]["name"] == "loop"
+    assert math.isnan(found["nan"])
+    assert (back.turns[0].reward, back.turns[0].policy_version) == (0.5, 2)
+
+
+def test_text_that_looks_like_an_escape_stays_text():
+    info = {"a": '{"$float":"nan"}', "$float": "nan", "b": {"$int": "x"}}
+    episode = small(ends={"agent": SeatEnd(info=info, observation='"$utf8"')})
+    assert codec.decode(codec.encode(episode)).ends == episode.ends
+
+
+def test_an_unknown_run_is_known_by_its_id():
+    episode = small(run=RunInfo("r1", agent="a"))
+    line = codec.encode(episode)
+    assert codec.decode(line).run == RunInfo("r1")
+    assert codec.decode(line, episode.run).run == episode.run
+    assert codec.decode(line, RunInfo("r2", agent="b")).run == RunInfo("r1")
+
+
+def damaged(change):
+    stored = json.loads(codec.encode(small()))
+    change(stored)
+    return json.dumps(stored, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line.pop("task"),
+        lambda line: line.update(stop="no such reason"),
+        lambda line: line["turns"][0].update(parent=0),
+        lambda line: line["turns"][0].update(parent=-1),
+        lambda line: line["turns"][0].update(kept=1),
+        lambda line: line["turns"][0].update(token_ids="AAA="),
+        lambda line: line["turns"][0].update(logprobs="AAAAAA=="),
+        lambda line: line["turns"][0].update(mask="AQ=="),
+        lambda line: line["turns"][0].update(info={"x": {"$image": 3}}),
+        lambda line: line["turns"][0].update(info={"x": {"$dict": [[[{}], 1]]}}),
+        lambda line: line["turns"][0].update(info={"x": {"$int": "zz"}}),
+        lambda line: line.update(turns={}),
+    ],
+)
+def test_a_damaged_line_is_a_value_error(change):
+    codec.decode(damaged(lambda line: None))
+    with pytest.raises(ValueError, match=r"."):
+        codec.decode(damaged(change))
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"schema":2', b'{"schema":2,"job":' + b"[" * 100_000])
+def test_no_line_at_all_is_a_value_error(line):
+    with pytest.raises(ValueError, match=r"."):
+        codec.decode(line)
+
+
+def test_another_schema_is_refused():
+    line = codec.encode(small()).replace(b'{"schema":2,', b'{"schema":3,', 1)
+    with pytest.raises(SchemaMismatch, match="schema 3; this version of gem reads schemas 1 to 2"):
+        codec.decode(line)
+
+
+def test_the_schema_describes_each_record():
+    schema = codec.json_schema()
+    assert {"Episode", "Run", "Turn", "Ask", "Reply", "Message", "ToolCall", "ToolSpec", "Task"} <= set(
+        schema["$defs"]
+    )
+    assert all(each.get("description") for each in schema["$defs"].values() if each.get("title") != "Verdict")
+    with pytest.raises(jsonschema.ValidationError):
+        SCHEMA_OF_LINES.validate({"schema": SCHEMA, "job": "j"})
+
+
+# -- schema 1
+
+
+def old():
+    """Return the episodes that the code of schema 1 stored, and what it said of them."""
+    lines = (DATA / "schema1.jsonl").read_bytes().splitlines()
+    return list(zip(lines, json.loads((DATA / "schema1_expected.json").read_text()), strict=True))
+
+
+@pytest.mark.parametrize(("line", "said"), old(), ids=[said["id"] for _, said in old()])
+def test_schema_1_is_read(line, said):
+    episode = codec.decode(line)
+    assert (episode.spec, episode.seed, episode.stop) == (said["spec"], said["seed"], said["stop"])
+    assert episode.transcript_hash() == said["hash"]
+    assert episode.terminated is said["terminated"]
+    assert episode.reward() == said["reward"] or (said["reward"] is None and not episode.scored)
+    assert episode.job.startswith(said["id"] + "-")
+    for turn, (prompt, sampled, known, mask, action) in zip(episode.turns, said["turns"], strict=True):
+        assert list(turn.prompt_ids) == prompt
+        assert list(turn.token_ids) == sampled
+        assert turn.logprobs == (array("f", known) if known else None)
+        assert list(turn.mask) == mask
+        assert turn.action == action
+    again = codec.decode(codec.encode(episode))
+    assert (again.id, again.transcript_hash()) == (episode.id, episode.transcript_hash())
+
+
+def test_episodes_of_schema_1_have_ids_of_their_own_and_the_same_ones_each_time():
+    ids = [codec.decode(line).id for line, _ in old()]
+    assert len(set(ids)) == len(ids)
+    assert ids == [codec.decode(line + b"\n").id for line, _ in old()]
+
+
+def test_an_episode_of_schema_1_keeps_what_it_says_elsewhere():
+    episodes = {said["id"]: codec.decode(line) for line, said in old()}
+    weird = episodes["weird"]
+    assert weird.starts == {"agent": {"suffix": "s"}}
+    assert (weird.final_observation, weird.final_info) == ("bye", {"success": True})
+    assert weird.turns[0].observation == (Text("hi"), Image(b"\x89PNG\x00"))
+    assert weird.turns[1].parent is weird.turns[0]
+    assert [turn.kept for turn in weird.turns] == [0, 3, 0]
+    assert [turn.policy_version for turn in weird.turns] == [2, 2, 2]
+    assert weird.group == "\ud800"
+    (poker,) = (codec.decode(line) for line, said in old() if said["spec"].startswith("multi:"))
+    assert {seat: (end.stop, poker.earned(seat)) for seat, end in poker.ends.items()} == {
+        "player_0": ("failed", -1.0),
+        "player_1": ("solved", 1.0),
+    }
+
+
+def test_the_policy_version_of_schema_1_is_that_of_every_turn_where_tokens_were_left_out():
+    line, said = old()[0]
+    stored = json.loads(line)
+    for turn in stored["turns"]:
+        for name in ("held", "prompt_ids", "token_ids", "logprobs", "mask"):
+            del turn[name]
+    episode = codec.decode(json.dumps(stored, separators=(",", ":")).encode())
+    assert episode.policy_version == 3
+    assert episode.transcript_hash() == said["hash"]
