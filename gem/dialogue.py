@@ -7,10 +7,12 @@ of those. So there is one way from observations to an Ask, and from a Reply to a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from gem import seeding
-from gem.content import Message, Obs, text_of
+from gem.content import Message, Obs, ToolCall, text_of
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, HistoryPolicy, extended
 from gem.record import Ask, Reply, Turn
@@ -79,13 +81,18 @@ class Dialogue:
         """
         _check(reply)
         turn, held = self.turns[-1], self._held
-        prompt, sampled = reply.prompt_ids, reply.token_ids
+        prompt, sampled = _column(reply.prompt_ids), _column(reply.token_ids)
+        logprobs = None if reply.logprobs is None else _column(reply.logprobs)
+        if logprobs and not all(map(math.isfinite, logprobs)):
+            raise BadArgument(
+                "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
+            )
         if prompt or sampled:
             if held and prompt[: len(held)] == held:
-                turn.extend(self.turns[-2], prompt[len(held) :], sampled, reply.logprobs)
+                turn.extend(self.turns[-2], prompt[len(held) :], sampled, logprobs)
             else:
-                turn.hold(prompt, sampled, reply.logprobs, after=self.turns[-2:-1])
-            self._held = prompt + sampled if type(prompt) is type(sampled) is tuple else (*prompt, *sampled)
+                turn.hold(prompt, sampled, logprobs, after=self.turns[-2:-1])
+            self._held = prompt + sampled
         elif held:
             self._held = ()
         if reply.tool_calls or reply.reasoning is not None:
@@ -138,10 +145,24 @@ def _generated(answer: Reply | Turn) -> int:
     return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
 
 
+def _column(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return token ids or log probabilities as plain numbers; arrays and tensors are taken too."""
+    if type(values) is tuple:
+        return values
+    return tuple(values.tolist() if hasattr(values, "tolist") else values)
+
+
 def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
-    if reply.logprobs and not all(map(math.isfinite, reply.logprobs)):
-        raise BadArgument(
-            "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
-        )
+    version = reply.policy_version
+    for name, fits in (  # else the record could not be stored
+        ("finish", isinstance(reply.finish, str)),
+        ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
+        ("policy_version", version is None or isinstance(version, Integral)),
+        ("tool_calls", all(isinstance(each, ToolCall) for each in reply.tool_calls or ())),
+    ):
+        if not fits:
+            raise BadArgument(
+                f"the agent's reply has {name}={getattr(reply, name)!r:.80}; see gem.record.Reply."
+            )

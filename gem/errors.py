@@ -132,3 +132,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
     """Build the error for an absent optional package, with the pip line that brings it."""
     return MissingExtra(f"{what} needs the {package} package: pip install 'gem-gym[{extra}]'")
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return what an error says; those of others may fail even in that."""
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"{type(error).__name__}, whose text cannot be had: {type(worse).__name__}"

@@ -1,6 +1,8 @@
 import math
+from array import array
 from itertools import chain
 
+import numpy as np
 import pytest
 
 from gem.content import Message, ToolCall
@@ -174,3 +176,27 @@ def test_another_observation_than_was_recorded_is_refused():
         ContractBroken, match=r"turn 0 of seat 'agent' was shown 'o1' .* and 'something else' now"
     ):
         talk.recall(recorded()[0])
+
+
+@pytest.mark.parametrize(
+    "kind", [list, np.array, lambda values: array("d" if 0.5 in values else "i", values)]
+)
+def test_tokens_may_come_as_any_sequence_of_numbers(kind):
+    talk = dialogue()
+    take(talk, "o1", Reply("a", kind([1, 2]), kind([3, 4]), kind([0.5, 0.5])))
+    held = take(talk, "o2", Reply("b", kind([1, 2, 3, 4, 5]), kind([6]), kind([0.5]))).held
+    assert held == (1, 2, 3, 4)
+    assert all(type(token) is int for token in held)
+    one, two = talk.turns
+    assert (two.parent, two.kept, list(two.new_ids), list(two.logprobs)) == (one, 4, [5], [0.5])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"finish": None}, {"reasoning": 5}, {"policy_version": "v1"}, {"tool_calls": ["search"]}]
+)
+def test_a_reply_that_no_store_could_hold_is_refused(wrong):
+    talk = dialogue()
+    talk.open("o1", {})
+    talk.ask()
+    with pytest.raises(BadArgument, match=next(iter(wrong))):
+        talk.answer(Reply("a", **wrong))

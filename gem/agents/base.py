@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -149,16 +150,22 @@ def settle(answers: Sequence[Answer]) -> list[Reply]:
 def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
     """Ask once for a whole batch and return, for each ask, its reply or the error that it met."""
     try:
-        replies = list(agent(asks))
-        if len(replies) != len(asks):
-            raise NoVerdict(f"the agent answered {len(asks)} asks with {len(replies)} replies.")
+        answers: list[Answer] = list(agent(asks))
     except BatchBroken as broken:
-        return broken.answers
-    except StopIteration as error:  # an exhausted script; neither a generator nor a future may carry one
-        return [RuntimeError(f"the agent raised StopIteration: {error}")] * len(asks)
-    except (Exception, asyncio.CancelledError) as error:
-        return [error] * len(asks)
-    return replies
+        answers = broken.answers
+    except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+        answers = [error] * len(asks)
+    if len(answers) != len(asks):
+        wrong = NoVerdict(f"the agent answered {len(asks)} asks with {len(answers)} replies.")
+        return [wrong] * len(asks)
+    return [carried(answer) if isinstance(answer, BaseException) else answer for answer in answers]
+
+
+def carried(error: BaseException) -> BaseException:
+    """Return an error as generators and futures can carry it: some would look like their own end."""
+    if isinstance(error, StopIteration | GeneratorExit):  # an exhausted script
+        return RuntimeError(f"the agent raised {type(error).__name__}: {error}")
+    return error
 
 
 class LoopThread:
@@ -167,8 +174,14 @@ class LoopThread:
     def __init__(self) -> None:
         """Start it."""
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="gem-agent-loop", daemon=True)
+        self._ended = False
+        self._thread = Thread(target=self._run, name="gem-agent-loop", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended:
+            with suppress(BaseException):  # of exit() or Ctrl-C in a task, whoever waits for the task is told
+                self._loop.run_forever()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin `work` there."""
@@ -188,6 +201,7 @@ class LoopThread:
         if self._loop.is_closed():
             return
         self.submit(_wind_up()).result()
+        self._ended = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

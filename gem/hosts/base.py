@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from gem import plugins
 from gem.core import Env
-from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied
+from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, text_of_error
 from gem.hosts.verbs import VERBS, failure_of
 from gem.record import Failure
 from gem.registry import load
@@ -372,7 +372,7 @@ def escaped(error: BaseException) -> NoVerdict:
     """Build the error of an environment that raised what would end the program, or a task, that runs it."""
     if isinstance(error, SystemExit):
         return NoVerdict(f"the environment called exit({error.code!r}).")
-    return NoVerdict(f"the environment raised {type(error).__name__}: {error}")
+    return NoVerdict(f"the environment raised {type(error).__name__}: {text_of_error(error)}")
 
 
 def overdue(verb: str, call_s: float) -> WorkerDied:

@@ -25,7 +25,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 from gem.core import Env
-from gem.errors import BadArgument, NoVerdict, WorkerDied
+from gem.errors import BadArgument, NoVerdict, WorkerDied, text_of_error
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 
 FLUSH_S = 0.001
@@ -149,18 +149,22 @@ class Processes(Host):
 
     def _read(self, worker: _Worker) -> None:
         """Take in what a worker sent, or its death."""
+        message = None
+        with suppress(EOFError, OSError):
+            message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
+        if message is None:
+            worker.process.join(CLOSE_S)
+            code = worker.process.exitcode
+            self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
+            return
         try:
-            if worker.pipe.poll():
-                for index, value, error in pickle.loads(worker.pipe.recv_bytes()):
-                    worker.in_flight.discard(index)
-                    self._done.append(Outcome(index, value, _received(error)))
-                worker.heard = perf_counter()
-                return
-        except (EOFError, OSError):
-            pass
-        worker.process.join(CLOSE_S)
-        code = worker.process.exitcode
-        self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
+            outcomes = [Outcome(i, value, _received(error)) for i, value, error in pickle.loads(message)]
+        except Exception as error:  # whose result that is, nobody can tell
+            self._replace(worker, WorkerDied(f"what the worker sent cannot be loaded: {error}"))
+            return
+        worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
+        self._done += outcomes
+        worker.heard = perf_counter()
 
     def _replace(self, worker: _Worker, error: WorkerDied) -> None:
         worker.kill()
@@ -290,7 +294,7 @@ def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
         pickle.loads(pickled)  # an exception with a constructor of its own often fails only here
     except Exception:
         pickled = None
-    return type(error).__name__, str(error), where, pickled
+    return type(error).__name__, text_of_error(error), where, pickled
 
 
 def _received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gem import registry
 from gem.core import Env
-from gem.errors import WorkerDied
+from gem.errors import WorkerDied, text_of_error
 from gem.record import Failure
 from gem.specs import TaskRef
 
@@ -69,7 +69,7 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
 def failure_of(error: Exception) -> Failure:
     """Return the record of `error`: boundary ``host`` where a worker died or hung, else ``env``."""
     boundary = "host" if isinstance(error, WorkerDied) else "env"
-    return Failure(boundary, type(error).__name__, str(error))
+    return Failure(boundary, type(error).__name__, text_of_error(error))
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from gem import seeding
+from gem.agents.base import carried
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed
 from gem.history import HistoryPolicy
@@ -56,7 +57,7 @@ def drive(
                 value = call(wanted) if isinstance(wanted, Call) else ask(wanted)  # type: ignore[misc]
                 how = playing.send
             except (Exception, CancelledError) as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -79,7 +80,7 @@ async def drive_async(
                 value = await (call(wanted) if isinstance(wanted, Call) else ask(wanted))
                 how = playing.send
             except Exception as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
             except CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -90,15 +91,6 @@ async def drive_async(
         return episode
     finally:
         playing.close()
-
-
-def _thrown(error: BaseException) -> BaseException:
-    """Return what a generator can be thrown; StopIteration would look like its end."""
-    return (
-        RuntimeError(f"the agent raised StopIteration: {error}")
-        if isinstance(error, StopIteration)
-        else error
-    )
 
 
 class Conversation:
@@ -195,7 +187,7 @@ class Conversation:
     def fail(self, error: Exception) -> None:
         """End the episode without verdict, because whoever was to answer broke."""
         if self._playing is not None:
-            self._go_on(self._playing.throw, _thrown(error))
+            self._go_on(self._playing.throw, carried(error))
 
     def cancel(self) -> None:
         """End the episode without verdict, because nobody wants it any more."""
@@ -239,7 +231,7 @@ class Conversation:
             try:
                 how, value = playing.send, self._call(wanted)
             except Exception as error:
-                how, value = playing.throw, _thrown(error)
+                how, value = playing.throw, carried(error)
             except BaseException:
                 self._playing = None
                 playing.close()

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 from gem import seeding
 from gem.content import Obs, check_obs
 from gem.dialogue import Dialogue
-from gem.errors import BadArgument, ContractBroken, NoVerdict, WorkerDied
+from gem.errors import BadArgument, ContractBroken, NoVerdict, WorkerDied, text_of_error
 from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import SEAT, Ask, Call, Episode, Failure, Limits, Origin, SeatEnd, StopReason, Turn, Verdict
 from gem.registry import task_of
@@ -133,8 +133,8 @@ def play(
         if not several:
             obs, infos = {SEAT: obs}, {SEAT: infos}
         for seat, info in infos.items():
-            record.starts[seat] = dict(info)
-            ends[seat] = SeatEnd(info=dict(info))
+            record.starts[seat] = _own(dict(info))
+            ends[seat] = SeatEnd(info=_own(dict(info)))
         for seat in ends:
             if seat in obs:
                 ends[seat].observation = check_obs(obs[seat])
@@ -193,7 +193,7 @@ def play(
                     seat = ask.seat
                     generated += dialogues[seat].answer(reply)
                     acting[seat].timing["policy_s"] = took
-                    actions[seat] = reply.text
+                    actions[seat] = str.__str__(reply.text)  # of a subclass, which may not pickle, the text
                     full = full or reply.finish == "context"
                 if full:
                     record.stop = StopReason.CONTEXT_LIMIT
@@ -213,7 +213,7 @@ def play(
             waiting = {}
             by_seat = _by_seat(result) if several else ((SEAT, *result),)
             for seat, seen, reward, terminated, truncated, info in by_seat:
-                info, end = dict(info), ends[seat]
+                info, end = _own(dict(info)), ends[seat]
                 paid = _reward(reward)
                 shown = None if seen is None else check_obs(seen)
                 if seat in acting:
@@ -241,6 +241,11 @@ def play(
                 elif shown is not None:
                     waiting[seat] = shown, info
         else:
+            going_on = [seat for seat, end in ends.items() if not end.terminated and not end.truncated]
+            if going_on or not ends:
+                raise ContractBroken(
+                    f"the environment shows nobody an observation, and {going_on} have not ended."
+                )
             stops = list(dict.fromkeys(end.stop for end in ends.values()))
             cut = [stop for stop in stops if stop not in TASK_ENDS]
             record.stop = cut[0] if cut else stops[0] if len(stops) == 1 else StopReason.ENDED
@@ -251,7 +256,7 @@ def play(
     except Exception as error:
         if boundary == "env" and isinstance(error, WorkerDied):
             boundary = "host"
-        record.error = Failure(boundary, type(error).__name__, str(error))
+        record.error = Failure(boundary, type(error).__name__, text_of_error(error))
     while turns and turns[-1].action is None:
         turns.pop()  # shown but not answered
     for seat, end in ends.items():  # those that were still playing
@@ -305,6 +310,19 @@ def _restored(
     shown = exchanges[start.turns]
     record.ends[SEAT].observation, record.ends[SEAT].info = shown.observation, dict(shown.info)
     return {SEAT: (shown.observation, dict(shown.info))}, generated
+
+
+def _own(value: Any) -> Any:
+    """Return a copy as far as lists, dicts and sets go: an environment may go on to change what it gave."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _own(each) if type(each) in _CHANGE else each for key, each in value.items()}
+    if kind is list:
+        return [_own(each) if type(each) in _CHANGE else each for each in value]
+    return set(value)
+
+
+_CHANGE = frozenset((dict, list, set))
 
 
 def _reward(reward: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -70,9 +70,10 @@ class Places:
             place = Place(self._host.add(maker(recipe)), recipe)
             self._count += 1
             return place
-        place = self._pop(next(iter(self._free)))
+        longest = next(iter(self._free))
+        self._host.renew(self._free[longest][-1].index, maker(recipe))  # where that fails, it stays free
+        place = self._pop(longest)
         place.assign(recipe)
-        self._host.renew(place.index, place.maker)
         return place
 
     def give_back(self, place: Place) -> None:
@@ -85,11 +86,15 @@ class Places:
         mine.append(place)
         self._free[place.key] = mine  # the last to be thrown away
 
-    def abandon(self, places: Iterable[Place]) -> None:
-        """Take back places whose episode was cut off: what is in flight there is waited for and dropped."""
-        if self._host.busy:
+    def abandon(self, places: list[Place]) -> None:
+        """Take back the places of episodes that were cut off, and empty the list.
+
+        What is in flight there is waited for and dropped.
+        """
+        if places and self._host.busy:
             self._host.ready(len(self._host.busy))
-        for place in places:
+        while places:
+            place = places.pop()
             if not place.alone:
                 place.vacate()
                 self._host.renew(place.index)
@@ -116,7 +121,10 @@ def pool_key(recipe: Recipe | EnvSpec) -> Any:
         return recipe
     if isinstance(recipe, Maker):
         wrappers = [id(each) if callable(each) else each for each in recipe.wrappers]
-        return repr((pool_key(recipe.env_id), sorted(recipe.kwargs.items()), wrappers))
+        plain, _ = written_arguments(type(recipe), recipe.kwargs)
+        # What cannot be written down is told apart as an object: data may look alike when it is shown.
+        others = sorted((name, id(value)) for name, value in recipe.kwargs.items() if name not in plain)
+        return repr((pool_key(recipe.env_id), sorted(plain.items()), others, wrappers))
     if isinstance(recipe, TaskRef):
         return repr(replace(recipe, seed=None))
     return repr(recipe) if isinstance(recipe, EnvSpec) else id(recipe)

@@ -139,7 +139,8 @@ class Runner:
         self._runs: dict[Any, RunInfo] = {}  # by what is in them
         self._runs_now: dict[Any, RunInfo] = {}  # those of this stream, by limits and history
         self._known: set[str] = set()  # ids that the agent can play
-        self._ordinals: dict[tuple[str, int], int] = {}  # of equal jobs
+        self._keys: set[int] = set()  # hashes: a runner may live for millions of jobs
+        self._ordinals: dict[int, int] = {}  # of the last of equal jobs
         self._begun = 0
         self._submitted: deque[Job] = deque()
         self._jobs: Iterator[Job] = iter(())
@@ -179,6 +180,7 @@ class Runner:
     def _rounds(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
         self._open(jobs)
         try:
+            self._prepare()
             yield from _Rounds(self).run()
         finally:
             self._leave()
@@ -189,7 +191,8 @@ class Runner:
         The agent is awaited for each ask by itself, and no longer than `limits.policy_s` allows. On the
         serial host calls run in the event loop, which costs least where they take microseconds; an
         environment that waits belongs on another host, or everybody waits with it. Episodes that have ended
-        while the caller was busy wait for it, up to `concurrency`; then no more are begun.
+        while the caller was busy wait for it, up to `concurrency`; then no more are begun. Leave the loop
+        early from within ``async with contextlib.aclosing(...)``: else Python closes the stream later.
         """
         async with aclosing(self._paces(jobs)) as played:
             async for _, episode in played:
@@ -197,13 +200,16 @@ class Runner:
 
     async def _paces(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
         self._open(jobs)
-        pump = _Paces(self)
         try:
-            async with aclosing(pump.run()) as played:
-                async for numbered in played:
-                    yield numbered
-        finally:
-            await pump.stop()
+            self._prepare()
+            pump = _Paces(self)
+            try:
+                async with aclosing(pump.run()) as played:
+                    async for numbered in played:
+                        yield numbered
+            finally:
+                await pump.stop()
+        finally:  # also where the stop is cancelled
             self._leave()
 
     def play(self, jobs: Iterable[Job]) -> list[Episode]:
@@ -260,13 +266,15 @@ class Runner:
         return self._host
 
     def _open(self, jobs: Iterable[Job]) -> None:
-        if self._closed:
-            raise EnvClosed("the runner is closed; make a new one.")
+        self._check_open()
         if self._streaming:
             raise BadArgument("a stream of this runner is open; finish or close it, or submit() the jobs.")
         self._jobs = iter(jobs)
-        first = list(islice(self._jobs, self.concurrency))
-        self._submitted.extend(first)
+        self._streaming = True
+
+    def _prepare(self) -> None:
+        """Make what the stream needs; what fails here ends it."""
+        self.submit(*islice(self._jobs, self.concurrency))
         if self._host is None:
             kind = self._given
             if kind == "auto":
@@ -274,11 +282,16 @@ class Runner:
             self._host = make_host(kind, call_s=self.limits.call_s)
         if self._places is None:
             self._places = Places(self._host, self.concurrency)
-        if self._cut_off:
-            self._places.abandon(self._cut_off)
-            self._cut_off = []
+        self._places.abandon(self._cut_off)
+        if self._host.busy:
+            raise BadArgument(
+                "somebody else's calls are in flight on the host; one stream at a time uses it."
+            )
         self._runs_now.clear()
-        self._streaming = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvClosed("the runner is closed; make a new one.")
 
     def _leave(self) -> None:
         """Give up what a stream has not finished."""
@@ -310,7 +323,12 @@ class Runner:
         return len(self._flights) >= self.concurrency
 
     def _next(self) -> _Trial | None:
-        """Return what is to be begun next; None where there is nothing, or no worker free for it yet."""
+        """Return what is to be begun next; None where there is nothing, or no worker free for it yet.
+
+        Raises:
+            EnvClosed: after close().
+        """
+        self._check_open()
         assert self._places is not None
         if self._again and (not self._again[0].alone or self._places.alone < ALONE):
             return self._again.popleft()
@@ -324,8 +342,10 @@ class Runner:
         """Return who plays a job.
 
         Raises:
-            UnknownEnv: for an id that nobody registered. BadArgument: for seats without agents.
+            UnknownEnv: for an id that nobody registered. BadArgument: for no Job, or seats without agents.
         """
+        if not isinstance(job, Job):
+            raise BadArgument(f"a job is {job!r:.80}; accepted: a gem.rollout.Job.")
         agent = self.agent if job.agents is None else _seated(job.agents)
         if isinstance(job.env, str) and job.env in self._known and job.agents is None:
             return agent
@@ -344,9 +364,12 @@ class Runner:
             task = expected(maker(job.env))
             played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
             name = blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        ordinal = self._ordinals.get((name, job.sample), 0)
-        self._ordinals[name, job.sample] = ordinal + 1
-        return f"{name}.{ordinal}" if ordinal else name
+        first, key = hash((name, job.sample)), name
+        while (mark := hash((key, job.sample))) in self._keys:
+            self._ordinals[first] = self._ordinals.get(first, 0) + 1
+            key = f"{name}.{self._ordinals[first]}"
+        self._keys.add(mark)
+        return key
 
     def _run_of(self, job: Job, agent: Agent) -> RunInfo:
         """Return how a job is played, for its record; equal settings are one run."""
@@ -429,13 +452,20 @@ class Runner:
         return flight.playing.throw, error
 
     def _end(self, flight: _Flight, episode: Episode) -> None:
-        """Take note of a finished episode: store it, and play it again or hand it on."""
+        """Take note of a finished episode: store it, and play it again or hand it on.
+
+        Raises:
+            EnvClosed: after close(), which cut the episode off.
+        """
+        self._check_open()
         assert self._places is not None
         del self._flights[flight.place.index]
         self._places.give_back(flight.place)
-        flight.trial.agent.forget(episode.id)
-        if self.store is not None:
-            self.store.append(episode)
+        try:
+            if self.store is not None:
+                self.store.append(episode)
+        finally:
+            flight.trial.agent.forget(episode.id)
         again = flight.trial.again(episode, self.retries)
         if again is None:
             self._ended.append((flight.trial.number, episode))
@@ -644,6 +674,10 @@ class _Paces:
         self.tasks.discard(task)
         self.heard.set()
         if task.cancelled():
+            if not self.over:
+                self.broken = self.broken or NoVerdict(
+                    "an agent cancelled the task that its episode runs in."
+                )
             return
         error = task.exception()
         if error is not None:
@@ -692,12 +726,19 @@ class _Paces:
         """Ask for the actions, for as long as the episode's policy may still take."""
         throw = flight.playing.throw
         version = self.runner.version
+
+        async def ask_one(ask: Ask) -> Reply:
+            return await flight.holder(ask).ask(ask)
+
         try:
             async with asyncio.timeout(left_s) as deadline:
                 if len(asks) == 1:
-                    replies: Sequence[Any] = (await flight.holder(asks[0]).ask(asks[0]),)
-                else:
-                    replies = await asyncio.gather(*(flight.holder(ask).ask(ask) for ask in asks))
+                    replies: list[Any] = [await ask_one(asks[0])]
+                else:  # all are waited for: none goes on when the episode is over
+                    replies = await asyncio.gather(*map(ask_one, asks), return_exceptions=True)
+                broken = next((reply for reply in replies if isinstance(reply, BaseException)), None)
+                if broken is not None:
+                    return throw, broken
                 return flight.playing.send, stamped(replies, version)
         except TimeoutError as error:
             return throw, OutOfTime() if deadline.expired() else error
@@ -803,7 +844,13 @@ def _in_order(played: Iterable[Numbered]) -> list[Episode]:
 
 
 def _seated(agent: Agents) -> Agent:
-    return SeatAgents(agent) if isinstance(agent, Mapping) else agent
+    if isinstance(agent, Mapping):
+        return SeatAgents(agent)
+    if isinstance(agent, type) or not isinstance(agent, Agent):
+        raise BadArgument(
+            f"the agent is {agent!r:.80}; accepted: an Agent, or a mapping from seats to agents."
+        )
+    return agent
 
 
 def _spec_of(recipe: Recipe) -> registry.EnvSpec | None:

@@ -8,7 +8,7 @@ import gem.agents
 from gem.agents.base import BaseAgent, BatchBroken, batch_answers
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, NoVerdict
 from gem.record import Agent, AgentInfo, Ask, Reply
 
 
@@ -214,3 +214,39 @@ def test_a_new_version_is_counted_and_weights_need_a_model():
     with pytest.raises(BadArgument, match="Batches holds no model to load weights into"):
         agent.publish(4, {})
     assert agent.policy_version == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_answers_is_an_error_for_each(count):
+    class Breaks(Batches):
+        def __call__(self, asks):
+            raise BatchBroken([Reply("x")] * count)
+
+    answers = batch_answers(Breaks(), asks(0, 0))
+    assert [str(answer) for answer in answers] == [f"the agent answered 2 asks with {count} replies."] * 2
+    assert [type(each) for each in asyncio.run(ask_all(Breaks(), asks(0, 0)))] == [NoVerdict] * 2
+
+
+@pytest.mark.parametrize("end", [StopIteration, GeneratorExit])
+def test_an_end_that_no_future_can_carry_is_another_error(end):
+    class Ends(Batches):
+        def __call__(self, asks):
+            raise BatchBroken([end("over"), Reply("x")])
+
+    first, second = asyncio.run(ask_all(Ends(), asks(0, 0)))
+    assert (type(first), str(first)) == (RuntimeError, f"the agent raised {end.__name__}: over")
+    assert second.text == "x"
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_an_exit_in_a_coroutine_goes_to_the_caller_and_the_agent_lives_on(end):
+    class Leaves(BaseAgent):
+        async def ask(self, ask):
+            if ask.turn:
+                raise end
+            return Reply("x")
+
+    with Leaves() as agent:
+        (answer,) = batch_answers(agent, asks(1))
+        assert type(answer) is end
+        assert texts(agent(asks(0))) == ["x"]

@@ -46,6 +46,8 @@ class Scripted(Env):
             self.gate.wait()
         if action == "lock":
             return Step("lock", 0.0, False, False, {"lock": threading.Lock()})
+        if action == "unloadable":
+            return Step("unloadable", 0.0, False, False, {"it": Unloadable()})
         obs = f"{action} {self.rng.randrange(10**6)}"
         return Step(obs, self.turn / 8, self.turn >= self.length, action == "cut", {"turn": self.turn})
 

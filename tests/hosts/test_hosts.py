@@ -316,6 +316,17 @@ def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
         assert outcomes[1].value.obs.startswith("fine")
 
 
+def test_a_result_that_cannot_be_loaded_ends_its_worker_and_not_the_wait() -> None:
+    with filled(Processes(workers=1), [Scripted] * 2) as host:
+        host.submit_all([(i, "reset", (i,), {}) for i in range(2)])
+        collect(host, 2)
+        host.submit(0, "step", ("unloadable",))
+        (outcome,) = host.ready(timeout=DEADLINE_S)
+        assert isinstance(outcome.error, WorkerDied)
+        assert "cannot be loaded" in str(outcome.error)
+        assert call(host, 1, "reset", (5,)).obs == Scripted().reset(5).obs
+
+
 def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() -> None:
     with filled(Processes(workers=1), [Scripted]) as host:
         with pytest.raises((TypeError, pickle.PicklingError)):

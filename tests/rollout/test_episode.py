@@ -390,3 +390,52 @@ def test_a_turn_keeps_only_what_it_adds_of_a_growing_prompt():
     assert [turn.kept for turn in episode.turns] == [0, 4, 8, 12]
     assert episode.turns[3].parent is episode.turns[2]
     assert list(episode.turns[2].prompt_ids) == [7, 0, 9, 0, 7, 1, 9, 1, 7, 2]
+
+
+@pytest.mark.parametrize("env", [Script(go(obs=None)), Script(start=({}, {}))])
+def test_an_environment_that_neither_goes_on_nor_ends_breaks_its_contract(env):
+    episode = drive(env)
+    assert (episode.verdict, episode.error.type) == (Verdict.NONE, "ContractBroken")
+    assert "shows nobody an observation" in episode.error.message
+
+
+def test_what_an_environment_changes_later_stays_as_it_was_said():
+    class Board(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            self.info = {"board": {"cells": [0]}, "seen": {0}}
+            return Start("start", self.info)
+
+        def step(self, action):
+            cells = self.info["board"]["cells"]
+            cells.append(len(cells))
+            self.info["seen"].add(len(cells))
+            return Step("on", 0.0, len(cells) == 3, False, self.info)
+
+    episode = drive(Board())
+    said = [episode.starts["agent"], *(turn.info for turn in episode.turns), episode.final_info]
+    assert [info["board"]["cells"] for info in said] == [[0], [0, 1], [0, 1, 2], [0, 1, 2]]
+    assert [info["seen"] for info in said] == [{0}, {0, 2}, {0, 2, 3}, {0, 2, 3}]
+
+
+def test_an_action_is_plain_text():
+    class Parsed(str):
+        def __str__(self):
+            return "something else"
+
+    (turn,) = drive(Script(over()), lambda ask: Reply(Parsed("a"))).turns
+    assert (type(turn.action), turn.action) == (str, "a")
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def test_an_error_without_words_breaks_its_episode_alone():
+    def speechless(ask):
+        raise Mute
+
+    for episode, boundary in ((drive(Script(Mute())), "env"), (drive(Script(), speechless), "agent")):
+        assert (episode.error.boundary, episode.error.type) == (boundary, "Mute")
+        assert "cannot be had" in episode.error.message

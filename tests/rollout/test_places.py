@@ -55,3 +55,13 @@ def test_environments_stand_in_for_one_another_where_all_but_the_seed_is_equal()
         partial(EchoEnv, 2),
     ]
     assert len({pool_key(recipe) for recipe in different}) == len(different)
+
+
+def test_data_that_looks_alike_is_told_apart():
+    class Rows(list):
+        def __repr__(self):
+            return "Rows of two"
+
+    one, other = Rows("ab"), Rows("cd")
+    assert pool_key(Maker(EASY, {"data": one})) != pool_key(Maker(EASY, {"data": other}))
+    assert pool_key(Maker(EASY, {"data": one})) == pool_key(Maker(EASY, {"data": one}))

@@ -886,3 +886,172 @@ def test_where_environments_wait_they_live_on_threads():
                 assert type(playing.host) is kind
     finally:
         del gem.registry.ENV_REGISTRY["test:Waits-v0"]
+
+
+# -- a runner that is misused goes on, or says why it does not
+
+
+@pytest.mark.parametrize("host", ["auto", "serial"])
+def test_a_stream_that_could_not_begin_leaves_nothing_to_the_next(host):
+    with Runner(Counting(guess), host=host) as player:
+        with pytest.raises(UnknownEnv):
+            player.play([Job(EASY, 1), Job("game:Nothing", 0)])
+        assert [episode.seed for episode in player.play([Job(EASY, 2)])] == [2]
+
+
+@pytest.mark.parametrize("agent", [None, "solver", SolverAgent, guess])
+def test_what_is_no_agent_is_refused(agent):
+    with pytest.raises(BadArgument, match="accepted: an Agent"):
+        Runner(agent)
+
+
+@pytest.mark.parametrize("job", [EASY, None])
+def test_what_is_no_job_is_refused(job):
+    with Runner(Counting()) as player, pytest.raises(BadArgument, match="a job is"):
+        player.play([job])
+
+
+@pytest.mark.parametrize("host", ["serial", "thread"])
+@pytest.mark.parametrize("jobs", [4, 12])
+@pytest.mark.parametrize("agent", [SolverAgent(), Counting(guess)])
+def test_a_stream_whose_runner_is_closed_says_so(host, jobs, agent):
+    async def paces():
+        player = Runner(agent, host=host, concurrency=4)
+        async for _ in player.stream_async(Job(EASY, seed) for seed in range(jobs)):
+            player.close()
+
+    def rounds():
+        player = Runner(agent, host=host, concurrency=4)
+        for _ in player.stream(Job(EASY, seed) for seed in range(jobs)):
+            player.close()
+
+    with pytest.raises(EnvClosed, match="the runner is closed"):
+        rounds()
+    with pytest.raises(EnvClosed, match="the runner is closed"):
+        asyncio.run(paces())
+
+
+def test_closing_twice_is_harmless_where_a_stream_was_left_and_the_host_stays():
+    with Serial() as host:
+        player = Runner(Counting(guess), host=host, concurrency=4)
+        stream = player.stream(Job(HARD, seed) for seed in itertools.count())
+        next(stream)
+        stream.close()
+        player.close()
+        player.close()
+        assert len(host) == 0
+
+
+def test_a_recipe_that_cannot_travel_takes_no_place_away():
+    with Runner(Counting(guess), host="process", concurrency=1) as player:
+        player.play([Job(EASY, 0)])
+        with pytest.raises(BadArgument, match="cannot be pickled"):
+            player.play([Job(lambda: gem.make(EASY), 0)])
+        assert len(player.play([Job(EASY, 1), Job(HARD, 1)])) == 2
+
+
+def test_given_keys_that_look_like_those_with_an_ordinal_stay_apart():
+    jobs = [Job(EASY, 0, key=key) for key in ("v1.1", "v1", "v1", "v1.1", "v1")]
+    keys = [episode.job for episode in rollout(jobs, Counting(guess))]
+    assert keys == ["v1.1", "v1", "v1.2", "v1.1.1", "v1.3"]
+
+
+def test_two_streams_on_one_host_are_refused_while_calls_are_in_flight():
+    gate = threading.Event()
+
+    class Waits(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            assert seed == 0 or gate.wait(20)
+            return Start("start", {})
+
+        def step(self, action):
+            return Step("end", 1.0, True, False, {})
+
+    with Threads() as host:
+        one = Runner(Counting(), host=host, concurrency=2)
+        other = Runner(Counting(), host=host)
+        stream = one.stream(Job(Waits, seed) for seed in range(2))
+        next(stream)
+        with pytest.raises(BadArgument, match="somebody else's calls"):
+            other.play([Job(EASY, 0)])
+        gate.set()
+        assert len(list(stream)) == 1
+        assert len(other.play([Job(EASY, 0)])) == 1
+
+
+def test_an_agent_that_cancels_the_task_of_its_episode_ends_the_stream():
+    class Cancels(BaseAgent):
+        async def ask(self, ask):
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+            return Reply("x")
+
+    with pytest.raises(NoVerdict, match="cancelled the task"):
+        one_by_one([Job(EASY, 0), Job(EASY, 1)], Cancels())
+
+
+def test_a_runner_goes_on_after_a_stream_that_was_cancelled_twice():
+    class Stubborn(Counting):
+        async def ask(self, ask):
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.stopping.set()
+                await asyncio.sleep(0.01)
+
+    async def stream(player):
+        async for _ in player.stream_async(Job(EASY, seed) for seed in range(4)):
+            pass
+
+    async def main():
+        agent = Stubborn()
+        agent.asked, agent.stopping = asyncio.Event(), asyncio.Event()
+        with Runner(agent, concurrency=2) as player:
+            task = asyncio.create_task(stream(player))
+            for moment in (agent.asked, agent.stopping):
+                await moment.wait()
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert len(agent.forgotten) == 2
+            jobs = [Job(EASY, 0, agents=Counting(guess))]
+            assert len([episode async for episode in player.stream_async(jobs)]) == 1
+
+    asyncio.run(main())
+
+
+def test_when_one_seat_fails_the_asks_of_the_others_do_not_outlive_the_episode():
+    answered = []
+
+    class Fails(BaseAgent):
+        async def ask(self, ask):
+            raise ValueError("no")
+
+    class Thinks(BaseAgent):
+        async def ask(self, ask):
+            for _ in range(5):
+                await asyncio.sleep(0)
+            answered.append(ask.seat)
+            return Reply("Rock")
+
+    async def main():
+        agents = {"player_0": Fails(), "player_1": Thinks()}
+        (episode,) = await rollout_async([Job("multi:MatrixGame-v0", 0)], agents)
+        return episode, asyncio.all_tasks() - {asyncio.current_task()}
+
+    episode, tasks = asyncio.run(main())
+    assert (episode.error.type, answered, tasks) == ("ValueError", ["player_1"], set())
+
+
+@both
+def test_an_episode_is_stored_whatever_its_agent_does_when_it_forgets(drive):
+    class Fails(Counting):
+        def forget(self, episode):
+            raise RuntimeError("no cache")
+
+    stored = Kept()
+    with pytest.raises(RuntimeError, match="no cache"):
+        drive([Job(EASY, 0)], Fails(guess), store=stored)
+    assert len(stored.episodes) == 1
