@@ -7,6 +7,7 @@ that listing ids does not load torch.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -462,9 +463,10 @@ def regrade(
     from gem.rollout.store import EpisodeStore
 
     judge = named_grader(grader)
-    if cache is not None:
-        judge = CachedGrader(judge, cache, name=getattr(judge, "name", grader))
-    with EpisodeStore(store, read_only=True) as episodes:
+    with contextlib.ExitStack() as stack:
+        if cache is not None:
+            judge = stack.enter_context(CachedGrader(judge, cache, name=getattr(judge, "name", grader)))
+        episodes = stack.enter_context(EpisodeStore(store, read_only=True))
         found = list(regraded(episodes, judge))
         left_out = len(episodes) - len(found)
     if out is not None:

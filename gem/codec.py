@@ -614,7 +614,7 @@ def _length(turn: record.Turn) -> int:
 
 def _ones(wire: Turn) -> bytes:
     """Return the mask that is left out: of ones."""
-    return b"\1" * (len(wire.token_ids or b"") // 4)
+    return record.all_ones(len(wire.token_ids or b"") // 4)
 
 
 def _end(seat: str, end: record.SeatEnd) -> End:
@@ -781,7 +781,7 @@ def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
 def _unpacked(kind: str, data: bytes | None) -> Any:
     if data is None:
         return ()
-    numbers = array(kind, data)[:]  # the copy has no room to grow, a sixteenth less
+    numbers = array(kind, data)[:]  # the copy is exact; an array that was filled is a sixteenth larger
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

@@ -81,8 +81,10 @@ class Dialogue:
         """
         _check(reply)
         turn, held = self.turns[-1], self._held
-        prompt, sampled = _column(reply.prompt_ids), _column(reply.token_ids)
-        logprobs = None if reply.logprobs is None else _column(reply.logprobs)
+        prompt, sampled, logprobs = reply.prompt_ids, reply.token_ids, reply.logprobs
+        if not type(prompt) is type(sampled) is type(logprobs) is tuple:
+            prompt, sampled = _column(prompt), _column(sampled)
+            logprobs = None if logprobs is None else _column(logprobs)
         if logprobs and not all(map(math.isfinite, logprobs)):
             raise BadArgument(
                 "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
@@ -155,13 +157,17 @@ def _column(values: Sequence[Any]) -> tuple[Any, ...]:
 def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
-    version, calls = reply.policy_version, reply.tool_calls
-    fits = {  # a record of anything else could not be stored
-        "finish": isinstance(reply.finish, str),
-        "reasoning": reply.reasoning is None or isinstance(reply.reasoning, str),
-        "policy_version": version is None or isinstance(version, Integral),
-        "tool_calls": not calls or all(isinstance(each, ToolCall) for each in calls),
-    }
-    if not all(fits.values()):
-        wrong = [f"{name}={getattr(reply, name)!r:.80}" for name, fit in fits.items() if not fit]
-        raise BadArgument(f"the agent's reply has {', '.join(wrong)}; see gem.record.Reply.")
+    version = reply.policy_version
+    plain = type(reply.finish) is str and (version is None or type(version) is int)
+    if plain and reply.reasoning is None and not reply.tool_calls:
+        return  # as nearly always, and in no time
+    for name, fits in (  # else the record could not be stored
+        ("finish", isinstance(reply.finish, str)),
+        ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
+        ("policy_version", version is None or isinstance(version, Integral)),
+        ("tool_calls", all(isinstance(each, ToolCall) for each in reply.tool_calls or ())),
+    ):
+        if not fits:
+            raise BadArgument(
+                f"the agent's reply has {name}={getattr(reply, name)!r:.80}; see gem.record.Reply."
+            )

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -282,12 +283,18 @@ class Turn:
         count = len(self.token_ids)
         told = 0 if logprobs is None else len(logprobs)
         self.logprobs = array("f", logprobs) if told and logprobs is not None else None
-        self.mask = b"\1" * count if mask is None else bytes(mask)
+        self.mask = all_ones(count) if mask is None else bytes(mask)
         if len(self.mask) != count or (told and told != count):
             raise BadArgument(
                 f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
                 "one of each per sampled token, or no logprobs at all."
             )
+
+
+@lru_cache(maxsize=1024)
+def all_ones(count: int) -> bytes:
+    """Return the mask of `count` sampled tokens that are all learned on; turns of one length share it."""
+    return b"\1" * count
 
 
 def as_ids(ids: Sequence[int]) -> Ids:

@@ -4,6 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, and a busy machine is no failure.
+settings.register_profile("gem", derandomize=True, deadline=None)
+settings.load_profile("gem")
 
 sys.path.insert(0, str(Path(__file__).parent / "shared"))  # what tests of several folders import
 

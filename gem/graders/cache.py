@@ -125,11 +125,14 @@ class CachedGrader(Rebuildable):
 
 
 def _opened(path: Path) -> sqlite3.Connection:
+    file = None
     try:
         file = sqlite3.connect(path, timeout=60, check_same_thread=False)
         file.execute("PRAGMA journal_mode=WAL")
         file.execute("PRAGMA synchronous=NORMAL")
         file.execute("CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, score TEXT NOT NULL)")
     except sqlite3.Error as error:
+        if file is not None:
+            file.close()
         raise StoreError(f"{path}: cannot use the file of verdicts: {error}") from error
     return file

@@ -19,7 +19,7 @@ from gem.errors import BadArgument, EnvClosed
 from gem.history import HistoryPolicy
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
-from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play
+from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
 from gem.specs import TaskRef
 
 
@@ -40,6 +40,9 @@ def drive(
         call: carries out a call of the environment.
         ask: answers the asks of one moment, in order; not needed where the environment's own actor plays.
 
+    Raises:
+        BadArgument: when an action is asked for and there is no `ask`.
+
     An exception of either is what broke the episode, and stands in its record; KeyboardInterrupt and the like
     end the episode and go on to the caller.
     """
@@ -48,8 +51,10 @@ def drive(
     try:
         while True:
             wanted = how(value)
+            if ask is None and not isinstance(wanted, Call):
+                raise BadArgument("the episode asks for an action; give drive() somebody to ask, as ask=.")
             try:
-                value = call(wanted) if isinstance(wanted, Call) else _answered(ask)(wanted)
+                value = call(wanted) if isinstance(wanted, Call) else ask(wanted)  # type: ignore[misc]
                 how = playing.send
             except (Exception, CancelledError) as error:
                 how, value = playing.throw, carried(error)
@@ -86,14 +91,6 @@ async def drive_async(
         return episode
     finally:
         playing.close()
-
-
-def _answered(
-    ask: Callable[[tuple[Ask, ...]], Sequence[Reply]] | None,
-) -> Callable[[tuple[Ask, ...]], Sequence[Reply]]:
-    if ask is None:
-        raise BadArgument("the episode asks for an action, and drive() was given nobody to ask.")
-    return ask
 
 
 class Conversation:
@@ -149,7 +146,7 @@ class Conversation:
         seed = seeding.check(seed)
         made = env if isinstance(env, Env) else make(env)
         self._own = None if made is env else made
-        run = run or RunInfo(limits=limits, history=history)
+        run = run or RunInfo(limits=limits, history=history, versions=versions())
         self.episode = Episode(replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group)
         """The record; complete when `asks` is empty."""
         self.asks: tuple[Ask, ...] = ()

@@ -78,7 +78,8 @@ def write_demos(
     reward = 0.0
     with EpisodeStore(out) as store, ExitStack() as last:
         before = len(store)
-        held = {episode.seed: wanted(episode) for episode in store if _written(episode.task) == played_in}
+        theirs = (store[entry.number] for entry in store.select(spec=env_id))
+        held = {episode.seed: wanted(episode) for episode in theirs if _written(episode.task) == played_in}
 
         def keep(episode: Episode) -> None:
             if wanted(episode):

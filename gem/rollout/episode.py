@@ -21,6 +21,7 @@ cancelled                                                 - / T                 
 from __future__ import annotations
 
 import math
+import platform
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -200,7 +201,8 @@ def play(
                     seat = ask.seat
                     generated += dialogues[seat].answer(reply)
                     acting[seat].timing["policy_s"] = took
-                    actions[seat] = str.__str__(reply.text)  # of a subclass, which may not pickle, the text
+                    text = reply.text  # of a subclass, which may not pickle, the plain text
+                    actions[seat] = text if type(text) is str else str.__str__(text)
                     full = full or reply.finish == "context"
                 if full:
                     record.stop = StopReason.CONTEXT_LIMIT
@@ -220,7 +222,7 @@ def play(
             waiting = {}
             by_seat = _by_seat(result) if several else ((SEAT, *result),)
             for seat, seen, reward, terminated, truncated, info in by_seat:
-                info, end = _own(dict(info)), ends[seat]
+                info, end = _own(info if type(info) is dict else dict(info)), ends[seat]
                 paid = _reward(reward)
                 shown = None if seen is None else check_obs(seen)
                 if seat in acting:
@@ -321,6 +323,8 @@ def _restored(
 
 def _own(value: Any) -> Any:
     """Return a copy as far as lists, dicts and sets go: an environment may go on to change what it gave."""
+    if not value:
+        return type(value)()
     kind = type(value)
     if kind is dict:
         return {key: _own(each) if type(each) in _CHANGE else each for key, each in value.items()}
@@ -370,3 +374,10 @@ def _least(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return one if other is None else other
     return min(one, other)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what episodes are played with."""
+    import gem  # here: the package is complete when episodes are played
+
+    return {"gem": gem.__version__, "python": platform.python_version()}

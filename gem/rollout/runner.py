@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
@@ -30,7 +29,7 @@ from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
 from gem.hosts.serial import Serial
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
-from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play
+from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
 from gem.rollout.places import Place, Places, Recipe, expected, maker
 from gem.specs import TaskRef
 
@@ -140,7 +139,8 @@ class Runner:
         self._runs: dict[Any, RunInfo] = {}  # by what is in them
         self._runs_now: dict[Any, RunInfo] = {}  # those of this stream, by limits and history
         self._known: set[str] = set()  # ids that the agent can play
-        self._ordinals: dict[tuple[str, int], int] = {}  # of equal jobs
+        self._keys: set[int] = set()  # hashes: a runner may live for millions of jobs
+        self._ordinals: dict[int, int] = {}  # of the last of equal jobs
         self._begun = 0
         self._submitted: deque[Job] = deque()
         self._jobs: Iterator[Job] = iter(())
@@ -369,11 +369,11 @@ class Runner:
             task = expected(maker(job.env))
             played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
             name = blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        key, ordinals = name, self._ordinals
-        while (key, job.sample) in ordinals:  # given keys may look like those with an ordinal
-            ordinals[name, job.sample] += 1
-            key = f"{name}.{ordinals[name, job.sample]}"
-        ordinals[key, job.sample] = 0
+        first, key = hash((name, job.sample)), name
+        while (mark := hash((key, job.sample))) in self._keys:
+            self._ordinals[first] = self._ordinals.get(first, 0) + 1
+            key = f"{name}.{self._ordinals[first]}"
+        self._keys.add(mark)
         return key
 
     def _run_of(self, job: Job, agent: Agent) -> RunInfo:
@@ -887,10 +887,3 @@ def stamped(replies: Sequence[Any], version: int | None) -> tuple[Any, ...]:
 
 def _unversioned(reply: Any) -> bool:
     return isinstance(reply, Reply) and reply.policy_version is None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what episodes are played with."""
-    import gem  # here: the package is complete when episodes are played
-
-    return {"gem": gem.__version__, "python": platform.python_version()}

@@ -345,7 +345,7 @@ def _probe(name: str, sandbox: Any, patience: float) -> Report:
             "survivors": _none_left(tag, 3.0 * patience),
             "deadline": endless.status is Status.TLE and endless.wall_s < 0.3 + 4.0 * patience,
         }
-    slow |= {"survivors", "deadline"}
+    slow |= {"alone", "survivors", "deadline"}
     slow |= {key for key, ran in (("memory", filled), ("disk", written)) if "too much" not in ran.stdout}
     return Report(name, properties, slow=frozenset(slow))
 
@@ -409,7 +409,7 @@ def _none_left(tag: str, patience_s: float) -> bool | None:
 
 
 _LOOK = """
-import ctypes, os, socket
+import ctypes, os, socket, time
 CANARY, CLIENT, PORT = FACTS
 libc = ctypes.CDLL(None, use_errno=True)
 def refused(name, call):
@@ -422,10 +422,14 @@ def refused(name, call):
         return got
 print("read=" + str(refused("files", lambda: open(CANARY).read())))
 shown = [str(dict(os.environ))]
+processes, patience = [], time.monotonic() + 2
 try:
-    processes = [name for name in os.listdir("/proc") if name.isdecimal()]
+    while len(processes := [name for name in os.listdir("/proc") if name.isdecimal()]) >= 6:
+        if time.monotonic() > patience:
+            break
+        time.sleep(0.02)  # what the call before left may still be ending
 except OSError:
-    processes = []
+    pass
 for pid in processes:
     try:
         shown.append(open(f"/proc/{pid}/environ").read())
@@ -445,7 +449,6 @@ try:
     while children < 60:
         pid = os.fork()
         if pid == 0:
-            import time
             time.sleep(30)
             os._exit(0)
         children += 1

@@ -231,11 +231,15 @@ class Zygote:
 
     def kill(self) -> None:
         """End it and everything in its box at once."""
-        if self.process.poll() is None:
+        # bwrap waits for its child, so the number is still its own; killed before it has said that number, it
+        # would leave behind a child that waits for it for ever.
+        patience = time.monotonic() + 2.0
+        while self.settings.boxed and self.process.poll() is None and time.monotonic() < patience:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                # bwrap waits for this one, so the number is still its own
                 os.kill(json.loads(os.pread(self._about, 4096, 0))["child-pid"], signal.SIGKILL)
-            self.process.kill()
+                break
+            time.sleep(0.002)
+        self.process.kill()
 
     def forget(self) -> None:
         """Let go of it in a forked process, where it is the parent's."""

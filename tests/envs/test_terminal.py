@@ -232,7 +232,8 @@ def test_what_the_agent_leaves_running_is_ended_before_the_test_looks(make):
     env = make()
     env.reset(seed=0)
     env.step("<bash>sleep 1000 & (trap '' TERM HUP; setsid sleep 1000) > /dev/null 2>&1 &</bash>")
-    assert env.step("<bash>pgrep -x sleep | wc -l</bash>").obs == "2"
+    begun = "until [ $(pgrep -x sleep | wc -l) = 2 ]; do :; done; echo both"
+    assert env.step(f"<bash>{begun}</bash>").obs == "both"
     left = lambda box: "still running" if box.run("pgrep -x sleep").ok else ""  # noqa: E731
     object.__setattr__(env.task, "check", left)
     assert env.step("<submit/>").info == {"success": True, "stop": "solved"}

@@ -71,6 +71,33 @@ def test_killing_the_box_from_outside_loses_nothing_later(own):
     assert own.run("print(1)").stdout == "1\n"
 
 
+def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, monkeypatch):
+    real = box.bwrap_command
+
+    def marked(*args, **options):
+        program, *rest = real(*args, **options)
+        return [program, "--setenv", "MARK", mark, *rest]
+
+    mark = f"started by {os.getpid()}"
+    monkeypatch.setattr(box, "bwrap_command", marked)
+    for moment in range(120):
+        zygote = pool.Zygote(Settings(), "bare")
+        time.sleep(moment % 24 / 2000)  # at every moment of its start
+        zygote.kill()
+        zygote.close()
+
+    def left():
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if mark.encode() in place.read_bytes():
+                    yield place.parent.name
+
+    deadline = time.monotonic() + 60
+    while found := [*left()]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+
+
 CLOSING = """
 import os
 from gem.errors import EnvClosed
