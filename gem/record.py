@@ -273,6 +273,15 @@ class Turn:
     ) -> None:
         """Take in tokens where it is known that the prompt is all of `parent`'s, then `new_ids`; see hold."""
         self.parent, self.kept = parent, parent.kept + len(parent.new_ids) + len(parent.token_ids)
+        count = len(token_ids)
+        if logprobs and len(logprobs) == count:  # as nearly always: written out, because turns are many
+            try:
+                self.new_ids, self.token_ids = array("i", new_ids), array("i", token_ids)
+            except (TypeError, OverflowError):
+                pass  # told below
+            else:
+                self.logprobs, self.mask = array("f", logprobs), all_ones(count)
+                return
         self.new_ids = as_ids(new_ids)
         self._sampled(token_ids, logprobs, None)
 

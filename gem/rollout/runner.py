@@ -366,7 +366,7 @@ class Runner:
         name = job.key
         if not name:
             start = job.start and (job.start.episode.id, job.start.turns)
-            task = expected(maker(job.env))
+            task = job.env if isinstance(job.env, str) else expected(maker(job.env))
             played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
             name = blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
         first, key = hash((name, job.sample)), name
