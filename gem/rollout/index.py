@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem.errors import BadArgument
+
 VERSION = 0x67656D01
 """What tells an index of this form from another file; SQLite keeps it as the file's user version."""
 
@@ -282,7 +284,11 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 
 def _plain(value: Any) -> Any:
-    """Return what SQLite can hold: text with lone surrogates becomes bytes, a long integer its digits."""
+    """Return what SQLite can hold: text with lone surrogates becomes bytes, a long integer its digits.
+
+    Raises:
+        BadArgument: for what no field of an entry is.
+    """
     if isinstance(value, str):
         try:
             value.encode()
@@ -290,6 +296,8 @@ def _plain(value: Any) -> Any:
             return value.encode("utf-8", "surrogatepass")
     elif isinstance(value, int) and value.bit_length() > 63:
         return hex(value)
+    elif not isinstance(value, int | float | None):
+        raise BadArgument(f"{value!r:.80} is asked for; accepted: text, a number, True, False or None.")
     return value
 
 

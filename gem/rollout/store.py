@@ -194,7 +194,7 @@ class EpisodeStore(Sequence[Episode]):
         with self._lock:
             number = self._number(episode)
         if number is None:
-            near = did_you_mean(episode, [entry.id for entry in self.select()[-1000:]])
+            near = did_you_mean(str(episode), [entry.id for entry in self.select()[-1000:]])
             raise BadArgument(f"{self.path} holds no episode {episode!r}.{near}")
         return self._read(number)
 

@@ -910,3 +910,15 @@ def test_a_store_whose_index_is_deleted_again_and_again_goes_on(path):
                 index_of(path).unlink(missing_ok=True)
         assert [entry.seed for entry in store.select()] == list(range(6 * SAVE_EVERY))
         assert store[5].seed == 5
+
+
+@pytest.mark.parametrize("wanted", [["game:X"], object()])
+def test_asking_for_what_nothing_is_leaves_the_index_alone(path, wanted):
+    with EpisodeStore(path) as store:
+        for i in range(SAVE_EVERY):
+            store.append(episode(i))
+        with pytest.raises(BadArgument, match="accepted: text, a number"):
+            store.select(spec=wanted)
+        assert index_of(path).exists()
+        with pytest.raises(BadArgument, match="holds no episode 5"):
+            store.get(5)
