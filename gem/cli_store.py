@@ -104,7 +104,10 @@ def cat(
                 raise BadArgument(f"there is no episode {number}; {path} holds {len(store)}.")
             found = store[number]
         if json:
-            print(store.line(number).decode(errors="backslashreplace"))
+            line = store.line(number).decode(errors="backslashreplace")
+            if sys.stdout.isatty():  # the same values, in characters that cannot steer a terminal
+                line = "".join(c if c.isprintable() else json_module.dumps(c)[1:-1] for c in line)
+            print(line)
             return
     run = found.run
     settings = [run.agent, run.model, *(f"{name}={value}" for name, value in run.sampling.items())]

@@ -20,7 +20,7 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from operator import index
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -320,35 +320,38 @@ def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
         tokens: False leaves out token ids, log probabilities and masks.
 
     Raises:
-        BadArgument: for token ids that are no 32-bit integers.
+        BadArgument: for what `decode` would not take: token ids that are no 32-bit integers, values of
+            another type than the schema's.
     """
+    return _put(_EPISODE, _episode, episode, tokens)
+
+
+def _episode(episode: record.Episode, tokens: bool) -> Episode:
     places: dict[int, int] = {}
     turns = []
     for number, turn in enumerate(episode.turns):
-        turns.append(_turn(turn, places, tokens))
+        turns.append(_turn(turn, number, places, tokens))
         places[id(turn)] = number
     error, origin = episode.error, episode.origin
-    return _ENCODER.encode(
-        Episode(
-            schema=SCHEMA,
-            job=_chars(episode.job),
-            run=_chars(episode.run.id),
-            task=_task(episode.task),
-            stop=episode.stop,
-            verdict=episode.verdict,
-            sample=_int(episode.sample),
-            attempt=_int(episode.attempt),
-            salt=_long(episode.salt),
-            group=_chars(episode.group),
-            error=None
-            if error is None
-            else Failure(_chars(error.boundary), _chars(error.type), _chars(error.message)),
-            origin=None if origin is None else Origin(_chars(origin.episode), origin.turns),
-            timing=plain(episode.timing),
-            starts=plain(episode.starts),
-            turns=turns,
-            ends=[_end(seat, end) for seat, end in episode.ends.items()],
-        )
+    return Episode(
+        schema=SCHEMA,
+        job=_chars(episode.job),
+        run=_chars(episode.run.id),
+        task=_task(episode.task),
+        stop=episode.stop,
+        verdict=episode.verdict,
+        sample=_int(episode.sample),
+        attempt=_int(episode.attempt),
+        salt=_long(episode.salt),
+        group=_chars(episode.group),
+        error=None
+        if error is None
+        else Failure(_chars(error.boundary), _chars(error.type), _chars(error.message)),
+        origin=None if origin is None else Origin(_chars(origin.episode), _int(origin.turns)),
+        timing=_values(episode.timing),
+        starts=_values(episode.starts),
+        turns=turns,
+        ends=[_end(seat, end) for seat, end in episode.ends.items()],
     )
 
 
@@ -362,7 +365,11 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
     Raises:
         SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
     """
-    return _told(_decode_1 if schema_of(line) == 1 else _decode_2, line, run)
+    if schema_of(line) == 1:
+        from gem.schema_1 import decode_1  # here, because it takes `restored` from this module
+
+        return _told(decode_1, line)
+    return _told(_decode_2, line, run)
 
 
 def _decode_2(line: bytes, run: record.RunInfo | None) -> record.Episode:
@@ -395,28 +402,39 @@ def _decode_2(line: bytes, run: record.RunInfo | None) -> record.Episode:
 
 
 def encode_run(run: record.RunInfo) -> bytes:
-    """Return a run as one line of JSON, without the line's end."""
+    """Return a run as one line of JSON, without the line's end.
+
+    Raises:
+        BadArgument: for values of another type than the schema's.
+    """
+    return _put(_RUN, _run, run)
+
+
+def _run(run: record.RunInfo) -> Run:
     limits, history = run.limits, run.history
     wire = RunInfo(
         id=_chars(run.id),
         agent=_chars(run.agent),
         model=_some(run.model),
-        sampling=plain(run.sampling),
+        sampling=_values(run.sampling),
         vocabulary=_some(run.vocabulary),
-        limits=Limits(*(getattr(limits, name) for name in Limits.__struct_fields__)),
+        limits=Limits(
+            *map(_int, (limits.turns, limits.tokens, limits.turn_tokens, limits.context)),
+            *map(_seconds, (limits.policy_s, limits.call_s)),
+        ),
         history=None
         if history is None
-        else History(history.kind, history.window, history.keep_first, _some(history.system)),
-        versions=plain(run.versions),
+        else History(history.kind, _int(history.window), history.keep_first, _some(history.system)),
+        versions=_values(run.versions),
         seats=[
             (
                 _chars(seat),
-                Agent(_chars(who.agent), _some(who.model), plain(who.sampling), _some(who.vocabulary)),
+                Agent(_chars(who.agent), _some(who.model), _values(who.sampling), _some(who.vocabulary)),
             )
             for seat, who in run.seats.items()
         ],
     )
-    return _ENCODER.encode(Run(SCHEMA, wire))
+    return Run(SCHEMA, wire)
 
 
 def decode_run(line: bytes) -> record.RunInfo:
@@ -485,11 +503,11 @@ def pack(value: Packable) -> bytes:
     """Return a record as JSON, for another process; `unpack` takes it.
 
     Raises:
-        BadArgument: for another type, or for token ids that are no 32-bit integers.
+        BadArgument: for another type, or what `unpack` would not take; see `encode`.
     """
-    for kind, (_, to_wire, _) in _PACKED.items():
+    for kind, (decoder, to_wire, _) in _PACKED.items():
         if isinstance(value, kind):
-            return _ENCODER.encode(to_wire(value))
+            return _put(decoder, to_wire, value)
     raise BadArgument(
         f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in _PACKED)}."
     )
@@ -508,6 +526,18 @@ def unpack(data: bytes, kind: type[Packed]) -> Packed:
 Result = TypeVar("Result")
 
 
+def _put(decoder: msgspec.json.Decoder[Any], to_wire: Callable[..., Struct], *args: Any) -> bytes:
+    """Return a record as JSON that can be read again; what cannot is refused here, not found later."""
+    try:
+        data = _ENCODER.encode(to_wire(*args))
+        decoder.decode(data)
+    except BadArgument:
+        raise
+    except (*_UNREADABLE, ValueError) as error:
+        raise BadArgument(f"this {type(args[0]).__name__} cannot be written: {error}.") from error
+    return data
+
+
 def _told(read: Callable[..., Result], *args: Any) -> Result:
     """Return ``read(*args)``; whatever is wrong with the data is a ValueError."""
     try:
@@ -523,14 +553,21 @@ Free: TypeAlias = Callable[[Any], Any]
 
 
 def _free(line: bytes) -> Free:
-    return restored if b'"$' in line or b'"\\u0024' in line else _as_it_is
+    return _restored_values if b'"$' in line or b'"\\u0024' in line else _as_it_is
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
+def _restored_values(values: dict[str, Any] | None) -> Any:
+    back = restored(values)
+    if back is not values and not isinstance(back, dict):
+        raise ValueError(f"{values!r:.80} stands where values by name are wanted.")
+    return back
+
+
+def _turn(turn: record.Turn, number: int, places: Mapping[int, int], tokens: bool) -> Turn:
     wire = Turn(
         _seat(turn.seat),
         _obs(turn.observation),
@@ -538,14 +575,14 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
         None if turn.reply is None else _message(turn.reply),
         _chars(turn.finish),
         _number(turn.reward),
-        plain(turn.rewards),
-        plain(turn.info),
+        _values(turn.rewards),
+        _values(turn.info),
         _int(turn.policy_version),
         _number(turn.value),
-        plain(turn.sampling),
-        plain(turn.usage),
-        plain(turn.timing),
-        plain(turn.extra),
+        _values(turn.sampling),
+        _values(turn.usage),
+        _values(turn.timing),
+        _values(turn.extra),
         None if turn.messages is None else [_message(message) for message in turn.messages],
     )
     parent = turn.parent
@@ -554,7 +591,7 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
     if not tokens:
         return wire
     new_ids = turn.new_ids
-    if turn.kept:
+    if turn.kept > 0:
         if wire.parent is not None and parent is not None and turn.kept <= _length(parent):
             wire.kept = turn.kept
         else:  # a parent that is not in the episode: the prompt is stored whole
@@ -562,6 +599,7 @@ def _turn(turn: record.Turn, places: Mapping[int, int], tokens: bool) -> Turn:
     wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
     if turn.logprobs is not None:
         wire.logprobs = _packed("f", turn.logprobs) or b""
+    _check_columns(number, turn)
     mask = bytes(turn.mask)
     if mask != _ones(wire):
         wire.mask = mask
@@ -600,12 +638,18 @@ def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record
     covered = 0 if turn.parent is None else _length(turn.parent)
     if not 0 <= wire.kept <= covered:
         raise ValueError(f"turn {len(earlier)} keeps {wire.kept} ids of {covered} that its parent has.")
-    count = len(turn.token_ids)
-    if len(turn.mask) != count or (turn.logprobs is not None and len(turn.logprobs) != count):
-        raise ValueError(
-            f"turn {len(earlier)} has not one mask entry and one logprob for each of {count} tokens."
-        )
+    _check_columns(len(earlier), turn)
     return turn
+
+
+def _check_columns(number: int, turn: record.Turn) -> None:
+    count, masked = len(turn.token_ids), len(turn.mask)
+    told = count if turn.logprobs is None else len(turn.logprobs)
+    if masked != count or told != count:
+        raise ValueError(
+            f"turn {number} has {count} tokens, {masked} mask entries and {told} logprobs; accepted: as many "
+            "of each"
+        )
 
 
 def _length(turn: record.Turn) -> int:
@@ -621,10 +665,10 @@ def _end(seat: str, end: record.SeatEnd) -> End:
     return End(
         end.stop,
         _seat(seat),
-        end.terminated,
-        end.truncated,
+        bool(end.terminated),
+        bool(end.truncated),
         _obs(end.observation),
-        plain(end.info),
+        _values(end.info),
         None if repr(end.unearned) == "0.0" else _number(end.unearned),
     )
 
@@ -643,8 +687,8 @@ def _end_back(wire: End, free: Free) -> record.SeatEnd:
 def _task(task: TaskRef) -> Task:
     return Task(
         _chars(task.spec),
-        plain(task.kwargs),
-        [Wrapper(_chars(wrapper.name), plain(wrapper.kwargs)) for wrapper in task.wrappers],
+        _values(task.kwargs),
+        [Wrapper(_chars(wrapper.name), _values(wrapper.kwargs)) for wrapper in task.wrappers],
         _long(task.seed),
         _some(task.entry_point),
         [_chars(name) for name in task.opaque],
@@ -693,7 +737,7 @@ def _tool_call_back(wire: ToolCall) -> content.ToolCall:
 
 
 def _tool(tool: content.ToolSpec) -> ToolSpec:
-    return ToolSpec(_chars(tool.name), _chars(tool.description), plain(tool.schema))
+    return ToolSpec(_chars(tool.name), _chars(tool.description), _values(tool.schema))
 
 
 def _tool_back(wire: ToolSpec, free: Free) -> content.ToolSpec:
@@ -704,15 +748,15 @@ def _ask(ask: record.Ask) -> Ask:
     return Ask(
         _chars(ask.episode),
         _chars(ask.seat),
-        ask.turn,
+        _int(ask.turn),
         [_message(message) for message in ask.messages],
         _packed("i", ask.held) or b"",
-        ask.fresh,
+        _int(ask.fresh),
         _long(ask.seed),
-        ask.max_tokens,
-        ask.context,
+        _int(ask.max_tokens),
+        _int(ask.context),
         [_tool(tool) for tool in ask.tools],
-        plain(ask.sampling),
+        _values(ask.sampling),
     )
 
 
@@ -742,8 +786,8 @@ def _reply(reply: record.Reply) -> Reply:
         _int(reply.policy_version),
         [_tool_call(call) for call in reply.tool_calls],
         _some(reply.reasoning),
-        plain(reply.usage),
-        plain(reply.extra),
+        _values(reply.usage),
+        _values(reply.extra),
     )
 
 
@@ -787,8 +831,11 @@ def _unpacked(kind: str, data: bytes | None) -> Any:
     return numbers
 
 
+# What is of another type passes through: `_put` refuses it, and says where it stands.
+
+
 def _chars(text: str) -> Chars:
-    if type(text) is str and text.isascii():
+    if not isinstance(text, str) or (type(text) is str and text.isascii()):
         return text
     if _encodes(text):
         return str(text)
@@ -814,12 +861,13 @@ def _text_or_none(wire: Chars | None) -> str | None:
 def _obs(obs: content.Obs) -> Obs:
     if isinstance(obs, str):
         return obs if type(obs) is str and obs.isascii() else _chars(obs)
-    return [
-        Part(image=(part.data, _chars(part.mime), _chars(part.alt)))
-        if isinstance(part, content.Image)
-        else Part(text=_chars(part.text))
-        for part in obs
-    ]
+    return [_part(part) for part in obs] if isinstance(obs, list | tuple) else obs
+
+
+def _part(part: content.Part) -> Part:
+    if isinstance(part, content.Image):
+        return Part(image=(bytes(part.data), _chars(part.mime), _chars(part.alt)))
+    return Part(text=_chars(part.text)) if isinstance(part, content.Text) else part
 
 
 def _obs_back(wire: Obs) -> content.Obs:
@@ -834,7 +882,7 @@ def _obs_back(wire: Obs) -> content.Obs:
 
 
 def _int(number: int | None) -> Any:
-    return number if number is None or type(number) is int else int(number)
+    return number if number is None or type(number) is int else index(number)
 
 
 def _long(number: int | None) -> Any:
@@ -846,21 +894,38 @@ def _long_back(wire: int | Int | None) -> Any:
     return int(wire.digits, 16) if isinstance(wire, Int) else wire
 
 
-def _number(number: float | None) -> Any:
+def _number(number: Any) -> Any:
     if number is None or (type(number) is float and math.isfinite(number)):
         return number
     if isinstance(number, int) and number.bit_length() < 64:
         return int(number)
+    if isinstance(number, str | bytes):  # which float() would read
+        return number
     number = float(number)
     return number if math.isfinite(number) else Float(cast(Any, str(number)))
+
+
+def _seconds(seconds: float | None) -> float | None:
+    return None if seconds is None else float(seconds)
 
 
 def _number_back(wire: Number | None) -> Any:
     return float(wire.name) if isinstance(wire, Float) else wire
 
 
+def _values(values: Mapping[str, Any] | None) -> Any:
+    return plain(values) if type(values) is dict or isinstance(values, Mapping) else values
+
+
 def plain(value: Any, depth: int = 0) -> Any:
     """Return `value` as what JSON can hold."""
+    try:
+        return _plain(value, depth)
+    except Exception:  # somebody's class: asking it for anything may fail, and storing goes on
+        return {"$repr": _plain_text(_repr(value))}
+
+
+def _plain(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind is str and value.isascii():
         return value
@@ -907,7 +972,10 @@ def restored(value: Any) -> Any:
     if len(value) == 1:
         ((name, inside),) = value.items()
         if name in _RESTORE:
-            return _RESTORE[name](inside)
+            try:
+                return _RESTORE[name](inside)
+            except (ValueError, TypeError, LookupError) as error:
+                raise ValueError(f"{value!r:.80} cannot be read: {error}") from error
     return {key: restored(item) for key, item in value.items()}
 
 
@@ -938,90 +1006,26 @@ _RESTORE: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$int": lambda text: int(text, 16),
     "$utf8": lambda data: base64.b64decode(data).decode("utf-8", "surrogatepass"),
-    "$text": lambda text: content.Text(restored(text)),
-    "$image": lambda image: content.Image(base64.b64decode(image[0]), restored(image[1]), restored(image[2])),
+    "$text": lambda text: content.Text(_restored_text(text)),
+    "$image": lambda image: _restored_image(*image),
     "$dict": lambda pairs: {_hashable(restored(key)): restored(item) for key, item in pairs},
-    "$repr": lambda text: restored(text),
+    "$repr": lambda text: _restored_text(text),
 }
+
+
+def _restored_image(data: str, mime: Any, alt: Any) -> content.Image:
+    return content.Image(base64.b64decode(data), _restored_text(mime), _restored_text(alt))
+
+
+def _restored_text(text: Any) -> str:
+    back = restored(text)
+    if not isinstance(back, str):
+        raise TypeError(f"{back!r:.40} is not text")
+    return back
 
 
 def _hashable(key: Any) -> Any:
     return tuple(map(_hashable, key)) if isinstance(key, list) else key
-
-
-# -- schema 1
-
-
-def _decode_1(line: bytes, _: record.RunInfo | None) -> record.Episode:
-    """Return the episode of a line of schema 1.
-
-    Its id was not unique; what tells it from others now, in every store, is that id and a hash of the line.
-    Its policy version was one for all turns, its log probabilities had 64 bits.
-    """
-    data = {key: restored(value) for key, value in msgspec.json.decode(line).items()}
-    held: dict[str, record.Turn] = {}
-    turns = [_turn_1(turn, held) for turn in data["turns"]]
-    for turn in turns:
-        if turn.token_ids or not held:
-            turn.policy_version = data["policy_version"]
-    starts = data["initial_info"]
-    ends = {seat: _end_1(end) for seat, end in data.get("ends", ())}
-    if not ends:  # a single agent
-        seat = turns[0].seat if turns else SEAT
-        starts = {seat: starts}
-        last = {"observation": data["final_observation"], "info": data["final_info"]}
-        ends[seat] = _end_1({**data, **last})
-    mark = blake2b(line.strip(), digest_size=6).hexdigest()
-    return record.Episode(
-        task=TaskRef(data["spec"], data["kwargs"], seed=data["seed"]),
-        run=SCHEMA_1_RUN,
-        job=f"{data['id']}-{mark}",
-        sample=data["sample"],
-        group=data["group"],
-        turns=turns,
-        starts=starts,
-        ends=ends,
-        stop=StopReason(data["stop"]),
-        verdict=Verdict(data["verdict"]),
-        error=data["error"] and record.Failure(*data["error"]),
-        timing=data["timing"],
-    )
-
-
-def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Turn:
-    turn = record.Turn(
-        data["agent"],
-        _obs_1(data["observation"]),
-        data["action"],
-        finish=data["finish"],
-        reward=data["reward"],
-        info=data["info"],
-        timing=data["timing"],
-    )
-    if "token_ids" in data:
-        before, logprobs = held.get(turn.seat), data["logprobs"] or None
-        if data["held"] and before is not None:
-            turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
-        else:
-            turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
-        turn.mask = bytes(data["mask"])
-        held[turn.seat] = turn
-    return turn
-
-
-def _end_1(data: Mapping[str, Any]) -> record.SeatEnd:
-    return record.SeatEnd(
-        StopReason(data["stop"]),
-        data["terminated"],
-        data["truncated"],
-        _obs_1(data["observation"]),
-        data["info"],
-        data.get("unearned", 0.0),
-    )
-
-
-def _obs_1(value: Any) -> content.Obs:
-    return tuple(value) if isinstance(value, list) else value
 
 
 _UNREADABLE = (

@@ -21,7 +21,7 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
     if not isinstance(entry_point, str):
         return entry_point
     module_name, colon, attribute = entry_point.partition(":")
-    if not colon:
+    if not colon or not module_name or module_name.startswith("."):
         raise BadArgument(f"entry point is {entry_point!r}; accepted: 'module:name'.")
     try:
         module = importlib.import_module(module_name)
@@ -45,7 +45,9 @@ COMPUTING = (
     *("math", "statistics", "string", "decimal", "fractions", "datetime", "json", "textwrap", "unicodedata"),
     *("operator", "_operator", "pathlib"),
 )
-"""Modules of the standard library that a task may name things of: they compute and do nothing else."""
+"""Modules of the standard library that a task may name classes and functions of, which only compute."""
+
+STANDARD = sys.stdlib_module_names | {"test", "_testcapi", "_testinternalcapi"}
 
 BUILTINS = (
     "abs",
@@ -65,11 +67,20 @@ BUILTINS = (
 
 
 def may_be_named(thing: Any) -> bool:
-    """Return whether a task may name a class or function: nothing of the standard library that acts."""
-    home = str(getattr(thing, "__module__", None)).partition(".")[0]
+    """Return whether a task may name a class or function: nothing of the standard library that acts.
+
+    Nor its methods: `pathlib.Path` only computes, `Path.unlink` does not.
+    What does not say which module it is of, as ``os.system.__call__``, may be anything.
+    """
+    module, name = getattr(thing, "__module__", None), str(getattr(thing, "__qualname__", ""))
+    if not isinstance(module, str):
+        return False
+    home = module.partition(".")[0]
     if home == "builtins":
-        return getattr(thing, "__name__", None) in BUILTINS
-    return home in COMPUTING or home not in sys.stdlib_module_names
+        return name in BUILTINS
+    if home in COMPUTING:
+        return isinstance(thing, type) or "." not in module + name
+    return home not in STANDARD
 
 
 def load_written(name: str) -> Any:
@@ -78,6 +89,8 @@ def load_written(name: str) -> Any:
     Raises:
         BadArgument: for what is not there, or what no task may name, as `os.system`.
     """
+    if not isinstance(name, str):
+        raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
     found = load(name)
     if not may_be_named(found):
         raise BadArgument(

@@ -541,10 +541,10 @@ class Episode:
     def earned(self, seat: str | None = None) -> float:
         """Return what a seat was paid until now, or the mean over the seats; without verdict too."""
         if seat is None and self.ends:
-            return math.fsum(self.earned(each) for each in self.ends) / len(self.ends)
+            return _sum([self.earned(each) for each in self.ends]) / len(self.ends)
         seat = seat or SEAT
         unearned = self.ends[seat].unearned if seat in self.ends else 0.0
-        return math.fsum((unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)))
+        return _sum([unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)])
 
     def transcript_hash(self) -> str:
         """Return a hash of all that was said, done and earned; timings and tokens do not enter."""
@@ -587,6 +587,13 @@ def _plain(obs: Obs) -> Any:
         else ("text", part.text)
         for part in obs
     ]
+
+
+def _sum(rewards: Sequence[float]) -> float:
+    try:
+        return math.fsum(rewards)
+    except (OverflowError, ValueError):  # beyond all numbers, or infinite both ways
+        return float(sum(rewards))
 
 
 def _number(reward: float | None) -> float | str | None:

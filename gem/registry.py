@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_type_hints
 
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv, did_you_mean
@@ -407,11 +408,11 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
     except UnknownEnv as unknown:
         if what.entry_point is None:
             try:
-                load_written(what.spec)
+                _load_maker(what.spec)
             except BadArgument:
                 raise unknown from None
         else:
-            load_written(what.entry_point)
+            _load_maker(what.entry_point)
         return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
@@ -427,8 +428,28 @@ def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
         return wrapper
     from gem.wrappers.wrapper_factory import wrapper_fn
 
-    fn = load_written(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
+    fn = _load_maker(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
     return partial(fn, **restored(wrapper.kwargs))
+
+
+def _load_maker(name: str) -> Callable[..., Env]:
+    """Return the environment, the wrapper or the function making one that a task names.
+
+    Raises:
+        BadArgument: for anything else, before it is called.
+    """
+    entry = load_written(name)
+    made = entry
+    if not isinstance(entry, type):
+        with suppress(Exception):  # annotations are code of the module; broken ones say nothing
+            made = get_type_hints(entry).get("return")
+    if not (isinstance(made, type) and issubclass(made, Env)):
+        raise BadArgument(
+            f"a task names {name!r}, which is no environment or wrapper; accepted: their classes, and "
+            "functions that are annotated as returning one (`-> Env`). What is registered here may be any "
+            "callable."
+        )
+    return cast(Callable[..., Env], entry)
 
 
 def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:

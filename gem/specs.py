@@ -20,7 +20,7 @@ from operator import attrgetter
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, Self
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, GemError
 from gem.plugins import load_written, may_be_named
 
 Solver = Literal["exact", "measured", "oracle", "none"]
@@ -239,8 +239,15 @@ def restored(value: Any) -> Any:
     Raises:
         BadArgument: for a name that cannot be imported, or a ``$make`` of no class that `written` writes.
     """
+    try:
+        return _restored(value)
+    except RecursionError:
+        raise BadArgument("an argument of a task is nested too deeply.") from None
+
+
+def _restored(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return type(value)(map(restored, value))
+        return type(value)(map(_restored, value))
     if not isinstance(value, Mapping):
         return value
     if "$callable" in value:
@@ -252,9 +259,14 @@ def restored(value: Any) -> Any:
         ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
         if not (plain or ours):
             raise BadArgument(f"$make is {name!r}; accepted: an Env, a tool, a grader, a dataclass, an Enum.")
-        args, kwargs = restored(value.get("args", [])), restored(value.get("kwargs", {}))
-        return made[args[0]] if isinstance(made, EnumType) else made(*args, **kwargs)
-    return {key: restored(each) for key, each in value.items()}
+        args, kwargs = _restored(value.get("args", [])), _restored(value.get("kwargs", {}))
+        try:
+            return made[args[0]] if isinstance(made, EnumType) else made(*args, **kwargs)
+        except (TypeError, ValueError, LookupError) as error:
+            if isinstance(error, GemError):
+                raise
+            raise BadArgument(f"a task makes {name!r} with {args!r:.80}, {kwargs!r:.80}: {error}") from error
+    return {key: _restored(each) for key, each in value.items()}
 
 
 def name_of(value: Any) -> str | None:

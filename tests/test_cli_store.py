@@ -150,3 +150,13 @@ def test_what_is_wrong_is_said(path, tmp_path, capsys, monkeypatch, args, messag
     assert code == 2
     assert message.format(path=path) in err
     assert "Traceback" not in err
+
+
+def test_a_stored_line_cannot_steer_the_terminal_either(path, capsys, monkeypatch):
+    with EpisodeStore(path) as store:
+        line = store.line(0)
+    path.write_bytes(line.replace(b'"observation":"', '"observation":"\x9b2J\u202e'.encode(), 1) + b"\n")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    _, out, _ = run(capsys, "cat", path, "0", "--json")
+    assert out.strip().isprintable()
+    assert json.loads(out) == json.loads(path.read_bytes())

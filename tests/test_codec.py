@@ -1,9 +1,11 @@
 import json
 import math
+import re
 from array import array
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -450,3 +452,93 @@ def test_the_policy_version_of_schema_1_is_that_of_every_turn_where_tokens_were_
     episode = codec.decode(json.dumps(stored, separators=(",", ":")).encode())
     assert episode.policy_version == 3
     assert episode.transcript_hash() == said["hash"]
+
+
+# -- what cannot be read again is refused, in both directions
+
+
+def one_turn(**changes):
+    turn = Turn("agent", "o", "a")
+    for name, value in changes.items():
+        setattr(turn, name, value)
+    return Episode(TaskRef("a:b"), RunInfo("r"), "j", turns=[turn])
+
+
+@pytest.mark.parametrize(
+    ("odd", "place"),
+    [
+        (one_turn(info=None), "$.turns[0].info"),
+        (one_turn(info=[1]), "$.turns[0].info"),
+        (one_turn(extra=b"x"), "$.turns[0].extra"),
+        (one_turn(action=5), "$.turns[0].action"),
+        (one_turn(observation=None), "$.turns[0].observation"),
+        (one_turn(reward="3"), "$.turns[0].reward"),
+        (one_turn(reply=Message("assistant", None)), "$.turns[0].reply.content"),
+        (one_turn(token_ids=(1,), mask=b""), "turn 0 has 1 tokens, 0 mask entries"),
+        (one_turn(token_ids=(1,), mask=b"\1", logprobs=[-0.5, -0.5]), "and 2 logprobs"),
+        (Episode(TaskRef("a:b", seed=1.5)), "'float' object"),
+        (Episode(TaskRef("a:b"), stop="lost"), "$.stop"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(odd, place):
+    with pytest.raises(BadArgument, match=re.escape(place)):
+        codec.encode(odd)
+
+
+def test_numbers_of_numpy_are_taken_wherever_a_number_stands():
+    limits = Limits(turns=np.int64(3), policy_s=np.float32(0.5))
+    assert codec.decode_run(codec.encode_run(RunInfo("r", limits=limits))).limits == Limits(3, policy_s=0.5)
+    stored = Episode(
+        TaskRef("a:b"), origin=Origin("e", np.int64(2)), ends={"agent": SeatEnd(terminated=np.True_)}
+    )
+    back = codec.decode(codec.encode(stored))
+    assert (back.origin, back.terminated) == (Origin("e", 2), True)
+
+
+class Unasked:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __repr__(self):
+        return "unasked"
+
+
+class Itemless(dict):
+    def __len__(self):
+        return 1
+
+    def items(self):
+        raise RuntimeError("no items")
+
+
+class Unnumbered(float):
+    def __float__(self):
+        raise RuntimeError("no number")
+
+
+@pytest.mark.parametrize("kind", [Unasked, Itemless, Unnumbered])
+def test_an_object_that_refuses_every_question_is_stored_as_its_repr(kind):
+    odd = kind()
+    info = {"odd": odd, "deep": [{"odd": odd}], "plain": 1}
+    (turn,) = codec.decode(codec.encode(one_turn(info=info))).turns
+    assert turn.info == {"odd": repr(odd), "deep": [{"odd": repr(odd)}], "plain": 1}
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        {"$float": "nan"},
+        {"$utf8": "AAAA"},
+        {"$repr": "x"},
+        {"a": {"$float": "many"}},
+        {"a": {"$int": "zz"}},
+        {"a": {"$text": 5}},
+        {"a": {"$image": ["AA=="]}},
+        {"a": {"$repr": 5}},
+        {"a": {"$dict": [[1]]}},
+    ],
+)
+def test_an_escape_that_nothing_writes_is_a_value_error_that_shows_it(escape):
+    line = codec.encode(one_turn(info={"key": 1})).replace(b'{"key":1}', json.dumps(escape).encode())
+    with pytest.raises(ValueError, match=re.escape("{'$")):
+        codec.decode(line)

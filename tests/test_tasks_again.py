@@ -277,12 +277,39 @@ def test_a_task_that_leads_nowhere_says_where():
     assert isinstance(gem.make(TaskRef("gem.testing.doubles:EchoEnv", {"turns": 2})), Env)
 
 
+STOLEN = {"$make": "pathlib:Path", "args": ["stolen"]}
 HOSTILE = (
     TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="os:system"),
     TaskRef("os:system", {"command": "touch stolen"}),
     TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="gem.plugins:importlib.import_module"),
     TaskRef("game:GuessTheNumber-v0-easy", wrappers=(WrapperRef("subprocess:call", {"shell": True}),)),
+    TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="os:system.__call__"),
+    TaskRef("x:Y-v0", {"args": ["touch", "stolen"]}, entry_point="subprocess:run.__call__"),
+    TaskRef("x:Y-v0", {"self": STOLEN}, entry_point="pathlib:Path.touch"),
+    TaskRef("x:Y-v0", {"self": STOLEN, "data": "x"}, entry_point="pathlib:Path.write_text"),
+    TaskRef("x:Y-v0", entry_point="sys:modules.clear"),
+    TaskRef("x:Y-v0", entry_point="os:environ._data.clear"),
+    TaskRef("x:Y-v0", {"path": "."}, entry_point="test.support.os_helper:rmtree"),
+    TaskRef("x:Y-v0", entry_point="json.tool:main"),
+    TaskRef("x:Y-v0", entry_point="math:pi"),
+    TaskRef("x:Y-v0", {"path": "stolen"}, entry_point="gem.rollout.store:EpisodeStore"),
+    TaskRef("x:Y-v0", {"out": "stolen", "sources": []}, entry_point="gem.rollout.store:merge"),
+    TaskRef("x:Y-v0", {"fname": "stolen", "X": [1]}, entry_point="numpy:savetxt"),
+    TaskRef("gem.rollout.store:EpisodeStore", {"path": "stolen"}),
+    TaskRef("x:Y-v0", entry_point=":x"),
+    TaskRef("x:Y-v0", entry_point=".gem:x"),
+    TaskRef("x:Y-v0", entry_point=5),
+    TaskRef("game:GuessTheNumber-v0-easy", wrappers=(WrapperRef("gem.record:Limits"),)),
+    TaskRef("game:GuessTheNumber-v0-easy", wrappers=(WrapperRef("torch:save", {"f": "stolen"}),)),
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "builtins:eval"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "builtins:eval.__call__"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "pathlib:Path.unlink"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "gem:make.__globals__"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": 5}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Limits", "kwargs": {"a": 1}}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Verdict", "args": ["MAYBE"]}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Verdict"}}),
+    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "builtins:int", "args": 5}}),
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "subprocess:Popen", "args": ["true"]}}),
     TaskRef(
         "game:GuessTheNumber-v0-easy",
@@ -292,8 +319,27 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("task", HOSTILE, ids=lambda task: task.entry_point or task.spec)
-def test_a_task_of_somebody_elses_file_runs_nothing_of_the_standard_library(task, tmp_path, monkeypatch):
+def test_a_task_of_somebody_elses_file_runs_nothing_but_environments_and_their_parts(
+    task, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(gem.GemError, match=r"standard library|no environment"):
+    with pytest.raises(gem.GemError, match=r"standard library|no environment|a task |entry point"):
         gem.make(task)
     assert list(tmp_path.iterdir()) == []
+
+
+def made_by_a_function(turns: int = 1) -> EchoEnv:
+    return EchoEnv(turns=turns)
+
+
+def test_a_function_that_says_it_makes_an_environment_is_called():
+    here = f"{__name__}:made_by_a_function"
+    assert gem.make(TaskRef("my:Env-v0", {"turns": 3}, entry_point=here)).turns == 3
+
+
+def test_an_argument_that_is_nested_beyond_all_reason_says_so():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(BadArgument, match="too deeply"):
+        gem.make(TaskRef(GUESS, {"max_turns": {"a": deep}}))

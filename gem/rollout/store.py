@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -25,14 +26,15 @@ from threading import Lock
 from typing import NamedTuple, Self, TypeVar, overload
 
 from gem import codec
-from gem.errors import BadArgument, DuplicateEpisode, SchemaMismatch, StoreError, did_you_mean
+from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, StoreError, did_you_mean
 from gem.record import Episode, RunInfo, Turn, Verdict
-from gem.rollout.index import Entry, Index, Mark, Span, matches
+from gem.rollout.index import Entry, Index, Mark, Place, Span, damaged, matches
 
 CHUNK = 1 << 20
 ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
 SAVE_EVERY = 256  # episodes that a writer appends before it writes them into the index
 SCAN_AT_ONCE = 4096  # episodes that are scanned before they are written into the index
+FORGET_AT_MOST = 3  # indices deleted while a store is open; the next one is out of reach
 OPENING = b'{"schema":'
 CLOSE_OFF = b"!\n"  # ends a torn line; a whole one ends with a brace
 
@@ -67,13 +69,15 @@ class EpisodeStore(Sequence[Episode]):
         self._read_only = read_only
         self._lock = Lock()
         self._fd = -1
+        self._locked = False
         self._index: Index | None = None
+        self._forgotten = 0
         self._open()
 
     def _open(self) -> None:
         flags = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
-        try:
-            self._fd = os.open(self.path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:  # without waiting for somebody to write into a named pipe
+            self._fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
             hint = "" if self.path.parent.is_dir() else " Make its folder first."
             raise StoreError(
@@ -84,8 +88,9 @@ class EpisodeStore(Sequence[Episode]):
         self._known: set[str] = set()  # those whose line is known to be there
         self._begin(Mark())
         try:
-            if self.path.is_dir():
-                raise StoreError(f"{self.path} is a folder, not a file of episodes.")
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                what = "a folder" if self.path.is_dir() else "a pipe or a device"
+                raise StoreError(f"{self.path} is {what}, not a file of episodes.")
             self._check_schema()
             self._load_index()
             self._refresh()
@@ -101,13 +106,14 @@ class EpisodeStore(Sequence[Episode]):
         Raises:
             DuplicateEpisode: when an episode of its id is there.
             StoreError: when it cannot be written (full disk, read-only store); nothing of it stays behind.
+            BadArgument: when it holds values of another type than the schema's.
         """
         if self._read_only:
             raise StoreError(f"{self.path}: the episode store is open read-only.")
         self._check_open()
         line = codec.encode(episode, tokens=self.tokens) + b"\n"
-        with self._lock, _exclusive(self._fd):
-            size = self._refresh(locked=True)
+        with self._lock, self._exclusive():
+            size = self._refresh()
             if self._number(episode.id) is not None:
                 raise DuplicateEpisode(
                     f"{self.path} holds episode {episode.id!r} already. An id is run-job-sample-attempt: "
@@ -119,16 +125,17 @@ class EpisodeStore(Sequence[Episode]):
                 run = codec.encode_run(episode.run) + b"\n"
             else:
                 run = b""
+            at = size + len(closing)
+            start = at + len(run)
+            entry = _entry(self._count, episode, start, start + len(line), self.tokens)
             self._write(closing + run + line, size)
             self._torn += torn
-            at = size + len(closing)
             if run:
-                self._new_runs[episode.run.id] = at, at + len(run)
-                at += len(run)
+                self._new_runs[episode.run.id] = at, start
             self._known.add(episode.run.id)
-            self._note(_entry(self._count, episode, at, at + len(line), self.tokens))
+            self._note(entry)
             if len(self._new) >= SAVE_EVERY:
-                self._save(locked=True)
+                self._save()
 
     def _write(self, data: bytes, size: int) -> None:
         written = 0
@@ -187,7 +194,7 @@ class EpisodeStore(Sequence[Episode]):
         with self._lock:
             number = self._number(episode)
         if number is None:
-            near = did_you_mean(episode, [entry.id for entry in self.select()[-1000:]])
+            near = did_you_mean(str(episode), [entry.id for entry in self.select()[-1000:]])
             raise BadArgument(f"{self.path} holds no episode {episode!r}.{near}")
         return self._read(number)
 
@@ -200,7 +207,8 @@ class EpisodeStore(Sequence[Episode]):
         count = len(self)
         if not -count <= number < count:
             raise IndexError(f"{self.path} holds {count} episodes; there is no number {number}.")
-        return self._line(number % count)[1]
+        start, end, _ = self._place_of(number % count)
+        return os.pread(self._fd, end - 1 - start, start)
 
     def select(
         self,
@@ -274,7 +282,7 @@ class EpisodeStore(Sequence[Episode]):
         with self._lock:
             if self._fd >= 0:
                 if self._new and self._pid == os.getpid():
-                    with suppress(sqlite3.Error, OSError), _exclusive(self._fd, wait=False):
+                    with suppress(sqlite3.Error, OSError), self._exclusive(wait=False):
                         self._write_index()
                 os.close(self._fd)
                 self._fd = -1
@@ -289,42 +297,62 @@ class EpisodeStore(Sequence[Episode]):
         self.close()
 
     def _read(self, number: int) -> Episode:
-        start, line = self._line(number)
-        self._check_line(line[:64], start)
-        try:
-            episode = codec.decode(line)
-        except ValueError as error:
-            raise StoreError(f"{self.path}: episode {number} (byte {start}) is damaged: {error}") from error
+        episode = self._found(number)
+        if episode is None:  # the index is wrong; without it everything is found by the lines themselves
+            self._distrust()
+            episode = self._found(number)
+        if episode is None:
+            raise StoreError(f"{self.path}: episode {number} was changed while the store is open.")
         if episode.run is not codec.SCHEMA_1_RUN:
             episode.run = self._run(episode.run.id)
         return episode
 
-    def _line(self, number: int) -> tuple[int, bytes]:
+    def _found(self, number: int) -> Episode | None:
+        """Return the episode where it is said to stand; None when another line, or none, stands there."""
+        start, end, wanted = self._place_of(number)
+        line = os.pread(self._fd, end - 1 - start, start)
+        try:
+            self._check_line(line[:64], start)
+            episode = codec.decode(line)
+        except (ValueError, StoreError) as error:
+            if wanted:
+                return None
+            if isinstance(error, GemError):
+                raise
+            raise StoreError(f"{self.path}: episode {number} (byte {start}) is damaged: {error}") from error
+        return episode if episode.id == wanted else None
+
+    def _place_of(self, number: int) -> Place:
         with self._lock:
-            start, end = self._span(number)
-        return start, os.pread(self._fd, end - 1 - start, start)
+            return self._place(number)
 
     def _run(self, run: str) -> RunInfo:
         """Return a run; where its line is not there, only its id is known."""
-        found = self._runs.get(run)
-        if found is None:
+        for trusted in () if run in self._runs else (True, False):
             with self._lock:
                 span = self._run_span(run)
             if span is None:
                 return RunInfo(run)
-            try:
+            with suppress(ValueError):
                 found = codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0]))
-            except ValueError as error:
-                raise StoreError(f"{self.path}: byte {span[0]} begins a damaged run: {error}") from error
-            self._runs[run] = found
-        return found
+                if found.id == run:
+                    self._runs[run] = found
+                    break
+            if trusted:
+                self._distrust()
+        return self._runs.get(run) or RunInfo(run)
+
+    def _distrust(self) -> None:
+        with self._lock:
+            if self._index is not None:
+                self._give_up_index(sqlite3.DatabaseError("the index says where lines stand, and others do"))
 
     def _check_open(self) -> None:
         if self._fd < 0:
             raise StoreError(f"{self.path}: the episode store is closed; open it again.")
         if self._pid != os.getpid():  # a fork: the file's lock and the index are the parent's
             os.close(self._fd)
-            self._index, self._lock = None, Lock()
+            self._index, self._lock, self._locked = None, Lock(), False
             self._open()
 
     def _check_schema(self) -> None:
@@ -361,43 +389,57 @@ class EpisodeStore(Sequence[Episode]):
     def _count(self) -> int:
         return self._base.episodes + len(self._new)
 
-    def _span(self, number: int) -> Span:
-        if number < self._base.episodes:
-            return self._asked(lambda index: index.span(number), (0, 0))
+    def _place(self, number: int) -> Place:
+        size = os.fstat(self._fd).st_size
+        while number < self._base.episodes:
+            found: Place | None = self._asked(
+                lambda index: index.place(number, size) if number < self._base.episodes else None, None
+            )
+            if found is not None:  # else what a lost index held is among the new ones by now
+                return found
         entry = self._new[number - self._base.episodes]
-        return entry.start, entry.end
+        return entry.start, entry.end, entry.id
 
     def _number(self, episode: str) -> int | None:
         found = self._asked(lambda index: index.number(episode), None)
         return self._new_numbers.get(episode) if found is None else found
 
     def _run_span(self, run: str) -> Span | None:
-        return self._new_runs.get(run) or self._asked(lambda index: index.run(run), None)
+        size = os.fstat(self._fd).st_size
+        found = self._asked(lambda index: index.run(run, size), None)
+        return self._new_runs.get(run) if found is None else found
 
     def _asked(self, question: Callable[[Index], Found], nothing: Found) -> Found:
         """Return what the index answers, or `nothing` where there is none; a broken one is given up."""
-        while self._index is not None:
+        while (index := self._index) is not None:
             try:
-                return question(self._index)
+                answer = question(index)
+                if index.current:
+                    return answer
+                self._forget_index()
+                self._refresh()
             except sqlite3.Error as error:
                 self._give_up_index(error)
         return nothing
 
-    def _refresh(self, locked: bool = False) -> int:
+    def _refresh(self) -> int:
         """Scan what was added, and return the file's size."""
         size = os.fstat(self._fd).st_size
         if size < self._seen:  # somebody cut the file: what we know of it is void
             self._drop_index()
-        if size > self._seen:
-            self._scan(size, locked)
+        seen = -1
+        while seen != self._seen < size:
+            seen = self._seen
+            self._scan(size)
+            if len(self._new) >= SAVE_EVERY:
+                self._save()
         return size
 
-    def _scan(self, size: int, locked: bool) -> None:
+    def _scan(self, size: int) -> None:
+        """Take note of the complete lines up to `size`, of SCAN_AT_ONCE episodes at most."""
         for start, line in _lines(self._fd, self._seen, size):
-            if start < self._seen:
-                continue  # the index that was written meanwhile holds it
             end = start + len(line) + 1
-            if not line.endswith(b"}"):
+            if not line.rstrip().endswith(b"}"):  # some tools end lines with a carriage return
                 self._torn += 1  # closed off by an append
             elif line.startswith(codec.RUN_LINE):
                 with suppress(ValueError):  # a damaged one: its episodes are there without it
@@ -406,11 +448,23 @@ class EpisodeStore(Sequence[Episode]):
                 self._note(_scanned(self._count, line, start, end))
             self._seen = end
             if len(self._new) >= SCAN_AT_ONCE:
-                self._save(locked)
-        if len(self._new) >= SAVE_EVERY:
-            self._save(locked)
+                break
 
     # -- the index
+
+    @contextmanager
+    def _exclusive(self, wait: bool = True) -> Iterator[None]:
+        """Hold the file's lock, unless it is held; writers of the same file wait for one another."""
+        if self._locked:
+            yield
+            return
+        fcntl.flock(self._fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._locked = True
+        try:
+            yield
+        finally:
+            self._locked = False
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _load_index(self) -> None:
         """Take the index over when it fits; whoever adds to it makes a new one when it does not."""
@@ -438,10 +492,11 @@ class EpisodeStore(Sequence[Episode]):
         size = os.fstat(self._fd).st_size
         return not mark.scanned or (mark.scanned <= size and mark.seal == self._seal(mark.scanned))
 
-    def _save(self, locked: bool) -> None:
+    def _save(self) -> None:
         """Write what is new into the index; later, where somebody else has the lock of the file now."""
+        own = self._index is not None and self._index.path is None
         try:
-            with nullcontext() if locked else _exclusive(self._fd, wait=False):
+            with nullcontext() if own else self._exclusive(wait=False):
                 self._write_index()
         except BlockingIOError:
             pass
@@ -451,21 +506,14 @@ class EpisodeStore(Sequence[Episode]):
                 self._give_up_index(error)
 
     def _write_index(self) -> None:
-        index = self._index
-        if index is None or not index.current:
-            index = self._made_index()
-            if self._index is not None:
-                self._index.close()
-            self._index = index
-        self._add_to(index)
-
-    def _add_to(self, index: Index) -> None:
-        if index.mark.scanned < self._base.scanned:  # the one that we knew is gone
-            self._begin(index.mark)
-            self._scan(os.fstat(self._fd).st_size, locked=True)
+        if self._index is not None and not self._index.current:
+            self._forget_index()
+            return  # what it held is scanned again first
+        if self._index is None:
+            self._index = self._made_index()
         mark = Mark(self._count, self._seen, self._torn, self._seal(self._seen))
-        index.add(self._new, self._new_runs, mark)
-        self._begin(index.mark)
+        self._index.add(self._new, self._new_runs, mark)
+        self._begin(self._index.mark)
 
     def _made_index(self) -> Index:
         """Return the index beside the file, made anew where it does not fit."""
@@ -477,29 +525,47 @@ class EpisodeStore(Sequence[Episode]):
             if self._fits(index.mark):
                 return index
             index.close()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            pass
-        self._index_path.unlink()
+        except sqlite3.Error as error:
+            if not damaged(error):
+                raise
+        self._unlink_index()
         return Index(self._index_path)
 
+    def _unlink_index(self) -> None:
+        for end in ("", "-journal"):  # the journal of one that is gone would be carried out in the next one
+            self._index_path.with_name(self._index_path.name + end).unlink(missing_ok=True)
+
     def _give_up_index(self, error: Exception) -> None:
-        """Go on with an index of this process alone: the one beside the file is broken or not to be used."""
-        old = self._index
+        """Go on with an index of this process alone, where the one beside the file is of no use.
+
+        What cannot be written is copied; what is damaged is removed, and made again by whoever comes next.
+        """
+        old, index = self._index, Index(None)
         if old is not None and old.path is None:
             raise StoreError(f"{self.path}: cannot keep a temporary index: {error}") from error
-        index = Index(None)
+        with suppress(sqlite3.Error, OSError):
+            if isinstance(error, sqlite3.Error) and damaged(error):
+                if old is None or old.current:
+                    self._unlink_index()
+            elif old is not None and old.current:
+                index = old.copy()
         if old is not None:
-            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
-                with suppress(sqlite3.Error):
-                    old.copy_to(index)
             old.close()
         self._index = index
-        try:
-            self._add_to(index)
-        except sqlite3.Error as trouble:
-            raise StoreError(f"{self.path}: cannot keep a temporary index: {trouble}") from trouble
+        if index.mark.scanned < self._base.scanned:
+            self._begin(index.mark)
+        self._refresh()
+        self._save()
+
+    def _forget_index(self) -> None:
+        """Begin anew where the index was deleted while it was open: SQLite's answers are void from then on.
+
+        A new file of its name has a journal of the same name, which SQLite carries out in the old one too.
+        """
+        self._drop_index()
+        self._forgotten += 1
+        if self._forgotten > FORGET_AT_MOST:
+            self._index = Index(None)
 
     def _drop_index(self) -> None:
         if self._index is not None:
@@ -532,23 +598,25 @@ def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
     for source in sources:
         if os.path.exists(out) and os.path.exists(source) and os.path.samefile(out, source):
             raise BadArgument(f"{source} is the store that is written; merge into another one.")
-    copied = duplicates = damaged = 0
+    copied = duplicates = unread = 0
     with ExitStack() as opened:
         stores = [opened.enter_context(EpisodeStore(source, read_only=True)) for source in sources]
+        runs = {run.id: run for given in reversed(stores) for run in given.runs}
         store = opened.enter_context(EpisodeStore(out))
         for given in stores:
             for number in range(len(given)):
                 try:
                     episode = given[number]
                 except StoreError:
-                    damaged += 1
+                    unread += 1
                     continue
+                episode.run = runs.get(episode.run.id, episode.run)
                 try:
                     store.append(episode)
                     copied += 1
                 except DuplicateEpisode:
                     duplicates += 1
-    return Merged(copied, duplicates, damaged)
+    return Merged(copied, duplicates, unread)
 
 
 def _lines(fd: int, at: int, size: int) -> Iterator[tuple[int, bytes]]:
@@ -598,14 +666,5 @@ def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = T
 
 def _tokens(turn: Turn, held: bool) -> int:
     """Return how many tokens were sampled; where the ids are not kept, as many as a server counted."""
-    return (len(turn.token_ids) if held else 0) or int((turn.usage or {}).get("completion_tokens", 0))
-
-
-@contextmanager
-def _exclusive(fd: int, wait: bool = True) -> Iterator[None]:
-    """Hold the file's lock; writers of the same file wait for one another."""
-    fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    try:
-        yield
-    finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+    counted = (turn.usage or {}).get("completion_tokens")
+    return (len(turn.token_ids) if held else 0) or (counted if type(counted) is int else 0)

@@ -348,7 +348,9 @@ def test_an_index_that_cannot_be_written_is_read_and_what_is_new_kept_aside(path
 
     def refuse(self, *new):
         if self.path is not None:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+            raise error
         add(self, *new)
 
     monkeypatch.setattr(Index, "add", refuse)  # root may write in any folder
@@ -762,3 +764,161 @@ def test_a_run_whose_episode_did_not_fit_may_stay(path):
         store.append(episode(2))
         assert len(lines(path)) == 2
         assert reader[0] == episode(2)
+
+
+# -- what somebody else has got wrong
+
+
+@pytest.mark.parametrize(
+    "usage", [{"completion_tokens": None}, {"completion_tokens": "many"}, {"completion_tokens": float("nan")}]
+)
+def test_what_a_server_counts_in_its_own_way_is_stored(path, usage):
+    with EpisodeStore(path, tokens=False) as store:
+        odd = episode()
+        odd.turns[0].usage = usage
+        store.append(odd)
+        assert [entry.tokens for entry in store.select()] == [0]
+    index_of(path).unlink()
+    assert [entry.id for entry in EpisodeStore(path).select()] == [odd.id]
+
+
+@pytest.mark.parametrize("rewards", [(float("inf"), -float("inf")), (1e308, 1e308)])
+def test_rewards_beyond_all_numbers_are_stored(path, rewards):
+    odd = episode()
+    for turn, reward in zip(odd.turns, rewards, strict=True):
+        turn.reward = reward
+    with EpisodeStore(path) as store:
+        store.append(odd)
+    index_of(path).unlink()
+    (entry,) = EpisodeStore(path).select()
+    assert repr(entry.reward) == repr(sum(rewards))
+
+
+def test_what_could_not_be_read_again_is_refused_and_nothing_of_it_is_written(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+        held = path.read_bytes()
+        odd = episode(1)
+        odd.turns[1].info = None
+        with pytest.raises(BadArgument, match=r"got `null` - at `\$\.turns\[1\]\.info`"):
+            store.append(odd)
+        assert path.read_bytes() == held
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, read_only):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", "/dev/null", tmp_path):
+        with pytest.raises(StoreError, match=r"is a pipe or a device|is a folder|Is a directory"):
+            EpisodeStore(name, read_only=read_only)
+
+
+def test_lines_that_end_with_a_carriage_return_are_read(path):
+    with EpisodeStore(path) as store:
+        for i in range(3):
+            store.append(episode(i))
+    index_of(path).unlink()
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    with EpisodeStore(path) as store:
+        store.append(episode(3))
+        assert ([each.seed for each in store], store.torn) == ([0, 1, 2, 3], 0)
+        assert store[0].run == RUN
+
+
+def test_a_merge_takes_a_run_from_whichever_store_has_its_line(path, tmp_path):
+    for name, number in (("bare", 0), ("whole", 1)):
+        with EpisodeStore(tmp_path / name) as store:
+            store.append(episode(number))
+    bare = tmp_path / "bare"
+    bare.write_bytes(lines(bare)[1])
+    merge(path, [bare, tmp_path / "whole"])
+    assert [each.run for each in EpisodeStore(path)] == [RUN, RUN]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE mark SET episodes = 'x'",
+        "UPDATE mark SET scanned = NULL",
+        "UPDATE mark SET scanned = -1",
+        "ALTER TABLE mark ADD COLUMN more",
+        "ALTER TABLE episodes ADD COLUMN more",
+        "DROP TABLE runs",
+        "DELETE FROM episodes WHERE number = 5",
+        "UPDATE episodes SET start = 'x'",
+        "UPDATE episodes SET start = start + 1",
+        "UPDATE episodes SET start = -5",
+        'UPDATE episodes SET "end" = 1e18',
+        'UPDATE episodes SET start = (SELECT start FROM episodes WHERE number = 7), "end" = '
+        '(SELECT "end" FROM episodes WHERE number = 7)',
+        "UPDATE episodes SET seed = 'zz'",
+        "UPDATE episodes SET spec = x'ff'",
+        "UPDATE episodes SET stop = CAST(x'ff' AS TEXT)",
+        "UPDATE runs SET start = start + 1",
+        "UPDATE runs SET start = 'x'",
+    ],
+)
+def test_an_index_that_says_what_cannot_be_is_not_believed(path, change):
+    with EpisodeStore(path) as store:
+        for i in range(10):
+            store.append(episode(i))
+    with closing(sqlite3.connect(index_of(path))) as index:
+        index.execute(change)
+        index.commit()
+    with EpisodeStore(path) as store:
+        assert [store[i].seed for i in range(10)] == list(range(10))
+        assert [entry.seed for entry in store.select()] == list(range(10))
+        assert store.get(episode(6).id).run == RUN
+        with pytest.raises(DuplicateEpisode):
+            store.append(episode(3))
+    with EpisodeStore(path) as store:
+        assert [each.seed for each in store] == list(range(10))
+
+
+def test_an_index_with_exchanged_pages_is_not_believed(path):
+    with EpisodeStore(path) as store:
+        for i in range(400):
+            store.append(episode(i))
+    held = index_of(path).read_bytes()
+    pages = [held[at : at + 4096] for at in range(0, len(held), 4096)]
+    for i in range(1, len(pages) - 1, 3):
+        moved = [*pages[:i], pages[i + 1], pages[i], *pages[i + 2 :]]
+        index_of(path).write_bytes(b"".join(moved))
+        with EpisodeStore(path, read_only=True) as store:
+            assert [entry.seed for entry in store.select()] == list(range(400))
+
+
+def test_an_index_that_is_replaced_while_it_is_open_is_asked_no_more(path):
+    with EpisodeStore(path) as store:
+        for i in range(SAVE_EVERY):
+            store.append(episode(i))
+        with open(index_of(path), "r+b") as held:
+            index_of(path).unlink()
+            held.truncate(0)  # as the journal of a new file does: it is carried out in the old one too
+        with EpisodeStore(path) as other:
+            other.append(episode(1000))
+        with pytest.raises(DuplicateEpisode):
+            store.append(episode(3))
+        assert [each.seed for each in store] == [*range(SAVE_EVERY), 1000]
+
+
+def test_a_store_whose_index_is_deleted_again_and_again_goes_on(path):
+    with EpisodeStore(path) as store:
+        for i in range(6 * SAVE_EVERY):
+            store.append(episode(i))
+            if i % 100 == 0:
+                index_of(path).unlink(missing_ok=True)
+        assert [entry.seed for entry in store.select()] == list(range(6 * SAVE_EVERY))
+        assert store[5].seed == 5
+
+
+@pytest.mark.parametrize("wanted", [["game:X"], object()])
+def test_asking_for_what_nothing_is_leaves_the_index_alone(path, wanted):
+    with EpisodeStore(path) as store:
+        for i in range(SAVE_EVERY):
+            store.append(episode(i))
+        with pytest.raises(BadArgument, match="accepted: text, a number"):
+            store.select(spec=wanted)
+        assert index_of(path).exists()
+        with pytest.raises(BadArgument, match="holds no episode 5"):
+            store.get(5)

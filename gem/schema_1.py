@@ -1,0 +1,86 @@
+"""The form of stored episodes under schema 1, which is read and not written any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from gem import content, record
+from gem.codec import SCHEMA_1_RUN, restored
+from gem.record import SEAT, StopReason, Verdict
+from gem.specs import TaskRef
+
+
+def decode_1(line: bytes) -> record.Episode:
+    """Return the episode of a line of schema 1.
+
+    Its id was not unique; what tells it from others now, in every store, is that id and a hash of the line.
+    Its policy version was one for all turns, its log probabilities had 64 bits.
+    """
+    data = {key: restored(value) for key, value in msgspec.json.decode(line).items()}
+    held: dict[str, record.Turn] = {}
+    turns = [_turn_1(turn, held) for turn in data["turns"]]
+    for turn in turns:
+        if turn.token_ids or not held:
+            turn.policy_version = data["policy_version"]
+    starts = data["initial_info"]
+    ends = {seat: _end_1(end) for seat, end in data.get("ends", ())}
+    if not ends:  # a single agent
+        seat = turns[0].seat if turns else SEAT
+        starts = {seat: starts}
+        last = {"observation": data["final_observation"], "info": data["final_info"]}
+        ends[seat] = _end_1({**data, **last})
+    mark = blake2b(line.strip(), digest_size=6).hexdigest()
+    return record.Episode(
+        task=TaskRef(data["spec"], data["kwargs"], seed=data["seed"]),
+        run=SCHEMA_1_RUN,
+        job=f"{data['id']}-{mark}",
+        sample=data["sample"],
+        group=data["group"],
+        turns=turns,
+        starts=starts,
+        ends=ends,
+        stop=StopReason(data["stop"]),
+        verdict=Verdict(data["verdict"]),
+        error=data["error"] and record.Failure(*data["error"]),
+        timing=data["timing"],
+    )
+
+
+def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Turn:
+    turn = record.Turn(
+        data["agent"],
+        _obs_1(data["observation"]),
+        data["action"],
+        finish=data["finish"],
+        reward=data["reward"],
+        info=data["info"],
+        timing=data["timing"],
+    )
+    if "token_ids" in data:
+        before, logprobs = held.get(turn.seat), data["logprobs"] or None
+        if data["held"] and before is not None:
+            turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
+        else:
+            turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
+        turn.mask = bytes(data["mask"])
+        held[turn.seat] = turn
+    return turn
+
+
+def _end_1(data: Mapping[str, Any]) -> record.SeatEnd:
+    return record.SeatEnd(
+        StopReason(data["stop"]),
+        data["terminated"],
+        data["truncated"],
+        _obs_1(data["observation"]),
+        data["info"],
+        data.get("unearned", 0.0),
+    )
+
+
+def _obs_1(value: Any) -> content.Obs:
+    return tuple(value) if isinstance(value, list) else value
