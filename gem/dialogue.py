@@ -85,13 +85,14 @@ class Dialogue:
         if not type(prompt) is type(sampled) is type(logprobs) is tuple:
             prompt, sampled = _column(prompt), _column(sampled)
             logprobs = None if logprobs is None else _column(logprobs)
-        if logprobs and not all(map(math.isfinite, logprobs)):
+        if logprobs and not math.isfinite(sum(logprobs)):
             raise BadArgument(
                 "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
             )
         if prompt or sampled:
-            if held and prompt[: len(held)] == held:
-                turn.extend(self.turns[-2], prompt[len(held) :], sampled, logprobs)
+            known = len(held)
+            if known and prompt[:known] == held:
+                turn.extend(self.turns[-2], prompt[known:], sampled, logprobs)
             else:
                 turn.hold(prompt, sampled, logprobs, after=self.turns[-2:-1])
             self._held = prompt + sampled
