@@ -54,9 +54,10 @@ class Job:
 
     `env`: an id, a TaskRef, a Maker, or any callable that makes an environment. `group` names the task that
     several samples share; `sample` numbers them. `limits`, `history` and `agents` take the place of the
-    runner's own. `salt`: another number is other noise for the same seed and sample. `key`: names the job in
-    its episode's id; by default a hash of what is to be played and the ordinal among equal jobs of the
-    runner, the same after a restart. `start`: begin behind the first turns of another episode.
+    runner's own, but for `call_s`, which is the host's. `salt`: another number is other noise for the same
+    seed and sample. `key`: names the job in its episode's id; by default a hash of what is to be played and
+    the ordinal among equal jobs of the runner, the same after a restart. `start`: begin behind the first
+    turns of another episode.
     """
 
     env: Recipe | TaskRef
@@ -280,12 +281,11 @@ class Runner:
     def _prepare(self) -> None:
         """Make what the stream needs; what fails here ends it."""
         self.submit(*islice(self._jobs, self.concurrency))
-        if self._host is None:
-            kind = self._given
-            if kind == "auto":
-                kind = auto_kind(spec for job in self._submitted if (spec := _spec_of(job.env)) is not None)
-            self._host = make_host(kind, call_s=self.limits.call_s)
-        if self._places is None:
+        if self._host is None or self._places is None:
+            given = self._given
+            if given == "auto":
+                given = auto_kind(spec for job in self._submitted if (spec := _spec_of(job.env)) is not None)
+            self._host = make_host(given, call_s=self.limits.call_s)
             self._places = Places(self._host, self.concurrency)
         self._places.abandon(self._cut_off)
         if self._host.busy:
@@ -805,7 +805,8 @@ def rollout(
         GemError: when an environment cannot be made for a reason that is the caller's, before any is played.
     """
     jobs = list(jobs)
-    with _runner_for(jobs, agent, limits, history, concurrency, host, retries, store, on_episode) as runner:
+    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
+    with _runner_for(jobs, agent, concurrency, on_episode=on_episode, **options) as runner:
         return runner.play(()) if jobs else []
 
 
@@ -823,23 +824,14 @@ async def rollout_async(
 ) -> list[Episode]:
     """Play every job, each episode at its own pace; otherwise as `rollout`."""
     jobs = list(jobs)
-    with _runner_for(jobs, agent, limits, history, concurrency, host, retries, store, on_episode) as runner:
+    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
+    with _runner_for(jobs, agent, concurrency, on_episode=on_episode, **options) as runner:
         return _in_order([numbered async for numbered in runner._paces()] if jobs else ())
 
 
-def _runner_for(jobs: Sequence[Job], agent: Agents, *settings: Any) -> Runner:
+def _runner_for(jobs: Sequence[Job], agent: Agents, concurrency: int, **options: Any) -> Runner:
     """Return a runner to which `jobs` were submitted: one that cannot be played is told before any is."""
-    limits, history, concurrency, host, retries, store, on_episode = settings
-    runner = Runner(
-        agent,
-        host=host,
-        limits=limits,
-        history=history,
-        concurrency=min(concurrency, len(jobs) or 1),
-        retries=retries,
-        store=store,
-        on_episode=on_episode,
-    )
+    runner = Runner(agent, concurrency=min(concurrency, len(jobs) or 1), **options)
     runner.submit(*jobs)
     return runner
 
@@ -864,6 +856,8 @@ def _spec_of(recipe: Recipe) -> registry.EnvSpec | None:
     Raises:
         UnknownEnv: for an id that nobody registered.
     """
+    if isinstance(recipe, TaskRef):
+        recipe = registry.Maker(recipe)
     if isinstance(recipe, registry.Maker):
         return recipe.spec
     return registry.spec(recipe) if isinstance(recipe, str) else None

@@ -22,6 +22,7 @@ from gem.hosts.threads import Threads
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Branch, Job, Runner, rollout, rollout_async, runner
+from gem.specs import TaskRef
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
@@ -1055,3 +1056,29 @@ def test_an_episode_is_stored_whatever_its_agent_does_when_it_forgets(drive):
     with pytest.raises(RuntimeError, match="no cache"):
         drive([Job(EASY, 0)], Fails(guess), store=stored)
     assert len(stored.episodes) == 1
+
+
+def test_the_limit_of_a_call_holds_on_a_given_host_too():
+    release = threading.Event()
+
+    class Hangs(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            release.wait(60)
+            return Start("start", {})
+
+    with Threads() as host:
+        (episode,) = rollout([Job(Hangs, 0)], Counting(), host=host, limits=Limits(call_s=0.2), retries=0)
+        release.set()
+    assert (episode.error.boundary, episode.error.type) == ("host", "WorkerDied")
+
+
+def test_a_task_that_waits_is_put_on_threads_as_its_id_would_be():
+    spec = gem.registry.EnvSpec("test:Waits-v0", Brittle, waits=True)
+    gem.register(spec)
+    try:
+        with Runner(Counting()) as playing:
+            playing.play([Job(TaskRef("test:Waits-v0"), 0)])
+            assert type(playing.host) is Threads
+    finally:
+        del gem.registry.ENV_REGISTRY["test:Waits-v0"]
