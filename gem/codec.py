@@ -131,6 +131,7 @@ class Ask(Struct, omit_defaults=True):
     context: int | None = None
     tools: list[ToolSpec] = []
     sampling: Values | None = None
+    policy_s: float | None = None
 
 
 class Reply(Struct, omit_defaults=True):
@@ -146,6 +147,7 @@ class Reply(Struct, omit_defaults=True):
     reasoning: Chars | None = None
     usage: Values = {}
     extra: Values = {}
+    policy_s: float | None = None
 
 
 class Turn(Struct, omit_defaults=True):
@@ -253,6 +255,7 @@ class Limits(Struct, omit_defaults=True):
     context: int | None = None
     policy_s: float | None = None
     call_s: float | None = None
+    on_time: Literal["none", "scored"] = "none"
 
 
 class History(Struct, omit_defaults=True):
@@ -419,8 +422,13 @@ def _run(run: record.RunInfo) -> Run:
         sampling=_values(run.sampling),
         vocabulary=_some(run.vocabulary),
         limits=Limits(
-            *map(_int, (limits.turns, limits.tokens, limits.turn_tokens, limits.context)),
-            *map(_seconds, (limits.policy_s, limits.call_s)),
+            _int(limits.turns),
+            _int(limits.tokens),
+            _int(limits.turn_tokens),
+            _int(limits.context),
+            _seconds(limits.policy_s),
+            _seconds(limits.call_s),
+            limits.on_time,
         ),
         history=None
         if history is None
@@ -757,6 +765,7 @@ def _ask(ask: record.Ask) -> Ask:
         _int(ask.context),
         [_tool(tool) for tool in ask.tools],
         _values(ask.sampling),
+        _seconds(ask.policy_s),
     )
 
 
@@ -773,6 +782,7 @@ def _ask_back(wire: Ask, free: Free) -> record.Ask:
         wire.context,
         tools=tuple(_tool_back(tool, free) for tool in wire.tools),
         sampling=free(wire.sampling),
+        policy_s=wire.policy_s,
     )
 
 
@@ -788,6 +798,7 @@ def _reply(reply: record.Reply) -> Reply:
         _some(reply.reasoning),
         _values(reply.usage),
         _values(reply.extra),
+        _seconds(reply.policy_s),
     )
 
 
@@ -803,6 +814,7 @@ def _reply_back(wire: Reply, free: Free) -> record.Reply:
         reasoning=_text_or_none(wire.reasoning),
         usage=free(wire.usage),
         extra=free(wire.extra),
+        policy_s=wire.policy_s,
     )
 
 

@@ -53,6 +53,26 @@ class ToolSpec:
     schema: Mapping[str, Any] = field(default_factory=dict)
 
 
+def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+    """Return tools as plain data, as the info of a reset has them under ``tools``."""
+    return [
+        {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)} for tool in tools
+    ]
+
+
+def tools_in(info: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+    """Return the tools that the info of a reset offers; () where ``tools`` means something else there."""
+    written = info.get("tools")
+    if not written or not isinstance(written, list | tuple):
+        return ()
+    tools = []
+    for tool in written:
+        if not isinstance(tool, Mapping) or set(tool) != {"name", "description", "schema"}:
+            return ()
+        tools.append(ToolSpec(**tool))
+    return tuple(tools)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation.

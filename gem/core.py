@@ -10,13 +10,13 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from gem import seeding
-from gem.content import Obs
+from gem.content import Obs, ToolSpec, written_tools
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -78,7 +78,9 @@ class Env(Rebuildable):
     Every subclass's reset and step are guarded: stepping before reset, after the end or after close
     raises, as does an action that is not text. Info keys with a meaning everywhere: `prefix` and
     `suffix` (text around the next prompt), `success` (bool, at the end), `stop` (a StopReason value, at
-    the end), `correct`, `parsed_action`.
+    the end), `correct`, `parsed_action`; `tools` (of reset: `tool_specs` as plain data); `tool_results` (of a
+    step that carried out calls: one dict per call, in order, whose `shown` says how much of the observation
+    it is, in characters, or in parts where there are pictures).
     """
 
     shared: ClassVar[tuple[str, ...]] = ("spec", "_init", "_made_by")
@@ -86,6 +88,10 @@ class Env(Rebuildable):
 
     forkable: ClassVar[bool] = True
     """False for what lives outside the instance: a terminal, a remote session."""
+
+    tool_specs: Sequence[ToolSpec] = ()
+    """What a model may call natively. An action with such calls arrives as text, each as
+    ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, which `gem.tools.calls.find` reads."""
 
     spec: EnvSpec | None = None
     """What this environment was made from; None when it was constructed directly."""
@@ -344,6 +350,8 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
                 self._phase = _OVER  # half an instance must not be stepped
             raise
         self._phase = _RUNNING
+        if self.tool_specs:
+            start[1].setdefault("tools", written_tools(self.tool_specs))
         return start if type(start) is Start else Start(*start)
 
     return guarded

@@ -8,20 +8,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from gem import seeding
-from gem.content import Message, Obs, ToolCall, text_of
+from gem.content import Message, Obs, ToolCall, ToolSpec, text_of
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, HistoryPolicy, extended
 from gem.record import Ask, Reply, Turn
 
 
+@dataclass(slots=True)
+class _Exchange:
+    """An observation, what came with it, and the answer: what `gem.history` reads."""
+
+    observation: Obs
+    info: dict[str, Any]
+    action: str | None = None
+    reply: Message | None = None
+
+
 class Dialogue:
     """What one seat was shown and answered, from its first turn on."""
 
-    __slots__ = ("_held", "_seed_of", "_shown", "episode", "policy", "seat", "turns")
+    __slots__ = (
+        "_exchanges",
+        "_fresh",
+        "_held",
+        "_seed_of",
+        "_shown",
+        "episode",
+        "policy",
+        "seat",
+        "tools",
+        "turns",
+    )
 
     def __init__(
         self,
@@ -31,6 +53,7 @@ class Dialogue:
         sample: int = 0,
         policy: HistoryPolicy = CHAT,
         salt: int = 0,
+        tools: tuple[ToolSpec, ...] = (),
     ) -> None:
         """Begin a dialogue.
 
@@ -41,22 +64,31 @@ class Dialogue:
             sample: numbers the samples of one seed; each has seeds of its own for its answers.
             policy: which past turns are shown.
             salt: another number is other noise for the same seed and sample.
+            tools: what the agent may call.
         """
-        self.seat, self.episode, self.policy = seat, episode, policy
+        self.seat, self.episode, self.policy, self.tools = seat, episode, policy, tools
         salted = ("salt", salt) if salt else ()
         self._seed_of = seeding.children(seed, "sample", sample, *salted, seat)
         self.turns: list[Turn] = []
+        self._exchanges: list[_Exchange] = []
         self._shown: tuple[Message, ...] = ()
+        self._fresh = 0
         self._held: tuple[int, ...] = ()
 
     def open(self, obs: Obs, info: dict[str, Any]) -> Turn:
         """Begin a turn: `info` is what came with the observation; its prefix and suffix stand around it."""
+        if self.turns:
+            past, last = self._exchanges[-1], self.turns[-1]
+            past.action, past.reply = last.action, last.reply
+        self._exchanges.append(_Exchange(obs, info))
         turn = Turn(self.seat, obs, info=info)
         self.turns.append(turn)
         return turn
 
-    def ask(self, max_tokens: int | None = None, context: int | None = None) -> Ask:
-        """Return the question that the open turn puts to its agent."""
+    def ask(
+        self, max_tokens: int | None = None, context: int | None = None, policy_s: float | None = None
+    ) -> Ask:
+        """Return the question that the open turn puts to its agent; the limits are those of Ask."""
         self._show()
         held, number = self._held, len(self.turns) - 1
         return Ask(
@@ -65,10 +97,12 @@ class Dialogue:
             number,
             self._shown,
             held,
-            1 if held else len(self._shown),
+            self._fresh if held else len(self._shown),
             self._seed_of(number),
             max_tokens,
             context,
+            tools=self.tools,
+            policy_s=policy_s,
         )
 
     def answer(self, reply: Reply) -> int:
@@ -138,7 +172,9 @@ class Dialogue:
 
     def _show(self) -> None:
         """Put together what the agent is shown; tokens are held only where that extends the last prompt."""
-        self._shown, extends = extended(self._shown, self.turns, self.policy)
+        before = len(self._shown)
+        self._shown, extends = extended(self._shown, self._exchanges, self.policy)
+        self._fresh = len(self._shown) - before - 1
         if not extends:
             self._held = ()
 
@@ -166,9 +202,15 @@ def _check(reply: Reply) -> None:
         ("finish", isinstance(reply.finish, str)),
         ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
         ("policy_version", version is None or isinstance(version, Integral)),
-        ("tool_calls", all(isinstance(each, ToolCall) for each in reply.tool_calls or ())),
+        ("tool_calls", all(map(_is_call, reply.tool_calls or ()))),
     ):
         if not fits:
             raise BadArgument(
                 f"the agent's reply has {name}={getattr(reply, name)!r:.80}; see gem.record.Reply."
             )
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, ToolCall) and all(
+        isinstance(text, str) for text in (call.id, call.name, call.arguments)
+    )

@@ -28,8 +28,10 @@ nearest GemError and the builtin, keep the constructor at one message, export it
      |   |- IllegalMove       ValueError
      |   '- ToolError         RuntimeError
      '- for the outcome: something around the task failed, the episode gets no verdict
-         |- NoVerdict         RuntimeError         a sandbox, tool server or grader failed on its own
-         '- WorkerDied        NoVerdict            the process or actor that held an environment is gone
+         '- NoVerdict         RuntimeError         a sandbox, tool server or grader failed on its own
+             |- WorkerDied                         the process or actor that held an environment is gone
+             |- OutOfTime                          the time that an agent may take is spent
+             '- AgentUnavailable                   the agent can answer nobody: the run stops
 """
 
 from __future__ import annotations
@@ -119,6 +121,17 @@ class NoVerdict(GemError, RuntimeError):
 
 class WorkerDied(NoVerdict):
     """The worker that held an environment died or hung."""
+
+
+class OutOfTime(NoVerdict):
+    """An agent used up the seconds that it may take over an episode (`Limits.policy_s`)."""
+
+
+class AgentUnavailable(NoVerdict):
+    """An agent can answer nobody, and asking on is no use: a key is refused, a server is gone.
+
+    A run stops: what was finished is stored, and the rest stays unplayed.
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -32,7 +32,16 @@ class Exchange(Protocol):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """May hold `prefix` and `suffix`: text around this observation while it is the latest."""
+        """What came with the observation.
+
+        `prefix` and `suffix` are text around it while it is the latest; `tool_results` says how much of it
+        each call of the turn before gave.
+        """
+        ...
+
+    @property
+    def reply(self) -> Message | None:
+        """The answer with its native calls and its reasoning, where there are any."""
         ...
 
 
@@ -78,20 +87,23 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
     """
     if not turns:
         raise BadArgument("history of no turns; the first turn holds the first observation.")
-    shown = turns[-1:] if policy.kind == "last" else _window(turns, policy)
+    shown = [len(turns) - 1] if policy.kind == "last" else _window(len(turns), policy)
     head = (Message("system", policy.system),) if policy.system else ()
     if policy.kind == "chat":
         chat: list[Message] = []
-        for turn in shown[:-1]:
-            chat.append(Message("user", turn.observation))
-            chat.append(Message("assistant", turn.action or ""))
-        return (*head, *chat, Message("user", _latest(shown[-1])))
+        for place, next_place in zip(shown, [*shown[1:], None], strict=True):
+            before = turns[place - 1] if place - 1 in shown else None
+            chat += _told(turns[place], before, latest=next_place is None)
+            if next_place is not None:
+                chat.append(_said(turns[place], native=next_place == place + 1))
+        return (*head, *chat)
     pieces: list[Obs] = []
-    for turn in shown[:-1]:
+    for place in shown[:-1]:
+        turn = turns[place]
         pieces.append(turn.observation)
         if policy.kind == "concat_with_action" and turn.action:
             pieces.append(turn.action)
-    return (*head, Message("user", join([*pieces, _latest(shown[-1])])))
+    return (*head, Message("user", join([*pieces, _latest(turns[shown[-1]])])))
 
 
 def extended(
@@ -106,17 +118,88 @@ def extended(
     if not shown or not policy.append_only:
         return messages(turns, policy), False
     last = turns[-2]
-    tail = Message("assistant", last.action or ""), Message("user", _latest(turns[-1]))
-    if shown[-1].content == last.observation:
-        return shown + tail, True
-    return (*shown[:-1], Message("user", last.observation), *tail), False
+    tail = _said(last, native=True), *_told(turns[-1], last, latest=True)
+    if shown[-1].role == "user":
+        if shown[-1].content == last.observation:
+            return shown + tail, True
+        return (*shown[:-1], Message("user", last.observation), *tail), False
+    results = _told(last, turns[-3], latest=False)
+    before, latest = shown[: -len(results)], shown[-len(results) :]
+    return (*before, *results, *tail), latest == results
 
 
-def _window(turns: Sequence[Exchange], policy: HistoryPolicy) -> Sequence[Exchange]:
-    if policy.window is None or len(turns) <= policy.window:
-        return turns
-    kept = turns[-policy.window :]
-    return [turns[0], *kept[1:]] if policy.keep_first and policy.window > 1 else kept
+def _window(count: int, policy: HistoryPolicy) -> Sequence[int]:
+    """Return the places of the turns that are shown."""
+    if policy.window is None or count <= policy.window:
+        return range(count)
+    kept = range(count - policy.window, count)
+    return (0, *kept[1:]) if policy.keep_first and policy.window > 1 else kept
+
+
+def _said(turn: Exchange, native: bool) -> Message:
+    """Return an answer; as text where its calls cannot stand beside their results."""
+    if turn.reply is None or (turn.reply.tool_calls and not native):
+        return Message("assistant", turn.action or "")
+    return turn.reply
+
+
+def _told(turn: Exchange, before: Exchange | None, latest: bool) -> tuple[Message, ...]:
+    """Return what the environment said: a message of the user, or one of the tool for each native call."""
+    calls = before.reply.tool_calls if before is not None and before.reply is not None else ()
+    if not calls:
+        return (Message("user", _latest(turn) if latest else turn.observation),)
+    pieces = _results(turn, len(calls))
+    if latest:
+        pieces[0] = join([turn.info.get("prefix") or "", pieces[0]])
+        pieces[-1] = join([pieces[-1], turn.info.get("suffix") or ""])
+    return tuple(
+        Message("tool", piece, tool_call_id=call.id, name=call.name)
+        for piece, call in zip(pieces, calls, strict=True)
+    )
+
+
+def _results(turn: Exchange, count: int) -> list[Obs]:
+    """Return what each of `count` calls gave.
+
+    The observation begins with the results whose length `tool_results` tells. What follows them belongs to
+    the first call whose result has none, or else to the last call.
+    """
+    obs, told = turn.observation, turn.info.get("tool_results")
+    sizes = [_size(each) for each in told] if isinstance(told, list | tuple) else []
+    if len(sizes) != count:
+        sizes = [None] * count
+    pieces: list[Obs | None] = []
+    at = 0
+    for size in sizes:
+        if size is None:
+            pieces.append(None)
+            continue
+        pieces.append(obs[at : at + size])
+        at += size
+        if isinstance(obs, str) and at < len(obs):
+            if obs[at] != "\n":
+                at = -1
+            at += 1
+        if not 0 < at <= len(obs):  # a wrapper has rewritten the observation
+            pieces, at = [None] * count, 0
+            break
+    rest = obs[at:]
+    if None in pieces:
+        first = pieces.index(None)
+        pieces[first] = rest
+        return [WITH_ANOTHER if piece is None else piece for piece in pieces]
+    whole = [piece for piece in pieces if piece is not None]
+    whole[-1] = join([whole[-1], rest])
+    return whole
+
+
+def _size(result: Any) -> int | None:
+    size = result.get("shown") if isinstance(result, Mapping) else None
+    return size if isinstance(size, int) and size >= 0 else None
+
+
+WITH_ANOTHER = "(The result stands with another call of this turn.)"
+"""What stands for the result of a call where the environment gave one text for several."""
 
 
 def _latest(turn: Exchange) -> Obs:

@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from gem.content import Image, Message, Obs, ToolCall, ToolSpec
 from gem.errors import BadArgument
@@ -43,7 +43,7 @@ class StopReason(StrEnum):
     TURN_LIMIT = "turn_limit"  # the driver's turns (or a TimeLimit wrapper's)
     TOKEN_LIMIT = "token_limit"  # the driver's generated tokens
     CONTEXT_LIMIT = "context_limit"  # the prompt no longer fits the model
-    TIME_LIMIT = "time_limit"  # wall clock used by the policy
+    TIME_LIMIT = "time_limit"  # the seconds that the agent may take
     ERROR = "error"  # infrastructure failed: no verdict
     CANCELLED = "cancelled"  # somebody stopped it: no verdict
 
@@ -60,8 +60,10 @@ class Limits:
     """Limits from outside, owned by `play()`; None means no limit.
 
     `turns`: steps per episode. `tokens`: generated tokens per episode. `turn_tokens`: generated tokens
-    per turn. `context`: tokens of prompt and answer together. `policy_s`: seconds of wall clock that the
-    agent may use over the episode; `call_s`: seconds for one call of the environment, after which the
+    per turn. `context`: tokens of prompt and answer together. `policy_s`: seconds that the agent may take
+    over the episode, summed over its asks (`Reply.policy_s`). Spent, they end the episode without verdict:
+    the slowness may be a server's. With `on_time` ``scored``, for agents whose speed is measured too, the
+    episode counts as it stands. `call_s`: seconds for one call of the environment, after which the
     environment counts as broken (no verdict).
     """
 
@@ -71,12 +73,15 @@ class Limits:
     context: int | None = None
     policy_s: float | None = None
     call_s: float | None = None
+    on_time: Literal["none", "scored"] = "none"
 
     def __post_init__(self) -> None:
         """Refuse limits that every episode would be past before it begins."""
+        if self.on_time not in ("none", "scored"):
+            raise BadArgument(f"limit on_time is {self.on_time!r}; accepted: 'none', 'scored'.")
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is not None and not value >= 0:
+            if limit.name != "on_time" and value is not None and not value >= 0:
                 raise BadArgument(
                     f"limit {limit.name} is {value}; accepted: 0 or more, or None for no limit."
                 )
@@ -107,6 +112,7 @@ class Ask:
     _: KW_ONLY
     tools: tuple[ToolSpec, ...] = ()
     sampling: Mapping[str, Any] | None = None
+    policy_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class Reply:
     prompt did not fit and nothing was sampled). `policy_version`: of the weights that sampled it.
     `tool_calls` and `reasoning`: what the model said beside its text. `usage`: tokens by name, as a server
     counts them (``prompt_tokens``, ``completion_tokens``). `extra`: whatever else a consumer wants to find in
-    the turn (routed experts, request ids).
+    the turn (routed experts, request ids). `policy_s`: the seconds that the agent took for this answer alone,
+    without its wait for other answers; None where the driver is to measure.
     """
 
     text: str
@@ -133,6 +140,7 @@ class Reply:
     reasoning: str | None = None
     usage: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    policy_s: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,12 @@ runs = st.builds(
     st.none() | texts,
     infos,
     st.none() | texts,
-    st.builds(Limits, turns=st.none() | st.integers(0, 9), policy_s=st.none() | st.floats(0, 9)),
+    st.builds(
+        Limits,
+        turns=st.none() | st.integers(0, 9),
+        policy_s=st.none() | st.floats(0, 9),
+        on_time=st.sampled_from(["none", "scored"]),
+    ),
     st.none()
     | st.builds(HistoryPolicy, st.just("chat"), st.none() | st.integers(1, 9), st.booleans(), texts),
     infos,

@@ -29,6 +29,8 @@ STANDS_FOR = {
     "ToolError": RuntimeError,
     "NoVerdict": RuntimeError,
     "WorkerDied": RuntimeError,
+    "OutOfTime": RuntimeError,
+    "AgentUnavailable": RuntimeError,
 }
 
 

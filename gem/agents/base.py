@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from threading import Lock, Thread
+from time import perf_counter
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, NoVerdict, OutOfTime
 from gem.record import AgentInfo, Ask, Reply
 
 Answer: TypeAlias = Reply | BaseException
@@ -47,6 +49,10 @@ class BaseAgent:
     verb: ClassVar[str | None] = None
     """For an agent that is the environment's own: the verb, such as ``solve``, that a driver calls on the
     environment for every action, wherever it lives. Such an agent is never asked."""
+
+    keeps_time: bool = False
+    """Whether `ask` keeps to `Ask.policy_s` itself and sets `Reply.policy_s`. Else whoever asks measures from
+    the question to the answer, which counts the wait for a free place too."""
 
     policy_version: int | None = None
     """The version of the weights that answer now, where somebody counts them."""
@@ -119,7 +125,7 @@ class BaseAgent:
             return self._loop
 
     async def _ask_each(self, asks: Sequence[Ask]) -> list[Answer]:
-        return await asyncio.gather(*(self.ask(ask) for ask in asks), return_exceptions=True)
+        return await asyncio.gather(*(timed(self, ask) for ask in asks), return_exceptions=True)
 
     def _answer_waiting(self, waiting: Waiting) -> None:
         if self._waiting is waiting:
@@ -147,8 +153,43 @@ def settle(answers: Sequence[Answer]) -> list[Reply]:
     return replies
 
 
+async def timed(agent: Any, ask: Ask) -> Reply:
+    """Ask once, for no longer than `ask.policy_s`, and say in the reply how long it took.
+
+    Raises:
+        OutOfTime: when that time is spent.
+    """
+    if getattr(agent, "keeps_time", False) or _in_batches(agent):
+        reply: Reply = await agent.ask(ask)
+        return reply
+    began = perf_counter()
+    try:
+        async with asyncio.timeout(ask.policy_s) as deadline:
+            answer: Reply = await agent.ask(ask)
+    except TimeoutError as error:
+        if deadline.expired():
+            raise OutOfTime(f"the agent took more than the {ask.policy_s:.3g} s that were left.") from error
+        raise
+    return _took(answer, perf_counter() - began)
+
+
+def _in_batches(agent: Any) -> bool:
+    """Tell whether an agent answers batches alone, which cannot be cut short for one of them."""
+    return isinstance(agent, BaseAgent) and type(agent).ask is BaseAgent.ask
+
+
+def _took(reply: Reply, policy_s: float) -> Reply:
+    if isinstance(reply, Reply) and reply.policy_s is None:
+        return replace(reply, policy_s=policy_s)
+    return reply
+
+
 def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
-    """Ask once for a whole batch and return, for each ask, its reply or the error that it met."""
+    """Ask once for a whole batch and return, for each ask, its reply or the error that it met.
+
+    Each reply says how long its answer took: where the agent does not, an equal share of the batch's time.
+    """
+    began = perf_counter()
     try:
         answers: list[Answer] = list(agent(asks))
     except BatchBroken as broken:
@@ -158,7 +199,10 @@ def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
     if len(answers) != len(asks):
         wrong = NoVerdict(f"the agent answered {len(asks)} asks with {len(answers)} replies.")
         return [wrong] * len(asks)
-    return [carried(answer) if isinstance(answer, BaseException) else answer for answer in answers]
+    share = (perf_counter() - began) / len(asks)
+    return [
+        carried(answer) if isinstance(answer, BaseException) else _took(answer, share) for answer in answers
+    ]
 
 
 def carried(error: BaseException) -> BaseException:

@@ -15,11 +15,11 @@ from typing import Any, Self
 from gem import seeding
 from gem.agents.base import carried
 from gem.core import Env
-from gem.errors import BadArgument, EnvClosed
+from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
-from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
+from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
 from gem.specs import TaskRef
 
 
@@ -195,9 +195,9 @@ class Conversation:
             self._go_on(self._playing.throw, CancelledError())
 
     def out_of_time(self) -> None:
-        """End the episode because the time for its answers is spent."""
+        """End the episode because the time for its answers is spent; see `Limits.on_time`."""
         if self._playing is not None:
-            self._go_on(self._playing.throw, OutOfTime())
+            self._go_on(self._playing.throw, OutOfTime("the time for its answers is spent."))
 
     def close(self) -> None:
         """Cancel what is not over, and close the environment if it was made here. Twice is harmless."""

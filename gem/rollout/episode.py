@@ -12,10 +12,14 @@ An environment for one agent is one with a single seat.
 what happened                                             terminated / truncated    verdict   bootstrap
 ========================================================  ========================  ========  =========
 the task ended: solved, failed, unreadable, turn budget   T / -                     scored    no
-a limit from outside: turns, tokens, context, time        - / T                     scored    yes
+a limit from outside: turns, tokens, context              - / T                     scored    yes
+the agent's time is spent                                 - / T                     none      no
+the same, with ``on_time="scored"``                       - / T                     scored    yes
 environment, host or agent raised, or said stop 'error'   - / T                     none      no
 cancelled                                                 - / T                     none      no
 ========================================================  ========================  ========  =========
+
+The agent's time is the sum of what its replies say (`Reply.policy_s`), or of what the driver measured.
 """
 
 from __future__ import annotations
@@ -23,19 +27,20 @@ from __future__ import annotations
 import math
 import platform
 from asyncio import CancelledError
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from gem import seeding
-from gem.content import Obs, check_obs
+from gem.content import Obs, check_obs, tools_in
 from gem.dialogue import Dialogue
-from gem.errors import BadArgument, ContractBroken, NoVerdict, WorkerDied, text_of_error
+from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
 from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import SEAT, Ask, Call, Episode, Failure, Limits, Origin, SeatEnd, StopReason, Turn, Verdict
 from gem.registry import task_of
+from gem.tools import calls
 
 Playing: TypeAlias = "Generator[Call | tuple[Ask, ...], Any, Episode]"
 """An episode being played."""
@@ -55,10 +60,6 @@ LIMITS_FROM_OUTSIDE = frozenset(
 NO_LIMITS = Limits()
 SEAT_VERBS = {"sample_random_action": "random_action", "solve": "expert_action"}
 """What an actor's verb is called where it is asked for one of several seats."""
-
-
-class OutOfTime(Exception):
-    """Thrown in by a driver that stopped waiting for the agent: its `policy_s` is spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,6 @@ def play(
     record: Episode | None = None,
     actor: str | Mapping[str, str] | None = None,
     start: Branch | None = None,
-    policy_clock: Callable[[], float] = perf_counter,
 ) -> Playing:
     """Play one episode of `env` and return its record.
 
@@ -115,7 +115,6 @@ def play(
         actor: a verb of the environment, `sample_random_action` or `solve`, called for every action instead
             of asking an agent; or a mapping from seats to such verbs, for those that it holds.
         start: begin behind the first turns of another episode of the same task and seed.
-        policy_clock: seconds; runs while the agent is at work. A driver that asks in batches gives its own.
 
     Raises:
         BadArgument: for a branch of another seed. Whatever else breaks stands in the record.
@@ -150,7 +149,8 @@ def play(
         reset_s = perf_counter() - began
         policy = history or (LAST if getattr(env, "assembles_history", False) else CHAT)
         for seat in ends:
-            dialogues[seat] = Dialogue(seat, record.id, seed, record.sample, policy, record.salt)
+            tools = tools_in(record.starts[seat])
+            dialogues[seat] = Dialogue(seat, record.id, seed, record.sample, policy, record.salt, tools)
         if actor is not None:
             held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
             verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
@@ -174,6 +174,7 @@ def play(
             boundary = "driver"
             recorded = () if start is None else start.episode.turns[len(turns) : start.turns]
             left = limits.tokens and max(1, (limits.tokens - generated) // len(waiting))
+            left_s = None if limits.policy_s is None else max(0.0, limits.policy_s - policy_s)
             acting: dict[str, Turn] = {}
             actions: dict[str, str] = {}
             asks: list[Ask] = []
@@ -187,23 +188,27 @@ def play(
                     generated += dialogue.recall(again)
                     actions[seat] = again.action or ""
                 elif seat not in verbs:
-                    asks.append(dialogue.ask(_least(limits.turn_tokens, left), limits.context))
+                    asks.append(dialogue.ask(_least(limits.turn_tokens, left), limits.context, left_s))
             if asks:
                 boundary = "agent"
-                before = policy_clock()
+                before = perf_counter()
                 replies = yield tuple(asks)
-                took = policy_clock() - before
-                policy_s += took
-                if limits.policy_s is not None and policy_s > limits.policy_s:
-                    raise OutOfTime
+                took = (perf_counter() - before) / len(asks)
                 full = False
                 for ask, reply in zip(asks, replies, strict=True):
                     seat = ask.seat
                     generated += dialogues[seat].answer(reply)
-                    acting[seat].timing["policy_s"] = took
-                    text = reply.text  # of a subclass, which may not pickle, the plain text
+                    mine_s = took if reply.policy_s is None else reply.policy_s
+                    policy_s += mine_s
+                    acting[seat].timing["policy_s"] = mine_s
+                    text = reply.text
+                    if reply.tool_calls:
+                        text = calls.write(text, reply.tool_calls)
+                    # of a subclass, which may not pickle, the plain text
                     actions[seat] = text if type(text) is str else str.__str__(text)
                     full = full or reply.finish == "context"
+                if limits.policy_s is not None and policy_s > limits.policy_s:
+                    raise OutOfTime(f"the agent took {policy_s:.3g} s of {limits.policy_s:g} s.")
                 if full:
                     record.stop = StopReason.CONTEXT_LIMIT
                     break
@@ -258,14 +263,16 @@ def play(
             stops = list(dict.fromkeys(end.stop for end in ends.values()))
             cut = [stop for stop in stops if stop not in TASK_ENDS]
             record.stop = cut[0] if cut else stops[0] if len(stops) == 1 else StopReason.ENDED
-    except OutOfTime:
-        record.stop = StopReason.TIME_LIMIT
     except CancelledError:  # Ctrl-C is none: it ends the whole rollout
         record.stop = StopReason.CANCELLED
     except Exception as error:
-        if boundary == "env" and isinstance(error, WorkerDied):
-            boundary = "host"
-        record.error = Failure(boundary, type(error).__name__, text_of_error(error))
+        late = boundary == "agent" and isinstance(error, OutOfTime)
+        if late:
+            record.stop = StopReason.TIME_LIMIT
+        if not late or limits.on_time == "none":
+            if boundary == "env" and isinstance(error, WorkerDied):
+                boundary = "host"
+            record.error = Failure(boundary, type(error).__name__, text_of_error(error))
     while turns and turns[-1].action is None:
         turns.pop()  # shown but not answered
     for seat, end in ends.items():  # those that were still playing
@@ -273,7 +280,7 @@ def play(
             end.stop, end.truncated = record.stop, True
             if seat in waiting:
                 end.observation = waiting[seat][0]
-    if record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE:
+    if record.error is None and (record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE):
         record.verdict = Verdict.SCORED
     record.timing = {
         "reset_s": reset_s,

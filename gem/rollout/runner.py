@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
 from threading import Lock
-from time import perf_counter
 from typing import Any, Protocol, Self, TypeAlias
 
 from gem import registry, seeding
-from gem.agents.base import batch_answers
+from gem.agents.base import batch_answers, timed
 from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, EnvClosed, GemError, NoVerdict
 from gem.history import HistoryPolicy
@@ -29,7 +28,7 @@ from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
 from gem.hosts.serial import Serial
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
-from gem.rollout.episode import NO_LIMITS, Branch, OutOfTime, Playing, play, versions
+from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
 from gem.rollout.places import Place, Places, Recipe, expected, maker
 from gem.specs import TaskRef
 
@@ -402,7 +401,7 @@ class Runner:
 
     # -- bookkeeping: one episode
 
-    def _begin(self, trial: _Trial, policy_clock: Callable[[], float]) -> _Flight:
+    def _begin(self, trial: _Trial) -> _Flight:
         """Begin an episode."""
         assert self._places is not None
         job, agent = trial.job, trial.agent
@@ -426,7 +425,6 @@ class Runner:
             record=record,
             actor=actor or None,
             start=job.start,
-            policy_clock=policy_clock,
         )
         flight = self._flights[place.index] = _Flight(trial, record, place, playing)
         return flight
@@ -542,7 +540,6 @@ class _Rounds:
         self.runner = runner
         self.host = runner.host
         self.waits = not isinstance(self.host, Serial)
-        self.asked_s = 0.0
         self.asking: list[_Flight] = []
         self.commands: list[Command] = []
 
@@ -551,7 +548,7 @@ class _Rounds:
         while True:
             yield from runner._hand_on()
             while not runner._full and (trial := runner._next()) is not None:
-                flight = runner._begin(trial, lambda: self.asked_s)
+                flight = runner._begin(trial)
                 self.resume(flight, flight.playing.send, None)
             if self.commands:
                 commands, self.commands = self.commands, []
@@ -609,10 +606,8 @@ class _Rounds:
                 place += 1
         version = self.runner.version
         for holder, places in batches.values():
-            began = perf_counter()
             for at, answer in zip(places, batch_answers(holder, [asks[i] for i in places]), strict=True):
                 answers[at] = answer
-            self.asked_s += perf_counter() - began
         place = 0
         for flight in flights:
             mine = answers[place : place + len(flight.asks)]
@@ -665,7 +660,7 @@ class _Paces:
                 trial = runner._next()
                 if trial is None:
                     return
-                self._start(self.play(runner._begin(trial, perf_counter)))
+                self._start(self.play(runner._begin(trial)))
         except Exception as error:
             self.broken = self.broken or error
             self.heard.set()
@@ -705,7 +700,6 @@ class _Paces:
 
     async def play(self, flight: _Flight) -> None:
         """Play one episode to its end."""
-        left_s = flight.record.run.limits.policy_s
         how: Callable[[Any], Any] = flight.playing.send
         value: Any = None
         while True:
@@ -715,10 +709,7 @@ class _Paces:
                 self.runner._end(flight, end.value)
                 return
             if type(wanted) is tuple:
-                began = perf_counter()
-                how, value = await self.answered(flight, wanted, left_s)
-                if left_s is not None:
-                    left_s -= perf_counter() - began
+                how, value = await self.answered(flight, wanted)
             else:
                 flight.call = wanted
                 resume = None
@@ -727,26 +718,23 @@ class _Paces:
                     resume = self.runner._carried_out(flight, outcome)
                 how, value = resume
 
-    async def answered(self, flight: _Flight, asks: tuple[Ask, ...], left_s: float | None) -> Resume:
-        """Ask for the actions, for as long as the episode's policy may still take."""
+    async def answered(self, flight: _Flight, asks: tuple[Ask, ...]) -> Resume:
+        """Ask for the actions."""
         throw = flight.playing.throw
         version = self.runner.version
 
         async def ask_one(ask: Ask) -> Reply:
-            return await flight.holder(ask).ask(ask)
+            return await timed(flight.holder(ask), ask)
 
         try:
-            async with asyncio.timeout(left_s) as deadline:
-                if len(asks) == 1:
-                    replies: list[Any] = [await ask_one(asks[0])]
-                else:  # all are waited for: none goes on when the episode is over
-                    replies = await asyncio.gather(*map(ask_one, asks), return_exceptions=True)
-                broken = next((reply for reply in replies if isinstance(reply, BaseException)), None)
-                if broken is not None:
-                    return throw, broken
-                return flight.playing.send, stamped(replies, version)
-        except TimeoutError as error:
-            return throw, OutOfTime() if deadline.expired() else error
+            if len(asks) == 1:
+                replies: list[Any] = [await ask_one(asks[0])]
+            else:  # all are waited for: none goes on when the episode is over
+                replies = await asyncio.gather(*map(ask_one, asks), return_exceptions=True)
+            broken = next((reply for reply in replies if isinstance(reply, BaseException)), None)
+            if broken is not None:
+                return throw, broken
+            return flight.playing.send, stamped(replies, version)
         except Exception as error:
             return throw, error
         except asyncio.CancelledError as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gem import parsing
+from gem.content import ToolCall as NativeCall
 
 THINK = "think"
 """Calls inside closed ``<think>`` tags are drafts, and are not run."""
@@ -101,6 +102,31 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
         else:
             found.append(Found(ToolCall(tool.name, {tool.first_argument: body}), "", start, end))
     return found
+
+
+def write(text: str, native: Sequence[NativeCall]) -> str:
+    """Return the action that a text agent would have written: `text`, then each native call in its tag.
+
+    `find` reads from it what was called, whatever stands in the arguments: what looks like a tag there is
+    escaped, and arguments that are no JSON object stay unreadable.
+    """
+    return "\n".join([*filter(None, (text,)), *map(_written, native)])
+
+
+def _written(call: NativeCall) -> str:
+    given: Any = call.arguments
+    try:
+        read = json.loads(given or "{}")
+        if isinstance(read, dict):
+            given = read
+    except (ValueError, RecursionError):
+        pass
+    body = json.dumps({"name": call.name, "arguments": given}, ensure_ascii=False)
+    return f"<{JSON_TAG}>{_TAG_LIKE.sub(_ESCAPED, body)}</{JSON_TAG}>"
+
+
+_TAG_LIKE = re.compile(r"<(?=[/a-zA-Z])")
+_ESCAPED = r"\\u003c"
 
 
 def _function_call(body: str, start: int, end: int) -> Found:

@@ -331,7 +331,7 @@ def test_a_server_that_goes_on_for_ever_byte_by_byte_is_given_up():
 def test_an_ask_that_takes_too_long_is_cut_off_with_its_connection():
     with StubServer("x", [Fault(stall=Event())]) as server, agent_of(server) as agent:
         (episode,) = asyncio.run(rollout_async([Job(EASY, 0)], agent, limits=Limits(policy_s=0.1)))
-    assert (episode.stop, episode.scored) == (StopReason.TIME_LIMIT, True)
+    assert (episode.stop, episode.scored) == (StopReason.TIME_LIMIT, False)
 
 
 def test_an_agent_can_be_used_again_after_it_was_closed():

@@ -155,7 +155,7 @@ def test_an_episode_that_is_over_takes_no_answer():
         (lambda talk: talk.fail(StopIteration("empty")), StopReason.ERROR, False),
         (lambda talk: talk.cancel(), StopReason.CANCELLED, False),
         (lambda talk: talk.close(), StopReason.CANCELLED, False),
-        (lambda talk: talk.out_of_time(), StopReason.TIME_LIMIT, True),
+        (lambda talk: talk.out_of_time(), StopReason.TIME_LIMIT, False),
     ],
 )
 def test_whoever_owns_the_loop_may_end_the_episode(end, stop, scored):

@@ -4,10 +4,10 @@ import pytest
 
 import gem
 from gem.core import Env, EnvWrapper, Start, Step
-from gem.errors import NoVerdict, WorkerDied
+from gem.errors import NoVerdict, OutOfTime, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy, messages
-from gem.record import Call, Episode, Limits, Reply, StopReason, Verdict
-from gem.rollout.episode import NO_LIMITS, OutOfTime, play
+from gem.record import Call, Episode, Failure, Limits, Reply, StopReason, Verdict
+from gem.rollout.episode import NO_LIMITS, play
 from gem.seeding import derive
 from gem.specs import TaskRef
 
@@ -134,7 +134,7 @@ def tokens(count, finish="stop"):
         (Limits(tokens=4), tokens(2), 2, StopReason.TOKEN_LIMIT),
         (Limits(tokens=4), lambda ask: Reply("a", usage={"completion_tokens": 2}), 2, StopReason.TOKEN_LIMIT),
         (Limits(context=9), lambda ask: Reply("", finish="context"), 0, StopReason.CONTEXT_LIMIT),
-        (Limits(), raising(OutOfTime()), 0, StopReason.TIME_LIMIT),
+        (Limits(on_time="scored"), raising(OutOfTime("late")), 0, StopReason.TIME_LIMIT),
     ],
 )
 def test_a_limit_from_outside_truncates_and_keeps_what_was_earned(limits, agent, turns, stop):
@@ -150,15 +150,20 @@ def test_a_limit_from_outside_truncates_and_keeps_what_was_earned(limits, agent,
     assert episode.final_observation == ("go on" if turns else "start")
 
 
-def test_the_time_of_the_policy_alone_is_limited_and_its_late_answer_dropped():
-    now = [0.0]
+@pytest.mark.parametrize("on_time", ["none", "scored"])
+def test_the_time_of_the_policy_alone_is_limited_and_its_late_answer_dropped(on_time):
+    left = []
 
     def slow_agent(ask):
-        now[0] += 1.0
-        return Reply("a")
+        left.append(ask.policy_s)
+        return Reply("a", policy_s=1.0)
 
-    episode = drive(Script(*[go(0.5)] * 9), slow_agent, Limits(policy_s=2.5), policy_clock=lambda: now[0])
+    episode = drive(Script(*[go(0.5)] * 9), slow_agent, Limits(policy_s=2.5, on_time=on_time))
+    assert left == [2.5, 1.5, 0.5]
     assert (episode.stop, len(episode.turns)) == (StopReason.TIME_LIMIT, 2)
+    assert episode.scored == (on_time == "scored")
+    late = Failure("agent", "OutOfTime", "the agent took 3 s of 2.5 s.")
+    assert episode.error == (None if episode.scored else late)
     assert episode.timing["policy_s"] == 3.0
     assert [turn.timing["policy_s"] for turn in episode.turns] == [1.0, 1.0]
 
@@ -235,13 +240,10 @@ def test_an_agent_that_breaks_gives_no_verdict(agent, kind, message):
 def test_ctrl_c_is_nobodys_episode():
     """Wherever it strikes, in `play` itself too, it goes on to the caller."""
 
-    def clock():
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
         drive(Script(go(0.5), KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        drive(Script(go(0.5), over()), policy_clock=clock)
+        drive(Script(go(0.5), over()), raising(KeyboardInterrupt()))
 
 
 def test_a_cancelled_episode_has_no_verdict():
@@ -281,7 +283,7 @@ def test_prompts_are_those_of_history_and_held_tokens_only_where_the_prompt_grow
 
     class Exchange:
         def __init__(self, observation, action, info):
-            self.observation, self.action, self.info = observation, action, info
+            self.observation, self.action, self.info, self.reply = observation, action, info, None
 
     episode = drive(Script(*steps, over(), start=("obs 0", around[0])), agent, history=history)
     record = episode.exchanges()

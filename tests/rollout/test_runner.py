@@ -455,7 +455,8 @@ def test_an_ask_that_is_cancelled_by_itself_cancels_its_episode_alone():
     assert [episode.stop is StopReason.CANCELLED for episode in episodes] == [False, True, False]
 
 
-def test_a_policy_over_its_wall_clock_is_cut_off_and_scored():
+@pytest.mark.parametrize("on_time", ["none", "scored"])
+def test_a_policy_over_its_time_is_cut_off(on_time):
     class Stuck(Counting):
         async def ask(self, ask):
             if ask.turn == 1:
@@ -463,14 +464,18 @@ def test_a_policy_over_its_wall_clock_is_cut_off_and_scored():
             return self.reply(ask)
 
     agent = Stuck(lambda ask: r"\boxed{99}")
-    (episode,) = one_by_one([Job(EASY, 0)], agent, limits=Limits(policy_s=0.05))
-    assert (episode.stop, episode.truncated, episode.scored) == (StopReason.TIME_LIMIT, True, True)
+    (episode,) = one_by_one([Job(EASY, 0)], agent, limits=Limits(policy_s=0.05, on_time=on_time))
+    assert (episode.stop, episode.truncated, episode.scored) == (
+        StopReason.TIME_LIMIT,
+        True,
+        on_time == "scored",
+    )
     assert len(episode.turns) == 1
     assert agent.forgotten == [episode.id]
 
 
 def test_the_time_of_others_is_not_the_policys():
-    """The batched driver's policy clock runs in the agent's calls alone."""
+    """A batch's time is shared by its asks; what environments take is nobody's."""
 
     class Clock:
         now = 0.0
@@ -486,10 +491,10 @@ def test_the_time_of_others_is_not_the_policys():
             return super().__call__(asks)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gem.rollout.runner.perf_counter", lambda: Clock.now)
-        episodes = rollout([Job(SlowEnv, 0) for _ in range(3)], Thinks(), limits=Limits(policy_s=2.5))
+        patch.setattr("gem.agents.base.perf_counter", lambda: Clock.now)
+        episodes = rollout([Job(SlowEnv, 0) for _ in range(3)], Thinks(), limits=Limits(policy_s=0.8))
     assert {(episode.stop, len(episode.turns)) for episode in episodes} == {(StopReason.TIME_LIMIT, 2)}
-    assert [turn.timing["policy_s"] for turn in episodes[0].turns] == [1.0, 1.0]
+    assert [turn.timing["policy_s"] for turn in episodes[0].turns] == [1 / 3, 1 / 3]
 
 
 @both
