@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from gem.content import Message, ToolCall
+from gem.content import Message, ToolCall, ToolSpec
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, LAST, HistoryPolicy
@@ -82,6 +82,37 @@ def test_what_a_model_said_beside_its_text_is_its_reply():
     assert (two.usage, two.extra, two.policy_version) == ({"completion_tokens": 1}, {"id": "r"}, 3)
 
 
+def test_results_of_calls_come_behind_what_is_held_one_message_for_each():
+    one, two = ToolCall("1", "look", "{}"), ToolCall("2", "look", "{}")
+    told = {"tool_results": [{"shown": 1}, {"shown": 1}]}
+    talk = dialogue(tools=(ToolSpec("look", "Look around."),))
+    first = take(talk, "o1", said((1,), (2,), tool_calls=(one, two)))
+    second = take(talk, "a\nb", said((1, 2, 3), (4,), tool_calls=(one,)), told)
+    third = take(talk, "c", said((1, 2, 3, 4, 5), (6,)))
+    fourth = talk.open("d", {}) and talk.ask()
+    assert [len(ask.tools) for ask in (first, second, third, fourth)] == [1, 1, 1, 1]
+    assert [(ask.held, ask.fresh) for ask in (second, third)] == [((1, 2), 2), ((1, 2, 3, 4), 1)]
+    assert [each.role for each in fourth.messages] == [
+        *("user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "user")
+    ]
+    assert [each.content for each in fourth.messages if each.role == "tool"] == ["a", "b", "c"]
+    assert third.messages == fourth.messages[:6]
+
+
+def test_calls_are_recalled_with_their_turn():
+    call = ToolCall("1", "look", "{}")
+    first = dialogue()
+    take(first, "o1", said((1,), (2,), tool_calls=(call,)))
+    again = dialogue()
+    again.open("o1", {})
+    again.recall(first.turns[0])
+    again.turns[0].action = first.turns[0].action
+    again.open("o2", {})
+    asked = again.ask()
+    assert (asked.held, asked.fresh) == ((1, 2), 1)
+    assert asked.messages[-1] == Message("tool", "o2", tool_call_id="1", name="look")
+
+
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
@@ -90,6 +121,8 @@ def test_what_a_model_said_beside_its_text_is_its_reply():
         (Reply("a", (1,), (2,), (math.nan,)), "not finite"),
         (Reply("a", (1,), (2,), (-0.5, -0.5)), "1 token_ids has 2 logprobs"),
         (Reply("a", (1,), ("x",)), "32-bit integers"),
+        (Reply("a", tool_calls=("look",)), "tool_calls"),
+        (Reply("a", tool_calls=(ToolCall("1", "look", {}),)), "tool_calls"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused(reply, message):

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.content import Image, Message, Text
+from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument
-from gem.history import CHAT, KINDS, LAST, HistoryPolicy, messages
+from gem.history import CHAT, KINDS, LAST, WITH_ANOTHER, HistoryPolicy, extended, messages
 from gem.record import SEAT, Turn
 
 texts = st.text(min_size=1, max_size=8)
@@ -138,3 +138,86 @@ def test_a_window_that_holds_all_changes_nothing(played, kind, window, keep_firs
 @given(turns_)
 def test_last_forgets_everything(played):
     assert messages(played, LAST) == messages(played[-1:], CHAT)
+
+
+# -- native calls
+
+ONE, TWO = ToolCall("c1", "look", "{}"), ToolCall("c2", "take", '{"what": "key"}')
+
+
+def called(*calls, text="", obs="start"):
+    return Turn(SEAT, obs, "written", Message("assistant", text, tool_calls=calls, reasoning="hm"))
+
+
+def results(*shown):
+    return {"tool_results": [{} if size is None else {"shown": size} for size in shown]}
+
+
+@pytest.mark.parametrize(
+    ("observation", "info", "contents"),
+    [
+        ("aa\nbbb", results(2, 3), ["aa", "bbb"]),
+        ("aa\nbbb\nrest", results(2, 3), ["aa", "bbb\nrest"]),
+        ("aa\nrest", results(2, None), ["aa", "rest"]),
+        ("rest", results(None, None), ["rest", WITH_ANOTHER]),
+        ("aa\nbbb", {}, ["aa\nbbb", WITH_ANOTHER]),
+        ("prefixed: aa\nbbb", results(2, 3), ["prefixed: aa\nbbb", WITH_ANOTHER]),
+        ("a", results(2, 3), ["a", WITH_ANOTHER]),
+        ("aa\nbbb", {"tool_results": "none of ours"}, ["aa\nbbb", WITH_ANOTHER]),
+        ("aa\nbbb", {"tool_results": [1, {"shown": -1}]}, ["aa\nbbb", WITH_ANOTHER]),
+        ((Text("a"), Image(b"1"), Text("b")), results(2, 1), [(Text("a"), Image(b"1")), (Text("b"),)]),
+        ("aa\nbbb", {**results(2, 3), "prefix": "P", "suffix": "S"}, ["P\naa", "bbb\nS"]),
+    ],
+)
+def test_each_call_is_answered_by_a_message_of_its_own(observation, info, contents):
+    _, assistant, *told = messages([called(ONE, TWO), Turn(SEAT, observation, info=info)])
+    assert assistant == Message("assistant", "", tool_calls=(ONE, TWO), reasoning="hm")
+    assert [(each.role, each.tool_call_id, each.name) for each in told] == [
+        ("tool", "c1", "look"),
+        ("tool", "c2", "take"),
+    ]
+    assert [each.content for each in told] == contents
+
+
+def test_a_call_that_has_lost_its_result_is_text_and_so_is_a_result_that_lost_its_call():
+    past = [called(ONE, obs="o1"), called(ONE, obs="o2"), called(ONE, obs="o3"), Turn(SEAT, "o4")]
+    windowed = messages(past, HistoryPolicy(window=2, keep_first=True))
+    assert [(each.role, each.content) for each in windowed] == [
+        ("user", "o1"),
+        ("assistant", "written"),
+        ("user", "o4"),
+    ]
+    (first, said, last) = messages(past, HistoryPolicy(window=2))
+    assert (first.role, first.content) == ("user", "o3")
+    assert (said.tool_calls, last.role, last.tool_call_id) == ((ONE,), "tool", "c1")
+    (joined,) = messages(past, HistoryPolicy("concat_with_action"))
+    assert joined.content == "o1\nwritten\no2\nwritten\no3\nwritten\no4"
+
+
+calls_ = st.lists(st.sampled_from([ONE, TWO]), max_size=2).map(tuple)
+infos_ = st.sampled_from([{}, results(1), results(1, 1), results(None, 1), {"prefix": "P"}, {"suffix": "S"}])
+exchanges_ = st.lists(
+    st.builds(
+        lambda obs, calls, info: Turn(
+            SEAT, obs, "a", Message("assistant", "a", tool_calls=calls) if calls else None, info=info
+        ),
+        texts | parts,
+        calls_,
+        infos_,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(exchanges_, st.sampled_from([CHAT, HistoryPolicy(system="S"), LAST, HistoryPolicy(window=2)]))
+def test_going_on_turn_by_turn_shows_what_the_whole_shows(played, policy):
+    shown = ()
+    for n in range(1, len(played) + 1):
+        before, (shown, extends) = shown, extended(shown, played[:n], policy)
+        assert shown == messages(played[:n], policy)
+        if extends:
+            assert shown[: len(before)] == before
+            assert shown[len(before)].role == "assistant"
+    ids = [call.id for each in shown for call in each.tool_calls]
+    assert [each.tool_call_id for each in shown if each.role == "tool"] == ids

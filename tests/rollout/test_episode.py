@@ -3,10 +3,12 @@ import asyncio
 import pytest
 
 import gem
+from gem.codec import decode, encode
+from gem.content import Message, ToolCall, ToolSpec, written_tools
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import NoVerdict, OutOfTime, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy, messages
-from gem.record import Call, Episode, Failure, Limits, Reply, StopReason, Verdict
+from gem.record import SEAT, Call, Episode, Failure, Limits, Reply, StopReason, Verdict
 from gem.rollout.episode import NO_LIMITS, play
 from gem.seeding import derive
 from gem.specs import TaskRef
@@ -441,3 +443,53 @@ def test_an_error_without_words_breaks_its_episode_alone():
     for episode, boundary in ((drive(Script(Mute())), "env"), (drive(Script(), speechless), "agent")):
         assert (episode.error.boundary, episode.error.type) == (boundary, "Mute")
         assert "cannot be had" in episode.error.message
+
+
+# -- native tools
+
+
+class Tooled(Script):
+    tool_specs = (ToolSpec("look", "Look around.", {"type": "object", "properties": {}}),)
+
+    def step(self, action):
+        self.heard = [*getattr(self, "heard", ()), action]
+        return super().step(action)
+
+
+def test_tools_are_offered_and_their_calls_reach_the_environment_as_text():
+    asks = []
+    call = ToolCall("c1", "look", '{"at": "<b>"}')
+
+    def agent(ask):
+        asks.append(ask)
+        return Reply("so", tool_calls=(call,) if ask.turn == 0 else ())
+
+    env = Tooled(go(0.5, "a lamp"), over())
+    episode = drive(env, agent)
+    assert [ask.tools for ask in asks] == [Tooled.tool_specs] * 2
+    written = 'so\n<tool_call>{"name": "look", "arguments": {"at": "\\u003cb>"}}</tool_call>'
+    assert env.heard == [written, "so"]
+    assert [turn.action for turn in episode.turns] == env.heard
+    assert asks[1].messages[1:] == (
+        Message("assistant", "so", tool_calls=(call,)),
+        Message("tool", "a lamp", tool_call_id="c1", name="look"),
+    )
+    assert episode.starts[SEAT] == {"tools": written_tools(Tooled.tool_specs)}
+    restored = decode(encode(episode), episode.run)
+    assert messages(restored.exchanges()) == messages(episode.exchanges())
+    by_text = drive(Tooled(go(0.5, "a lamp"), over()), lambda ask: Reply(env.heard[ask.turn]))
+    assert by_text.transcript_hash() == episode.transcript_hash()
+
+
+@pytest.mark.parametrize("tools", ["hammer", ["hammer"], [{"name": "hammer"}], {"hammer": 1}, 3])
+def test_info_that_means_something_else_by_tools_offers_none(tools):
+    asks = []
+    env = Script(over(), start=("start", {"tools": tools}))
+    episode = drive(env, lambda ask: asks.append(ask) or Reply("a"))
+    assert episode.scored
+    assert asks[0].tools == ()
+
+
+def test_an_environment_that_is_late_is_no_late_agent():
+    episode = drive(Script(OutOfTime("the tool's server is slow")))
+    assert (episode.stop, episode.error.boundary, episode.scored) == (StopReason.ERROR, "env", False)

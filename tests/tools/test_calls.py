@@ -1,3 +1,4 @@
+import json
 import sys
 from time import process_time
 from typing import Literal
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from gem.errors import BadArgument
 from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
-from gem.tools.calls import find
+from gem.tools.calls import NativeCall, find, write
 
 
 class Python(BaseTool):
@@ -243,3 +244,57 @@ def test_huge_integers_in_json_are_the_agents_fault():
     digits = "9" * (sys.get_int_max_str_digits() + 1)
     [found] = find(f'<tool_call>{{"name": "x", "arguments": {{"a": {digits}}}}}</tool_call>', TOOLS)
     assert found.call is None
+
+
+# -- native calls, written as text
+
+TAGS = "<think> </think> <tool_call> </tool_call> <python> </python> <tool_name> </tool_name> <arguments>"
+pieces = st.sampled_from([*TAGS.split(), "```python", "```", *'\n"\\{}', "é\u2028", "\ud800", "a < b", "x"])
+hostile = st.lists(pieces, max_size=8).map("".join)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | hostile,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hostile, inner, max_size=3),
+    max_leaves=6,
+)
+arguments_ = st.dictionaries(hostile, values, max_size=3)
+
+
+@given(hostile, st.lists(st.tuples(hostile, arguments_), min_size=1, max_size=4))
+def test_native_calls_are_read_back_from_the_action_whatever_stands_in_them(text, calls):
+    native = [NativeCall(str(i), name, json.dumps(given)) for i, (name, given) in enumerate(calls)]
+    found = find(write(text, native), TOOLS)[-len(calls) :]
+    assert [(each.call.name, each.call.arguments) for each in found] == calls
+
+
+@given(hostile, st.text(max_size=20) | hostile)
+def test_a_native_call_with_arguments_of_any_text_is_one_call(text, arguments):
+    (*_, last) = find(write(text, [NativeCall("1", "python", arguments)]), TOOLS)
+    assert last.end == len(write(text, [NativeCall("1", "python", arguments)]))
+    assert last.call is None or isinstance(last.call.arguments, dict)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ("", {}),
+        ("{}", {}),
+        (' {"code": "1"}', {"code": "1"}),
+        ('{"code": ', None),
+        ("[1]", None),
+        ('"text"', None),
+        ("null", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_what_is_no_object_stays_unreadable(arguments, read):
+    (found,) = find(write("", [NativeCall("1", "python", arguments)]), TOOLS)
+    assert (found.call.arguments if found.call else None) == read
+    assert bool(found.error) == (read is None)
+
+
+def test_an_action_is_the_text_and_then_the_calls():
+    one, two = NativeCall("1", "search", '{"query": "a"}'), NativeCall("2", "search", '{"query": "b"}')
+    assert write("I look.", [one, two]) == (
+        'I look.\n<tool_call>{"name": "search", "arguments": {"query": "a"}}</tool_call>\n'
+        '<tool_call>{"name": "search", "arguments": {"query": "b"}}</tool_call>'
+    )
