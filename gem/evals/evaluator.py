@@ -101,6 +101,7 @@ def evaluate(
     concurrency: int = 128,
     host: str | Host = "auto",
     store: Store | None = None,
+    resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> Result:
     """Play episodes of an environment and return the figures; intervals are at 95%.
@@ -122,20 +123,24 @@ def evaluate(
         concurrency: episodes in flight.
         host: where environments live; see Runner.
         store: where episodes are written.
+        resume: go on with what `store` holds: the figures are those of an evaluation that was not cut off.
         on_episode: called with each episode as it ends.
 
     Raises:
         BadArgument: for no episodes, or a Runner with jobs of its own. UnknownEnv, MissingExtra: for what
             cannot be made. NoSolver: where the environment has no solver, or no random actor, for an agent
-            that is one.
+            that is one. AgentUnavailable: when the agent can answer nobody; what has ended is in the store.
+            SchemaMismatch: with `resume`, where the store holds these episodes under other settings.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     jobs = _jobs(env, episodes, seed, instances)
     if isinstance(agent, Runner):
         given = limits, store, on_episode
-        if any(each is not None for each in given) or host != "auto":
-            raise BadArgument("a Runner brings limits, host, store and on_episode with it; leave them out.")
+        if any(each is not None for each in given) or host != "auto" or resume:
+            raise BadArgument(
+                "a Runner brings limits, host, store, resume, on_episode with it; leave them out."
+            )
         if agent.submitted:
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
         played = agent.play(jobs)
@@ -147,6 +152,7 @@ def evaluate(
             concurrency=concurrency,
             host=host,
             store=store,
+            resume=resume,
             on_episode=on_episode,
         )
     failed = [episode.error for episode in played if episode.error is not None]
