@@ -1,4 +1,4 @@
-"""`Limits.policy_s` counts the agent's own time, alike in both drivers; one slow ask costs its own episode."""
+"""`Limits.policy_s` counts the agent's own time, alike in both drivers; one slow ask costs one episode."""
 
 import asyncio
 import time
