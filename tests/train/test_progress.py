@@ -18,7 +18,7 @@ BROKEN = episode(*paid(None), stop=StopReason.ERROR, error=Failure("host", "Work
 
 @pytest.mark.parametrize(
     ("played", "said"),
-    [([WON] * 3, "turns to success 1.00\n"), ([WON, WON, BROKEN], "; 1 of 3 episodes have no verdict\n")],
+    [([WON] * 3, "turns to success 1.00\n"), ([WON, WON, BROKEN], "; 1 of 3 have no verdict\n")],
 )
 def test_episodes_without_verdict_are_told_with_the_figures(played, said):
     screen = io.StringIO()
