@@ -531,6 +531,8 @@ def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, so
     if name in ("random", "solver"):
         return RandomAgent() if name == "random" else SolverAgent()
     if endpoint := re.fullmatch(r"openai:(.+?)(?:@(https?://.+))?", name, re.DOTALL):
+        if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
+            raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
         from gem.agents.openai import OpenAIAgent
 
         return OpenAIAgent(endpoint[1], base_url=endpoint[2], temperature=temperature)

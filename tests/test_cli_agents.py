@@ -74,9 +74,17 @@ def test_the_name_of_a_model_may_hold_anything_but_a_url(name, model, url, monke
     assert agent.url.startswith(url or "https://api.openai.com/v1")
 
 
-def test_a_name_without_a_model_is_told(capsys):
-    assert cli.main(["eval", EASY, "--agent", "openai:"]) == cli.MISUSED
-    assert "openai:MODEL[@BASE_URL]" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("openai:", "openai:MODEL[@BASE_URL]"),
+        ("openai:m@", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@localhost:8000/v1", "a BASE_URL begins with http:// or https://"),
+    ],
+)
+def test_a_name_without_a_model_or_with_half_a_url_is_told(name, said, capsys):
+    assert cli.main(["eval", EASY, "--agent", name]) == cli.MISUSED
+    assert said in capsys.readouterr().err
 
 
 # -- a folder, in which what was stopped goes on
