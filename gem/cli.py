@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
@@ -25,9 +26,6 @@ from gem.content import printable, text_of
 from gem.errors import BadArgument, GemError, StoreError, UnknownEnv, did_you_mean
 from gem.record import Agent, Episode, StopReason
 from gem.registry import load
-
-if TYPE_CHECKING:
-    from gem.statistics import Interval
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
@@ -84,7 +82,7 @@ COMMANDS: dict[str, Command] = {
     "demos": Command("gem.cli:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
-    "eval": Command("gem.cli:evaluate", "measure an agent on environments"),
+    "eval": Command("gem.cli_eval:evaluate", "measure agents on environments"),
     "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
@@ -176,12 +174,12 @@ def play(
 
     Args:
         env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
-        agent: human (you), random (legal actions), solver (the environment's own expert), or the folder of a
-            training run.
+        agent: human (you), random (legal actions), solver (the environment's own expert),
+            openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run.
         seed: which episode; drawn, and shown, when left out.
         turns: stop after so many turns.
         seat: of a game of several, the seat that the agent takes; it takes all when left out.
-        others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
+        others: who plays the other seats, beside `seat`: an agent's name as above, but for human.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session
@@ -491,86 +489,6 @@ def regrade(
     return 0
 
 
-def evaluate(
-    env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]", help_behavior_hint="")],
-    agent: str = "random",
-    episodes: int = 200,
-    seed: int = 0,
-    turns: MaybeInt = None,
-    temperature: float = 1.0,
-    seat: str | None = None,
-    others: str | None = None,
-    host: str = "auto",
-) -> int:
-    """Measure a local agent: success, return and turns, each with its 95% interval.
-
-    An episode that infrastructure broke has no verdict: it enters no figure, and coverage says how many there
-    are. `at least` counts them as lost.
-
-    Args:
-        env_ids: environments; `gem-gym list` shows all.
-        agent: random, solver, or the folder of a training run, as runs/demo.
-        episodes: how many, each from a seed of its own.
-        seed: the same seed gives the same episodes.
-        turns: cut an episode off after so many turns.
-        temperature: of a trained model; 0 is greedy.
-        seat: of a game of several, the seat that the agent takes; it takes all when left out.
-        others: who plays the other seats, beside `seat`: random, solver, or the folder of a training run.
-        host: where environments live: serial, thread, process, or auto: thread for those that wait.
-    """
-    from gem.evals import evaluate as measured
-
-    if not env_ids:
-        raise BadArgument("no environment was named; `gem-gym list` shows all.")
-    if not temperature >= 0:  # NaN too
-        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
-    seed, limits = seeding.check(seed), _limits(turns)
-    actor = local_agent(agent, temperature)
-    said: dict[str, str] = {}
-
-    def hear(episode: Episode) -> None:
-        if episode.error:
-            said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
-
-    rows, code = [], 0
-    for env_id in env_ids:
-        rest = _others(env_id, seat, others)
-        holders = {seat: actor, **rest} if seat else actor
-        result = measured(
-            holders, env_id, episodes=episodes, seed=seed, limits=limits, host=host, on_episode=hear
-        )
-        if not result.scored:
-            code = FAILED
-        rows.append(
-            (
-                env_id,
-                _interval(result.success, "{:.1%}"),
-                "-" if result.at_least is None else f"{result.at_least:.1%}",
-                _interval(result.reward, "{:.3f}"),
-                "-" if result.turns is None else f"{result.turns:.2f}",
-                f"{result.scored}/{result.episodes}" + f" (cut {result.cancelled})" * bool(result.cancelled),
-            )
-        )
-        rows += [
-            (
-                f"  {name}",
-                _interval(own.success, "{:.1%}"),
-                "-",
-                _interval(own.reward, "{:.3f}"),
-                f"{own.turns:.2f}",
-                "",
-            )
-            for name, own in result.seats.items()
-        ]
-        for broken, count in result.errors.items():
-            print(
-                f"{env_id}: {count} episodes without verdict, {broken}, as: {printable(said[broken])}",
-                file=sys.stderr,
-            )
-    table("env", "success", "at least", "return", "turns", "verdicts", rows=rows)
-    return code
-
-
 def doctor() -> int:
     """Try what works on this machine, and say what to type for the rest.
 
@@ -599,9 +517,10 @@ def sandbox(rung: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="
 
 
 def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, solver") -> Agent:
-    """Return the agent of that name: ``random``, ``solver``, or the model in a training run's folder.
+    """Return the agent of that name: ``random``, ``solver``, a model behind a server, or a training run's.
 
-    The message about any other name lists the `accepted` ones.
+    ``openai:MODEL`` and ``openai:MODEL@BASE_URL`` name a model behind a server. A folder stands for the model
+    of the training run in it. The message about any other name lists the `accepted` ones.
 
     Raises:
         BadArgument: when there is neither such an agent nor such a folder.
@@ -611,11 +530,19 @@ def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, so
 
     if name in ("random", "solver"):
         return RandomAgent() if name == "random" else SolverAgent()
+    if endpoint := re.fullmatch(r"openai:(.+?)(?:@(https?://.+))?", name, re.DOTALL):
+        if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
+            raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
+        from gem.agents.openai import OpenAIAgent
+
+        return OpenAIAgent(endpoint[1], base_url=endpoint[2], temperature=temperature)
     if os.path.isdir(name):
         from gem.train.policy_gradient import trained_agent
 
         return trained_agent(Path(name), temperature)
-    raise BadArgument(f"agent is {name!r}; accepted: {accepted}, or the folder of a training run.")
+    raise BadArgument(
+        f"agent is {name!r}; accepted: {accepted}, openai:MODEL[@BASE_URL], or the folder of a training run."
+    )
 
 
 def _others(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:
@@ -635,13 +562,6 @@ def _limits(turns: int | None) -> gem.Limits:
     if turns is not None and turns < 1:
         raise BadArgument(f"turns is {turns}; accepted: 1 or more.")
     return gem.Limits(turns=turns)
-
-
-def _interval(value: Interval | None, form: str) -> str:
-    if value is None:
-        return "-"
-    mean, low, high = (form.format(number) for number in value[:3])
-    return f"{mean} ({low} to {high})"
 
 
 def show(episode: Episode, rewards: bool = False) -> None:

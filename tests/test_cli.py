@@ -317,7 +317,10 @@ def test_text_that_the_terminal_cannot_show_is_escaped():
     ("command", "complaint"),
     [
         (["play", "--turns", "0"], "turns is 0; accepted: 1 or more."),
-        (["play", "--agent", "nobody"], "accepted: human, random, solver, or the folder of a training run."),
+        (
+            ["play", "--agent", "nobody"],
+            "accepted: human, random, solver, openai:MODEL[@BASE_URL], or the folder of",
+        ),
         (["eval", "--turns", "-1"], "turns is -1; accepted: 1 or more."),
         (["eval", "--seed", "-1"], "seed is -1; a seed is a non-negative integer"),
         (["eval", "--temperature", "nan"], "temperature is nan; accepted: 0 (greedy) or more."),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import traceback
+import types
+from collections.abc import Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock, Thread
 from time import perf_counter
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
-from gem.errors import BadArgument, NoVerdict, OutOfTime
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime
 from gem.record import AgentInfo, Ask, Reply
 
 Answer: TypeAlias = Reply | BaseException
@@ -44,6 +47,11 @@ class BaseAgent:
     The derived ``ask`` collects the asks that arrive in one turn of the event loop and answers them as one
     batch. The derived ``__call__`` asks all at once, in an event loop of its own, so that it works inside a
     running loop too. Agents that keep something per episode drop it in `forget`.
+
+    What an agent raises breaks the episodes that it was asked for. Where that is AgentUnavailable, nobody can
+    be answered any more: the run stops, and what was not played stays so. A batch that an exception broke is
+    asked again in halves, until those that break it are alone: 2n - 1 calls at most, for n asks that all do.
+    An agent that can tell says so with BatchBroken, and is not asked again.
     """
 
     verb: ClassVar[str | None] = None
@@ -53,6 +61,10 @@ class BaseAgent:
     keeps_time: bool = False
     """Whether `ask` keeps to `Ask.policy_s` itself and sets `Reply.policy_s`. Else whoever asks measures from
     the question to the answer, which counts the wait for a free place too."""
+
+    splits_batches: bool = True
+    """Whether a batch that an exception broke may be asked again in halves. Not where a call is paid for, or
+    where asking twice is not the same as asking once."""
 
     policy_version: int | None = None
     """The version of the weights that answer now, where somebody counts them."""
@@ -125,7 +137,24 @@ class BaseAgent:
             return self._loop
 
     async def _ask_each(self, asks: Sequence[Ask]) -> list[Answer]:
-        return await asyncio.gather(*(timed(self, ask) for ask in asks), return_exceptions=True)
+        """Ask all at the same time; once nobody can be answered, the others are not waited for."""
+        gone: list[AgentUnavailable] = []
+
+        async def ask_one(ask: Ask) -> Reply:
+            try:
+                return await timed(self, ask)
+            except AgentUnavailable as error:
+                if not gone:
+                    gone.append(error)
+                    for other in tasks:
+                        other.cancel()  # this one is at its end, which no cancelling changes
+                raise
+
+        tasks = [asyncio.ensure_future(ask_one(ask)) for ask in asks]
+        answers: list[Answer] = await asyncio.gather(*tasks, return_exceptions=True)
+        if gone:
+            return [gone[0] if isinstance(each, asyncio.CancelledError) else each for each in answers]
+        return answers
 
     def _answer_waiting(self, waiting: Waiting) -> None:
         if self._waiting is waiting:
@@ -133,7 +162,9 @@ class BaseAgent:
         waiting = [(ask, future) for ask, future in waiting if not future.done()]  # some were cancelled
         if not waiting:
             return
+        began = perf_counter()
         answers = batch_answers(self, [ask for ask, _ in waiting])
+        hold_up(perf_counter() - began)
         for (_, future), answer in zip(waiting, answers, strict=True):
             if isinstance(answer, BaseException):
                 future.set_exception(answer)
@@ -153,8 +184,78 @@ def settle(answers: Sequence[Answer]) -> list[Reply]:
     return replies
 
 
+class _Meter:
+    """How long an event loop was held up: by environments in it, by batches, by asks that compute."""
+
+    __slots__ = ("__weakref__", "held_s")
+
+    def __init__(self) -> None:
+        self.held_s = 0.0
+
+
+_meters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Meter] = WeakKeyDictionary()
+
+
+def _meter() -> _Meter:
+    loop = asyncio.get_running_loop()
+    found = _meters.get(loop)
+    if found is None:
+        found = _meters[loop] = _Meter()
+    return found
+
+
+def hold_up(seconds: float) -> None:
+    """Note that the running event loop was busy for so long; no ask that waits is charged for it."""
+    _meter().held_s += seconds
+
+
+class _Clock:
+    """The time that one ask takes, without that in which its event loop was held up by something else."""
+
+    __slots__ = ("before", "began", "meter", "own_s")
+
+    def __init__(self) -> None:
+        self.meter = _meter()
+        self.began, self.before, self.own_s = perf_counter(), self.meter.held_s, 0.0
+
+    @property
+    def spent(self) -> float:
+        return perf_counter() - self.began - (self.meter.held_s - self.before) + self.own_s
+
+    @types.coroutine
+    def ask(self, agent: Any, ask: Ask) -> Generator[Any, Any, Reply]:
+        """Ask, and note how long the agent computes between two waits: that holds the loop up for others."""
+        work = agent.ask(ask)
+        if not asyncio.iscoroutine(work):
+            reply: Reply = yield from work.__await__()
+            return reply
+        how: Any = work.send
+        value: Any = None
+        while True:
+            began = perf_counter()
+            try:
+                waits_for = how(value)
+            except StopIteration as end:
+                reply = end.value
+                return reply
+            finally:
+                took = perf_counter() - began
+                self.own_s += took
+                self.meter.held_s += took
+            try:
+                how, value = work.send, (yield waits_for)
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:
+                how, value = work.throw, error
+
+
 async def timed(agent: Any, ask: Ask) -> Reply:
     """Ask once, for no longer than `ask.policy_s`, and say in the reply how long it took.
+
+    What the event loop does for others meanwhile does not count, as far as it is known: calls of environments
+    that live in it, batches, and other asks that compute.
 
     Raises:
         OutOfTime: when that time is spent.
@@ -162,15 +263,33 @@ async def timed(agent: Any, ask: Ask) -> Reply:
     if getattr(agent, "keeps_time", False) or _in_batches(agent):
         reply: Reply = await agent.ask(ask)
         return reply
-    began = perf_counter()
+    clock = _Clock()
+    if ask.policy_s is None:
+        answer = await clock.ask(agent, ask)
+    else:
+        answer = await _within(ask.policy_s, clock, agent, ask)
+    return _took(answer, clock.spent)
+
+
+async def _within(policy_s: float, clock: _Clock, agent: Any, ask: Ask) -> Reply:
+    """Ask, and give up when the clock says so."""
+
+    async def work() -> Reply:
+        return await clock.ask(agent, ask)
+
+    task = asyncio.ensure_future(work())
     try:
-        async with asyncio.timeout(ask.policy_s) as deadline:
-            answer: Reply = await agent.ask(ask)
-    except TimeoutError as error:
-        if deadline.expired():
-            raise OutOfTime(f"the agent took more than the {ask.policy_s:.3g} s that were left.") from error
-        raise
-    return _took(answer, perf_counter() - began)
+        while not task.done() and (left := policy_s - clock.spent) > 0:
+            await asyncio.wait((task,), timeout=left)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # heard: it comes too late
+    raise OutOfTime(f"the agent took more than the {policy_s:.3g} s that were left.")
 
 
 def _in_batches(agent: Any) -> bool:
@@ -185,24 +304,62 @@ def _took(reply: Reply, policy_s: float) -> Reply:
 
 
 def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
-    """Ask once for a whole batch and return, for each ask, its reply or the error that it met.
+    """Ask for a whole batch and return, for each ask, its reply or the error that it met.
 
-    Each reply says how long its answer took: where the agent does not, an equal share of the batch's time.
+    A batch that an exception breaks, or that gets another number of replies, is asked again in halves until
+    those that break it are alone, unless the agent wants none of it (`BaseAgent.splits_batches`). Each reply
+    says how long its answer took: where the agent does not, an equal share of the call that gave it.
     """
+    answers, told = _batch(agent, asks)
+    if told or len(asks) == 1 or not getattr(agent, "splits_batches", True):
+        return answers
+    _let_go(answers)
+    middle = len(asks) // 2
+    first = batch_answers(agent, asks[:middle])
+    gone = unavailable(first)
+    if gone is not None:
+        return [*first, *[gone] * (len(asks) - middle)]
+    _let_go(first)
+    return first + batch_answers(agent, asks[middle:])
+
+
+def _let_go(answers: Sequence[Answer]) -> None:
+    """Free what the frames of errors hold, which may be the memory that there was too little of."""
+    errors = {id(answer): answer for answer in answers if isinstance(answer, BaseException)}
+    for first in errors.values():
+        error: BaseException | None = first
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+
+
+def _batch(agent: Any, asks: Sequence[Ask]) -> tuple[list[Answer], bool]:
+    """Ask once; return the answers, and whether these are the asks' own: else they stand for the batch."""
     began = perf_counter()
+    told = True
     try:
         answers: list[Answer] = list(agent(asks))
+        told = len(answers) == len(asks)
     except BatchBroken as broken:
         answers = broken.answers
-    except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+    except (AgentUnavailable, asyncio.CancelledError, GeneratorExit) as error:
         answers = [error] * len(asks)
+    except Exception as error:
+        answers, told = [error] * len(asks), False
     if len(answers) != len(asks):
         wrong = NoVerdict(f"the agent answered {len(asks)} asks with {len(answers)} replies.")
-        return [wrong] * len(asks)
+        return [wrong] * len(asks), told
     share = (perf_counter() - began) / len(asks)
     return [
         carried(answer) if isinstance(answer, BaseException) else _took(answer, share) for answer in answers
-    ]
+    ], told
+
+
+def unavailable(answers: Sequence[Any]) -> AgentUnavailable | None:
+    """Return what says that nobody can be answered any more, where one of the answers does."""
+    return next((answer for answer in answers if isinstance(answer, AgentUnavailable)), None)
 
 
 def carried(error: BaseException) -> BaseException:

@@ -1,6 +1,7 @@
 """Evals: agents measured on environments."""
 
 from gem.evals.evaluator import Result, SeatResult, evaluate, required, success_rate, summarise
+from gem.evals.fairness import unfair
 from gem.evals.instances import Instances, find_instances
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "required",
     "success_rate",
     "summarise",
+    "unfair",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -10,7 +11,7 @@ from gem import seeding
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
 from gem.hosts import Host
-from gem.record import Agent, Episode, Limits, StopReason
+from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
 from gem.registry import Maker
 from gem.rollout import Job, Runner, rollout
 from gem.rollout.runner import Store
@@ -31,14 +32,16 @@ class SeatResult:
 class Result:
     """An agent's figures on one environment.
 
-    `episodes` were played to an end, each job counted once; `scored` of them have a verdict, and the others
-    enter no figure but `at_least`. `cancelled` came to no end and are in none of these.
+    `episodes` is how many jobs were asked for, each counted once; `scored` of them have a verdict,
+    `cancelled` were stopped by somebody, and infrastructure broke the others. Those without verdict enter no
+    figure but three, which tell what they could change: `no_verdict` is their rate, `at_least` the rate of
+    success with all of them counted as lost, `at_most` with all counted as won. The truth lies between.
 
-    `success` is None where the environment does not say what success is. `at_least` is the rate of success
-    with every episode that has no verdict counted as lost: the truth lies between the two.
+    `success` is None where the environment does not say what success is.
     `turns_to_success`: turns until success, where a lost episode counts one turn more than it may take.
     `errors` counts what broke, by boundary and type; `first_error` is what the first of them said. `seats`
     has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
+    `agent` says who played, as the episodes do.
     """
 
     env: str
@@ -53,39 +56,81 @@ class Result:
     errors: dict[str, int] = field(default_factory=dict)
     first_error: str | None = None
     seats: dict[str, SeatResult] = field(default_factory=dict)
+    at_most: float | None = None
+    no_verdict: Interval | None = None
+    agent: str = ""
 
     @property
     def coverage(self) -> float:
-        """The share of episodes that have a verdict; NaN where all were cancelled."""
+        """The share of the jobs that were asked for that have a verdict; NaN where there were none."""
         return self.scored / self.episodes if self.episodes else float("nan")
 
+    @property
+    def unscored(self) -> int:
+        """How many have no verdict."""
+        return self.episodes - self.scored
+
+    @property
+    def boundaries(self) -> dict[str, int]:
+        """How many have no verdict, by where it was lost: env, host, agent, driver; or cancelled."""
+        found: dict[str, int] = {}
+        for what, count in self.errors.items():
+            boundary = what.partition(":")[0]
+            found[boundary] = found.get(boundary, 0) + count
+        return {**found, "cancelled": self.cancelled} if self.cancelled else found
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return plain JSON values; a bound that is infinite, or no number, is None."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("success", "reward", "turns_to_success"):
-            plain[name] = plain[name] and plain[name]._asdict()
+        for name in INTERVALS:
+            plain[name] = _bounds(plain[name])
         seats = {}
         for name, seat in self.seats.items():
             seats[name] = asdict(seat)
-            seats[name]["success"] = seat.success and seat.success._asdict()
-            seats[name]["reward"] = seat.reward._asdict()
-        return {**plain, "seats": seats, "coverage": self.coverage}
+            seats[name]["success"] = _bounds(seat.success)
+            seats[name]["reward"] = _bounds(seat.reward)
+        coverage = self.coverage if self.episodes else None
+        return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Result:
-        """Return what to_json() gave."""
-        plain = {f.name: values[f.name] for f in fields(cls)}
-        for name in ("success", "reward", "turns_to_success"):
-            plain[name] = _interval(plain[name])
+        """Return what to_json() gave; fields that an earlier version did not write hold their default."""
+        plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        for name in INTERVALS:
+            plain[name] = _interval(plain.get(name))
         seats = {
-            name: SeatResult(_interval(seat["success"]), Interval(**seat["reward"]), seat["turns"])
+            name: SeatResult(_interval(seat["success"]), _known(_interval(seat["reward"])), seat["turns"])
             for name, seat in values["seats"].items()
         }
         return cls(**{**plain, "seats": seats})
 
 
+INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
+"""The figures of a Result that are intervals."""
+
+
+def _bounds(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    plain = interval._asdict()
+    return {name: value if math.isfinite(value) else None for name, value in plain.items()}
+
+
 def _interval(values: Mapping[str, Any] | None) -> Interval | None:
-    return None if values is None else Interval(**values)
+    if values is None:
+        return None
+    mean, low, high = (values[name] for name in ("mean", "low", "high"))
+    return Interval(
+        math.nan if mean is None else mean,
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+        values["n"],
+        values["clusters"],
+    )
+
+
+def _known(interval: Interval | None) -> Interval:
+    return interval or Interval(math.nan, math.nan, math.nan, 0, 0)
 
 
 def evaluate(
@@ -101,6 +146,7 @@ def evaluate(
     concurrency: int = 128,
     host: str | Host = "auto",
     store: Store | None = None,
+    resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> Result:
     """Play episodes of an environment and return the figures; intervals are at 95%.
@@ -122,20 +168,24 @@ def evaluate(
         concurrency: episodes in flight.
         host: where environments live; see Runner.
         store: where episodes are written.
+        resume: go on with what `store` holds: the figures are those of an evaluation that was not cut off.
         on_episode: called with each episode as it ends.
 
     Raises:
         BadArgument: for no episodes, or a Runner with jobs of its own. UnknownEnv, MissingExtra: for what
             cannot be made. NoSolver: where the environment has no solver, or no random actor, for an agent
-            that is one.
+            that is one. AgentUnavailable: when the agent can answer nobody; what has ended is in the store.
+            SchemaMismatch: with `resume`, where the store holds these episodes under other settings.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     jobs = _jobs(env, episodes, seed, instances)
     if isinstance(agent, Runner):
         given = limits, store, on_episode
-        if any(each is not None for each in given) or host != "auto":
-            raise BadArgument("a Runner brings limits, host, store and on_episode with it; leave them out.")
+        if any(each is not None for each in given) or host != "auto" or resume:
+            raise BadArgument(
+                "a Runner brings limits, host, store, resume, on_episode with it; leave them out."
+            )
         if agent.submitted:
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
         played = agent.play(jobs)
@@ -147,6 +197,7 @@ def evaluate(
             concurrency=concurrency,
             host=host,
             store=store,
+            resume=resume,
             on_episode=on_episode,
         )
     failed = [episode.error for episode in played if episode.error is not None]
@@ -179,22 +230,24 @@ def summarise(
     exactly: bool = False,
     budget: int | None = None,
 ) -> Result:
-    """Return the figures of episodes that have been played, one per job.
+    """Return the figures of episodes that have been played, one per job that was asked for.
 
     `clustered`: episodes of one `group` are samples of one instance, and not independent. `exactly` and
     `budget` are those of evaluate.
     """
-    ended = [episode for episode in episodes if episode.stop is not StopReason.CANCELLED]
-    scored = [episode for episode in ended if episode.scored]
+    scored = [episode for episode in episodes if episode.scored]
     told = [episode for episode in scored if episode.success is not None]
     if len(told) < len(scored) and any(episode.several for episode in scored):
         told = []  # where seats fare differently, only a seat succeeds or fails
     won = [float(bool(episode.success)) for episode in told]
+    cancelled = 0
     errors: dict[str, int] = {}
-    for episode in ended:
+    for episode in episodes:
         if episode.error is not None:
             broke = f"{episode.error.boundary}: {episode.error.type}"
             errors[broke] = errors.get(broke, 0) + 1
+        elif not episode.scored:
+            cancelled += 1
     needed = [
         float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
     ]
@@ -208,20 +261,40 @@ def summarise(
     if told:
         bounded = mean(won, told) if clustered or exactly else wilson(int(sum(won)), len(won))
         success = bounded._replace(low=max(0.0, bounded.low), high=min(1.0, bounded.high))
+    unscored = len(episodes) - len(scored)
     return Result(
         env=name,
-        episodes=len(ended),
+        episodes=len(episodes),
         scored=len(scored),
         success=success,
-        at_least=sum(won) / (len(won) + len(ended) - len(scored)) if told else None,
+        at_least=sum(won) / (len(won) + unscored) if told else None,
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, told) if told else None,
-        cancelled=len(episodes) - len(ended),
+        cancelled=cancelled,
         errors=errors,
-        first_error=next((episode.error.message for episode in ended if episode.error is not None), None),
+        first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
         seats={seat: _seat(scored, seat) for seat in _seats(scored)},
+        at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
+        no_verdict=wilson(unscored, len(episodes)) if episodes else None,
+        agent=_agent(episodes),
     )
+
+
+def _agent(episodes: Sequence[Episode]) -> str:
+    """Return who played: the agent and its model, of each seat where they differ."""
+    names = dict.fromkeys(_who(episode.run) for episode in episodes)
+    return ", ".join(name for name in names if name)
+
+
+def _who(run: RunInfo) -> str:
+    if run.seats:
+        return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
+    return _named(run)
+
+
+def _named(info: RunInfo | AgentInfo) -> str:
+    return f"{info.agent} {info.model}" if info.model else info.agent
 
 
 def _seats(episodes: Sequence[Episode]) -> list[str]:

@@ -43,8 +43,8 @@ def drive(
     Raises:
         BadArgument: when an action is asked for and there is no `ask`.
 
-    An exception of either is what broke the episode, and stands in its record; KeyboardInterrupt and the like
-    end the episode and go on to the caller.
+    An exception of either is what broke the episode, and stands in its record: AgentUnavailable too, for
+    here is no run that it could stop. KeyboardInterrupt and the like end the episode and go on to the caller.
     """
     how: Callable[[Any], Any] = playing.send
     value: Any = None
@@ -185,7 +185,10 @@ class Conversation:
         return self._go_on(self._playing.send, told)
 
     def fail(self, error: Exception) -> None:
-        """End the episode without verdict, because whoever was to answer broke."""
+        """End the episode without verdict, because whoever was to answer broke.
+
+        Whether other episodes are begun afterwards, when that is AgentUnavailable, is the caller's decision.
+        """
         if self._playing is not None:
             self._go_on(self._playing.throw, carried(error))
 

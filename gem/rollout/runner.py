@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
 from threading import Lock
+from time import perf_counter
 from typing import Any, Protocol, Self, TypeAlias
 
 from gem import registry, seeding
-from gem.agents.base import batch_answers, timed
+from gem.agents.base import batch_answers, hold_up, timed, unavailable
 from gem.agents.seats import SeatAgents
-from gem.errors import BadArgument, EnvClosed, GemError, NoVerdict
+from gem.errors import AgentUnavailable, BadArgument, EnvClosed, GemError, NoVerdict
 from gem.history import HistoryPolicy
 from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
@@ -30,6 +31,8 @@ from gem.hosts.serial import Serial
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
 from gem.rollout.places import Place, Places, Recipe, expected, maker
+from gem.rollout.resume import Held
+from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
 
 SERVE_S = 0.005
@@ -90,6 +93,10 @@ class Runner:
     played again from its seed, with the same noise, up to `retries` times; after the death of a worker each
     of the episodes that shared it is played in a worker of its own, so that the innocent ones come to their
     end. Whatever else breaks, an agent above all, is not tried again: then a policy could choose to.
+
+    When an agent says AgentUnavailable, every episode that has ended is stored and handed on, those in flight
+    are dropped, and the stream raises that error: what was not played stays unplayed, and no job is lost. A
+    runner with `resume`, on the same store, goes on from there.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class Runner:
         concurrency: int = 128,
         retries: int = 1,
         store: Store | None = None,
+        resume: bool = False,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
         """Play with `agent`; nothing is made before the first job.
@@ -118,10 +126,14 @@ class Runner:
             concurrency: episodes in flight, and so the largest batch.
             retries: how often an episode that infrastructure broke is played again.
             store: every episode is written there as it ends, those that are played again too.
+            resume: go on with what `store`, an EpisodeStore, holds. A job that came to its end there is not
+                played again; its stored episode is handed on in its place. One that infrastructure broke is
+                tried again while `retries` last, with the next attempt number. New episodes join the stored
+                run of the same agent, model and settings; where a job was stored under others, that is told.
             on_episode: called with the last attempt of each job as it ends.
 
         Raises:
-            BadArgument: for numbers that make no sense, or no agent.
+            BadArgument: for numbers that make no sense, no agent, or `resume` without an EpisodeStore.
         """
         if concurrency < 1:
             raise BadArgument(f"concurrency is {concurrency}; accepted: 1 or more episodes in flight.")
@@ -130,7 +142,11 @@ class Runner:
         self.agent = _seated(agent)
         self.limits, self.history = limits, history
         self.concurrency, self.retries = concurrency, retries
+        if resume and not isinstance(store, EpisodeStore):
+            raise BadArgument(f"resume goes on with an EpisodeStore; store is {store!r:.80}.")
         self.store, self.on_episode = store, on_episode
+        self._resume = resume
+        self._held: Held | None = None  # what the store holds, where that is gone on with
         self.version: int | None = None
         """The policy version that was published last."""
         self._given = host
@@ -173,6 +189,8 @@ class Runner:
         Raises:
             GemError: when an environment cannot be made for a reason that is the caller's: an unknown id or
                 keyword, a missing package. Whatever else breaks, breaks one episode and stands in its record.
+            AgentUnavailable: when an agent can answer nobody, after all that has ended was yielded.
+            SchemaMismatch: with `resume`, for a job that is stored under other settings, or is another.
         """
         for _, episode in self._rounds(jobs):
             yield episode
@@ -286,6 +304,8 @@ class Runner:
                 given = auto_kind(spec for job in self._submitted if (spec := _spec_of(job.env)) is not None)
             self._host = make_host(given, call_s=self.limits.call_s)
             self._places = Places(self._host, self.concurrency)
+        if self._resume and isinstance(self.store, EpisodeStore) and self._held is None:
+            self._held = Held(self.store)
         self._places.abandon(self._cut_off)
         if self._host.busy:
             raise BadArgument(
@@ -329,18 +349,44 @@ class Runner:
     def _next(self) -> _Trial | None:
         """Return what is to be begun next; None where there is nothing, or no worker free for it yet.
 
+        None too where as many episodes as there is room for wait to be handed on, such as stored ones.
+
         Raises:
-            EnvClosed: after close().
+            EnvClosed: after close(). SchemaMismatch: for a job that is stored under other settings.
         """
         self._check_open()
         assert self._places is not None
-        if self._again and (not self._again[0].alone or self._places.alone < ALONE):
-            return self._again.popleft()
-        job = self._submitted.popleft() if self._submitted else next(self._jobs, None)
-        if job is None:
+        while len(self._ended) < self.concurrency:
+            if self._again and (not self._again[0].alone or self._places.alone < ALONE):
+                return self._again.popleft()
+            job = self._submitted.popleft() if self._submitted else next(self._jobs, None)
+            if job is None:
+                return None
+            number, self._begun = self._begun, self._begun + 1
+            trial = _Trial(job, self._agent_of(job), self._key_of(job), number)
+            wanted = trial if self._held is None else self._taken_up(trial, self._held)
+            if wanted is not None and wanted.alone:
+                self._again.append(wanted)
+            elif wanted is not None:
+                return wanted
+        return None
+
+    def _taken_up(self, trial: _Trial, held: Held) -> _Trial | None:
+        """Return what is to be played of a job that a store may hold; None where that is handed on.
+
+        Raises:
+            SchemaMismatch: when it is stored under other settings, or is another job.
+        """
+        job = trial.job
+        run = self._run_of(job, trial.agent)
+        episode, attempt = held.find(job, _spec_of(job.env), trial.key, run)
+        if episode is None:
+            return replace(trial, attempt=attempt)
+        again = replace(trial, attempt=episode.attempt).again(episode, self.retries)
+        if again is None:
+            self._ended.append((trial.number, episode))
             return None
-        number, self._begun = self._begun, self._begun + 1
-        return _Trial(job, self._agent_of(job), self._key_of(job), number)
+        return replace(again, attempt=attempt)
 
     def _agent_of(self, job: Job) -> Agent:
         """Return who plays a job.
@@ -385,7 +431,7 @@ class Runner:
         settings = (limits, history, repr(about))
         if settings not in self._runs:
             one = next(iter(about.values()))
-            self._runs[settings] = RunInfo(
+            run = RunInfo(
                 agent=one.agent,
                 model=one.model,
                 sampling=one.sampling,
@@ -395,6 +441,7 @@ class Runner:
                 versions=versions(),
                 seats=about if len(about) > 1 else {},
             )
+            self._runs[settings] = run if self._held is None else self._held.run(run)
         if job.agents is None:
             self._runs_now[limits, history] = self._runs[settings]
         return self._runs[settings]
@@ -544,6 +591,13 @@ class _Rounds:
         self.commands: list[Command] = []
 
     def run(self) -> Iterator[Numbered]:
+        try:
+            yield from self.rounds()
+        except AgentUnavailable:  # what has ended counts all the same
+            yield from self.runner._hand_on()
+            raise
+
+    def rounds(self) -> Iterator[Numbered]:
         runner, host = self.runner, self.host
         while True:
             yield from runner._hand_on()
@@ -557,7 +611,7 @@ class _Rounds:
                 continue
             if self.asking:
                 self.ask()
-            elif not runner._flights:
+            elif not runner._flights and not runner._ended:
                 return
 
     def take_in(self) -> bool:
@@ -590,7 +644,11 @@ class _Rounds:
             self.commands.append(self.runner._command(flight))
 
     def ask(self) -> None:
-        """Ask for the actions of every episode that waits for one: each agent once."""
+        """Ask for the actions of every episode that waits for one: each agent once.
+
+        Raises:
+            AgentUnavailable: when an agent says so.
+        """
         flights, self.asking = self.asking, []
         asks = [ask for flight in flights for ask in flight.asks]
         answers: list[Any] = [None] * len(asks)
@@ -606,7 +664,10 @@ class _Rounds:
                 place += 1
         version = self.runner.version
         for holder, places in batches.values():
-            for at, answer in zip(places, batch_answers(holder, [asks[i] for i in places]), strict=True):
+            found = batch_answers(holder, [asks[i] for i in places])
+            if (gone := unavailable(found)) is not None:
+                raise gone
+            for at, answer in zip(places, found, strict=True):
                 answers[at] = answer
         place = 0
         for flight in flights:
@@ -642,6 +703,10 @@ class _Paces:
         while True:
             self.begin_more()
             if self.broken is not None:
+                if isinstance(self.broken, AgentUnavailable):  # what has ended counts all the same
+                    await self.stop()
+                    for numbered in runner._hand_on():
+                        yield numbered
                 raise self.broken
             if runner._ended:
                 for numbered in runner._hand_on():
@@ -724,17 +789,27 @@ class _Paces:
         version = self.runner.version
 
         async def ask_one(ask: Ask) -> Reply:
-            return await timed(flight.holder(ask), ask)
+            try:
+                return await timed(flight.holder(ask), ask)
+            except AgentUnavailable as error:
+                self.broken = self.broken or error
+                self.heard.set()
+                raise
 
         try:
             if len(asks) == 1:
                 replies: list[Any] = [await ask_one(asks[0])]
             else:  # all are waited for: none goes on when the episode is over
                 replies = await asyncio.gather(*map(ask_one, asks), return_exceptions=True)
+            gone = unavailable(replies)
+            if gone is not None:
+                raise gone
             broken = next((reply for reply in replies if isinstance(reply, BaseException)), None)
             if broken is not None:
                 return throw, broken
             return flight.playing.send, stamped(replies, version)
+        except AgentUnavailable:
+            raise  # the run ends, and this episode with it
         except Exception as error:
             return throw, error
         except asyncio.CancelledError as error:
@@ -746,8 +821,11 @@ class _Paces:
     async def outcome(self, command: Command) -> Outcome:
         """Have a call carried out: in this thread by the serial host, else wherever the environment lives."""
         if not self.waits:
+            began = perf_counter()
             self.host.submit_all([command])
-            return self.host.ready()[0]
+            (done,) = self.host.ready()
+            hold_up(perf_counter() - began)
+            return done
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.waiting[command[0]] = future
         self.commands.append(command)
@@ -785,16 +863,18 @@ def rollout(
     host: str | Host = "auto",
     retries: int = 1,
     store: Store | None = None,
+    resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play every job in rounds and return the episodes in the order of the jobs; the rest is as in Runner.
 
     Raises:
         GemError: when an environment cannot be made for a reason that is the caller's, before any is played.
+        AgentUnavailable: when an agent can answer nobody; what has ended is in the store.
     """
     jobs = list(jobs)
     options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    with _runner_for(jobs, agent, concurrency, on_episode=on_episode, **options) as runner:
+    with _runner_for(jobs, agent, concurrency, resume=resume, on_episode=on_episode, **options) as runner:
         return runner.play(()) if jobs else []
 
 
@@ -808,12 +888,13 @@ async def rollout_async(
     host: str | Host = "auto",
     retries: int = 1,
     store: Store | None = None,
+    resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play every job, each episode at its own pace; otherwise as `rollout`."""
     jobs = list(jobs)
     options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    with _runner_for(jobs, agent, concurrency, on_episode=on_episode, **options) as runner:
+    with _runner_for(jobs, agent, concurrency, resume=resume, on_episode=on_episode, **options) as runner:
         return _in_order([numbered async for numbered in runner._paces()] if jobs else ())
 
 

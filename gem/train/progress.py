@@ -57,7 +57,8 @@ class Terminal(Watcher):
         self.shown[name] = figures
         success, needed = figures.success or UNKNOWN, figures.turns_to_success or UNKNOWN
         self.console.print(
-            f"  {TITLES[name]}: success {success.mean:.1%}, turns to success {needed.mean:.2f}",
+            f"  {TITLES[name]}: success {success.mean:.1%}, turns to success {needed.mean:.2f}"
+            + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
 

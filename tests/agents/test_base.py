@@ -8,7 +8,7 @@ import gem.agents
 from gem.agents.base import BaseAgent, BatchBroken, batch_answers
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.record import Agent, AgentInfo, Ask, Reply
 
 
@@ -250,3 +250,148 @@ def test_an_exit_in_a_coroutine_goes_to_the_caller_and_the_agent_lives_on(end):
         (answer,) = batch_answers(agent, asks(1))
         assert type(answer) is end
         assert texts(agent(asks(0))) == ["x"]
+
+
+# -- a batch that an exception broke
+
+
+class Fragile(Batches):
+    """Breaks the batches in which there is an ask of a turn below 0."""
+
+    def __init__(self, error=ValueError):
+        super().__init__()
+        self.error = error
+
+    def __call__(self, asks):
+        self.batches.append(len(asks))
+        bad = [ask.episode for ask in asks if ask.turn < 0]
+        if bad:
+            raise self.error(*bad)
+        return [Reply(ask.episode) for ask in asks]
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (6,), (2, 3), (0, 1, 2, 3, 4, 5, 6)])
+def test_the_asks_that_break_a_batch_are_found_and_keep_their_own_error(bad):
+    agent = Fragile()
+    turns = [-1 if place in bad else 0 for place in range(7)]
+    answers = batch_answers(agent, asks(*turns))
+    for place, answer in enumerate(answers):
+        if place in bad:
+            assert isinstance(answer, ValueError)
+            assert answer.args == (f"e{place}",)
+        else:
+            assert answer.text == f"e{place}"
+    assert len(agent.batches) <= 13
+
+
+def test_an_agent_whose_every_ask_fails_is_called_less_than_twice_per_ask():
+    for count in (1, 2, 3, 10, 64, 100):
+        agent = Fragile()
+        answers = batch_answers(agent, asks(*[-1] * count))
+        assert [answer.args for answer in answers] == [(f"e{place}",) for place in range(count)]
+        assert len(agent.batches) == 2 * count - 1
+
+
+@pytest.mark.parametrize("error", [AgentUnavailable, asyncio.CancelledError, GeneratorExit])
+def test_what_no_smaller_batch_would_change_is_not_asked_again(error):
+    agent = Fragile(error)
+    answers = batch_answers(agent, asks(0, -1, 0, 0))
+    assert agent.batches == [4]
+    assert all(isinstance(answer, BaseException) for answer in answers)
+
+
+def test_an_interrupt_in_a_batch_goes_to_the_caller_at_once():
+    agent = Fragile(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        batch_answers(agent, asks(0, -1, 0, 0))
+    assert agent.batches == [4]
+
+
+def test_an_agent_that_tells_or_does_not_want_it_is_not_asked_again():
+    class Tells(Fragile):
+        def __call__(self, asks):
+            self.batches.append(len(asks))
+            raise BatchBroken([ValueError("odd"), Reply("x")])
+
+    class Once(Fragile):
+        splits_batches = False
+
+    told, once = Tells(), Once()
+    assert isinstance(batch_answers(told, asks(0, 0))[0], ValueError)
+    assert [type(each) for each in batch_answers(once, asks(0, -1))] == [ValueError] * 2
+    assert told.batches == once.batches == [2]
+
+
+def test_who_is_gone_in_the_midst_of_the_halves_is_not_asked_on():
+    class Goes(Batches):
+        def __call__(self, asks):
+            self.batches.append(len(asks))
+            raise ValueError("too many") if len(asks) > 2 else AgentUnavailable("gone")
+
+    agent = Goes()
+    answers = batch_answers(agent, asks(*[0] * 8))
+    assert [str(answer) for answer in answers] == ["gone"] * 8
+    assert agent.batches == [8, 4, 2]
+
+
+def test_another_number_of_replies_is_asked_again_in_halves():
+    class Short(Batches):
+        def __call__(self, asks):
+            super().__call__(asks)
+            return [Reply(ask.episode) for ask in asks if ask.turn >= 0]
+
+    agent = Short()
+    answers = batch_answers(agent, asks(0, -1, 0))
+    assert [getattr(answer, "text", None) for answer in answers] == ["e0", None, "e2"]
+    assert str(answers[1]) == "the agent answered 1 asks with 0 replies."
+
+
+def test_what_a_broken_batch_held_is_free_when_a_smaller_one_is_tried():
+    class Memory:
+        held = 0
+
+        def __init__(self, size):
+            self.size = size
+            Memory.held += size
+            if Memory.held > 4:
+                raise MemoryError(f"{Memory.held} of 4")
+
+        def __del__(self):
+            Memory.held -= self.size
+
+    class Big(Batches):
+        def __call__(self, asks):
+            super().__call__(asks)
+            kept = [Memory(9 if ask.turn < 0 else 1) for ask in asks]
+            return [Reply(str(each.size)) for each in kept]
+
+    agent = Big()
+    answers = batch_answers(agent, asks(*[0] * 5, -1, *[0] * 10))
+    assert [isinstance(answer, MemoryError) for answer in answers] == [place == 5 for place in range(16)]
+    assert answers[5].args == ("9 of 4",)
+
+
+def test_once_nobody_is_answered_the_asks_of_the_moment_are_not_waited_for():
+    class Goes(BaseAgent):
+        cancelled = 0
+
+        async def ask(self, ask):
+            if ask.turn == 1:
+                raise AgentUnavailable("the key is refused")
+            if ask.turn == 2:
+                return Reply("in time")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+
+    with Goes() as agent:
+        answers = batch_answers(agent, asks(0, 2, 1, 0))
+    assert [getattr(answer, "text", str(answer)) for answer in answers] == [
+        "the key is refused",
+        "in time",
+        "the key is refused",
+        "the key is refused",
+    ]
+    assert agent.cancelled == 1  # the last one had not begun

@@ -13,10 +13,11 @@ from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownEnv
 from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate, summarise
 from gem.hosts import make_host
-from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason
+from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason, Verdict
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, Runner, rollout
 from gem.specs import TaskRef
+from gem.statistics import wilson
 from gem.testing.doubles import EchoEnv
 
 ID = "game:GuessTheNumber-v0-easy"
@@ -28,8 +29,8 @@ def registry(monkeypatch):
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
 
 
-def played(stop, reward=0.0, error=None):
-    return episode(*paid(reward), stop=stop, error=error)
+def played(stop, reward=0.0, error=None, **fields):
+    return episode(*paid(reward), stop=stop, error=error, **fields)
 
 
 BROKEN = played(StopReason.ERROR, None, Failure("host", "WorkerDied", "gone"))
@@ -122,7 +123,7 @@ def test_nothing_is_made_up_where_nothing_was_scored():
     told = "none of 1 episodes of test:X has a verdict: 1 times env: ValueError; the first said: no"
     with pytest.raises(NoVerdict, match=told):
         required(result)
-    with pytest.raises(NoVerdict, match="none of 0 episodes of test:X has a verdict: all were cancelled"):
+    with pytest.raises(NoVerdict, match="none of 1 episodes of test:X has a verdict: all were cancelled"):
         required(summarise("test:X", [played(StopReason.CANCELLED)]))
 
 
@@ -131,11 +132,48 @@ def test_a_result_that_says_something_is_what_was_required():
     assert required(result) is result
 
 
-def test_a_cancelled_episode_is_dropped_and_counted():
+def test_a_cancelled_episode_enters_no_figure_but_lowers_coverage():
     cancelled = played(StopReason.CANCELLED, None)
     result = summarise("test:X", [played(StopReason.SOLVED, 1.0), cancelled])
-    assert (result.episodes, result.cancelled, result.coverage, result.at_least) == (1, 1, 1.0, 1.0)
-    assert math.isnan(summarise("test:X", [cancelled]).coverage)
+    assert (result.success.mean, result.reward.mean) == (1.0, 1.0)
+    assert (result.episodes, result.scored, result.cancelled, result.coverage) == (2, 1, 1, 0.5)
+    assert (result.at_least, result.at_most) == (0.5, 1.0)
+    assert (result.errors, result.boundaries) == ({}, {"cancelled": 1})
+    assert summarise("test:X", [cancelled]).coverage == 0.0
+    assert math.isnan(summarise("test:X", []).coverage)
+
+
+def test_the_score_is_told_both_ways_and_where_verdicts_were_lost():
+    lost = [
+        *(played(StopReason.ERROR, None, Failure("env", kind, "")) for kind in ("NoVerdict", "ValueError")),
+        *[played(StopReason.TIME_LIMIT, None, Failure("agent", "OutOfTime", ""), verdict=Verdict.NONE)] * 3,
+        BROKEN,
+        played(StopReason.CANCELLED, None),
+    ]
+    won = [played(StopReason.SOLVED, 1.0)] * 5
+    result = summarise("test:X", [*won, *[played(StopReason.FAILED)] * 8, *lost])
+    assert (result.success.mean, result.at_least, result.at_most) == (5 / 13, 5 / 20, 12 / 20)
+    assert result.unscored == 7
+    assert result.no_verdict == wilson(7, 20)
+    assert result.boundaries == {"env": 2, "agent": 3, "host": 1, "cancelled": 1}
+    assert result.errors["agent: OutOfTime"] == 3
+    assert sum(result.boundaries.values()) == result.unscored
+
+
+def test_a_result_says_who_played():
+    assert evaluate(RandomAgent(), ID, episodes=2).agent == "RandomAgent"
+    seats = {"player_0": SolverAgent(), "player_1": RandomAgent()}
+    found = evaluate(seats, "multi:ConnectFour-v0", episodes=2)
+    assert found.agent == "player_0=SolverAgent player_1=RandomAgent"
+
+
+def test_a_result_of_an_earlier_version_is_read():
+    stored = evaluate(RandomAgent(), ID, episodes=5).to_json()
+    for name in ("at_most", "no_verdict", "agent", "boundaries"):
+        del stored[name]
+    found = Result.from_json(stored)
+    assert (found.at_most, found.no_verdict, found.agent) == (None, None, "")
+    assert found.scored == 5
 
 
 def test_an_environment_that_does_not_say_has_no_success():
@@ -168,8 +206,9 @@ def test_a_result_comes_back_from_json():
         evaluate(RandomAgent(), ID, episodes=5),
         summarise("test:X", [game(StopReason.SOLVED, StopReason.FAILED), BROKEN]),
         summarise("test:X", [BROKEN]),
+        summarise("test:X", [played(StopReason.SOLVED, 1.0)]),  # one alone has no bounds
     ):
-        stored = json.loads(json.dumps(result.to_json()))
+        stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
         assert Result.from_json(stored) == result
         assert stored["coverage"] == result.coverage
 

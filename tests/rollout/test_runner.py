@@ -175,17 +175,24 @@ def test_asks_of_one_moment_are_one_batch_for_an_agent_that_answers_batches(driv
     assert agent.batches == [8] * 8
 
 
-def test_a_batch_that_breaks_takes_only_its_own_episodes_along():
+@both
+def test_a_batch_that_breaks_takes_only_its_own_episodes_along(drive):
     class Breaks(Counting):
         def __call__(self, asks):
-            if len(self.batches) == 1:
-                self.batches.append(0)
-                raise MemoryError("one batch too many")
+            if any("-poison-" in ask.episode for ask in asks):
+                self.batches.append(-len(asks))
+                raise MemoryError(f"{len(asks)} at a time")
             return super().__call__(asks)
 
-    episodes = rollout([Job(EASY, seed) for seed in range(8)], Breaks(lambda ask: "x"), concurrency=4)
-    assert [episode.verdict for episode in episodes] == [Verdict.SCORED] * 4 + [Verdict.NONE] * 4
-    assert {(e.error.boundary, e.error.type) for e in episodes[4:]} == {("agent", "MemoryError")}
+    agent = Breaks(lambda ask: "x")
+    jobs = [Job(EASY, seed, key="poison" if seed == 5 else str(seed)) for seed in range(8)]
+    episodes = drive(jobs, agent, concurrency=8)
+    assert [episode.scored for episode in episodes] == [seed != 5 for seed in range(8)]
+    assert (episodes[5].error.boundary, episodes[5].error.type) == ("agent", "MemoryError")
+    assert episodes[5].error.message == "1 at a time"
+    assert agent.batches[:7] == [-8, 4, -4, -2, 1, -1, 2]
+    wanted = drive([job for job in jobs if job.seed != 5], Counting(lambda ask: "x"))
+    same([episode for episode in episodes if episode.seed != 5], wanted)
 
 
 @both

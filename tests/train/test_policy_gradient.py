@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gem.agents.tiny import TinyConfig
+from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.envs.games.guess_the_number import GuessTheNumber
-from gem.errors import BadArgument, NoVerdict, SchemaMismatch, StoreError
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, SchemaMismatch, StoreError
 from gem.evals import success_rate
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -575,3 +575,25 @@ def test_without_torch_the_command_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
     assert "training needs the torch package: pip install 'gem-gym[train]'" in done.stderr
+
+
+def test_an_agent_that_is_gone_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    """The sampler hands the same error on; the iterations that were finished stand."""
+    config = replace(QUICK, out=tmp_path / "run")
+    log, called = Log(), TinyAgent.__call__
+
+    def answers(self, asks):
+        if len(log.iterations) == 2:
+            raise AgentUnavailable("the model's server is gone")
+        return called(self, asks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gem.agents.tiny.TinyAgent.__call__", answers)
+        with pytest.raises(AgentUnavailable, match="the model's server is gone"):
+            train(config, watcher=log)
+    assert log.iterations == [1, 2]
+    train(config, resume=True, watcher=log)
+    assert log.iterations == [1, 2, 3, 4]
+    whole = replace(QUICK, out=tmp_path / "whole")
+    train(whole)
+    assert same_weights(weights(config.out), weights(whole.out))

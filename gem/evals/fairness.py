@@ -1,0 +1,60 @@
+"""Whether agents can be compared: did infrastructure take their episodes away at the same rate?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+from gem.errors import BadArgument
+from gem.evals.evaluator import Result
+from gem.statistics import fisher_exact
+
+LEVEL = 0.01
+"""Rates that would differ so much by chance in fewer than one comparison of so many are said to differ."""
+
+
+def unfair(results: Mapping[str, Result], level: float = LEVEL) -> list[str]:
+    """Return why results of several agents on one environment cannot be compared; nothing where they can.
+
+    Episodes without verdict are left out of every figure. Where one agent loses more of them than another,
+    or loses them elsewhere, what is left is another choice of episodes. The rates are compared pair by pair,
+    in all and by boundary (env, host, agent, driver, cancelled), with Fisher's exact test, two-sided.
+
+    Args:
+        results: by agent.
+        level: how improbable a difference must be to be told.
+
+    Raises:
+        BadArgument: for results of different environments, or a level that is none.
+    """
+    if len({result.env for result in results.values()}) > 1:
+        named = sorted({result.env for result in results.values()})
+        raise BadArgument(f"the results are of {', '.join(named)}; agents are compared on one environment.")
+    if not 0 < level < 1:
+        raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.01.")
+    found = []
+    for one, other in combinations(results, 2):
+        if results[one].episodes and results[other].episodes:
+            found += _pair(one, results[one], other, results[other], level)
+    return found
+
+
+def _pair(one: str, first: Result, other: str, second: Result, level: float) -> list[str]:
+    p = fisher_exact(first.unscored, first.episodes, second.unscored, second.episodes)
+    if p < level:
+        return [
+            f"agent {one} has no verdict in {first.unscored} of {first.episodes} episodes, {other} in "
+            f"{second.unscored} of {second.episodes}: the comparison is not fair (p = {p:.1g}, Fisher's "
+            "exact test)."
+        ]
+    found = []
+    for boundary in dict.fromkeys((*first.boundaries, *second.boundaries)):
+        here, there = first.boundaries.get(boundary, 0), second.boundaries.get(boundary, 0)
+        p = fisher_exact(here, first.episodes, there, second.episodes)
+        if p < level:
+            found.append(
+                f"agent {one} lost {here} of {first.episodes} episodes at the boundary {boundary!r}, {other} "
+                f"{there} of {second.episodes}: the comparison is not fair (p = {p:.1g}, Fisher's exact "
+                "test)."
+            )
+    return found
