@@ -288,9 +288,9 @@ def shorter(said: str, limit: int) -> int | None:
     """
     for pattern in _SUMS:
         if match := pattern.search(said):
-            space = int(match["context"][:12]) - int(match["prompt"][:12]) - 1
-            if match.groupdict().get("least"):
-                space = min(space, limit // 2)
+            space = int(match["context"][:12]) - int(match["prompt"][:12])
+            # some servers count an end more than they say
+            space = min(space, limit // 2) if match.groupdict().get("least") else space - 1
             return space if 0 < space < limit else None
     return None
 

@@ -55,8 +55,10 @@ class StubServer:
     `paths` and `headers`.
     """
 
-    def __init__(self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[Fault] = ()) -> None:
-        """Bind a free port on 127.0.0.1 and begin to serve."""
+    def __init__(
+        self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[Fault] = (), port: int = 0
+    ) -> None:
+        """Bind a port on 127.0.0.1, a free one unless it is given, and begin to serve."""
         self.answer = answer
         self.requests: list[Body] = []
         self.paths: list[str] = []
@@ -67,7 +69,7 @@ class StubServer:
         self._faults = list(faults)
         self._stalled = [fault.stall for fault in self._faults if fault.stall is not None]
         handler = type("Handler", (_Handler,), {"stub": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", port), handler)
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
