@@ -47,6 +47,7 @@ LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
+MOST_CUTS = 40  # of an answer that does not fit behind its prompt
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 HARMLESS = ("seed", "stream_options")
 """Fields that are left out when a server refuses them."""
@@ -270,8 +271,10 @@ class OpenAIAgent(BaseAgent):
         heard, settings = said.complaint, self._settings
         if judge(said).verdict is Verdict.SCORED:  # too long
             limit = None if asking.limit is None else shorter(heard, asking.limit)
-            asking.limit = limit if limit is not None else asking.limit
-            return limit is not None
+            if limit is None or asking.cuts >= MOST_CUTS:
+                return False
+            asking.limit, asking.cuts = limit, asking.cuts + 1
+            return True
         if said.status not in (400, 404, 422, 500, 501):
             return False
         mine = asking.sent - set(self.extra)
@@ -346,11 +349,11 @@ class OpenAIAgent(BaseAgent):
             return Said(f"did not answer: {type(error).__name__}: {error}", Fault.BROKEN)
 
     async def _read(self, response: httpx.Response, ask: Ask) -> Said:
+        if not 200 <= response.status_code < 300:
+            return await _read_error(response)
         pieces: list[bytes] = []
         try:
             unpacked = Unpacked(response.headers.get("Content-Encoding"))
-            if not 200 <= response.status_code < 300:
-                return await self._read_error(response, unpacked)
             if response.headers.get("Content-Type", "").startswith("text/event-stream"):
                 return await self._read_stream(response, unpacked, ask)
             async for piece in response.aiter_raw():
@@ -358,24 +361,8 @@ class OpenAIAgent(BaseAgent):
             return self._format.read(json.loads(b"".join(pieces)), ask)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             shown = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
-            why = f"did not answer with {self._format.name} ({str(error)[:80]}), but {shown!r}"
+            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}), but {shown!r}"
             return Said(why, Fault.UNREADABLE)
-
-    async def _read_error(self, response: httpx.Response, unpacked: Unpacked) -> Said:
-        body = b""
-        async for piece in response.aiter_raw():
-            body += unpacked.feed(piece)
-            if len(body) > LONGEST_ERROR:
-                break
-        said = complaint_of(body[:LONGEST_ERROR])
-        status = response.status_code
-        place = f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if status < 400 else ""
-        return Said(
-            f"answered {status}{place}: {said[:EXCERPT]!r}",
-            status=status,
-            complaint=said,
-            retry_after_s=_retry_after(response.headers.get("Retry-After")),
-        )
 
     async def _read_stream(self, response: httpx.Response, unpacked: Unpacked, ask: Ask) -> Said:
         """Read events until the stream closes; the counters behind the answer's end may be missing."""
@@ -409,6 +396,7 @@ class _Asking:
     death: _Death
     sent: set[str] = field(default_factory=set)
     tries: int = 0
+    cuts: int = 0
     knocks: int = 0
     since: float | None = None
 
@@ -470,6 +458,25 @@ class _Death:
         except TimeoutError:
             return
         self.check()
+
+
+async def _read_error(response: httpx.Response) -> Said:
+    body = b""
+    try:
+        unpacked = Unpacked(response.headers.get("Content-Encoding"), LONGEST_ERROR)
+        async for piece in response.aiter_raw():
+            body += unpacked.feed(piece)
+    except (httpx.HTTPError, ValueError, OSError):
+        pass  # the status says enough
+    said = complaint_of(body)
+    status = response.status_code
+    place = f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if status < 400 else ""
+    return Said(
+        f"answered {status}{place}: {said[:EXCERPT]!r}",
+        status=status,
+        complaint=said,
+        retry_after_s=_retry_after(response.headers.get("Retry-After")),
+    )
 
 
 def _take(collector: Any, data: bytes) -> None:

@@ -504,7 +504,7 @@ def test_a_prompt_that_leaves_no_space_ends_at_the_context_limit():
         return Fault.error(
             400,
             f"This model's maximum context length is 100 tokens. However, you requested {asked} output "
-            f"tokens and your prompt contains at least {101 - asked} input tokens, for a total of at least 101.",
+            f"tokens and your prompt contains at least {101 - asked} input tokens, at least 101 in total.",
         )
 
     with StubServer(respond) as server:
