@@ -214,7 +214,7 @@ class _Chunks:
                 self._parts += value
             elif isinstance(value, str):
                 self._text.setdefault(key, []).append(value)
-            elif value is not None:
+            elif value is not None and not key.startswith("reasoning"):
                 raise NoResponse("text of another type")
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):

@@ -253,7 +253,7 @@ class OpenAIAgent(BaseAgent):
     def _reply(self, asking: _Asking, said: Said) -> Reply:
         ask = asking.ask
         self._tools_taken = self._tools_taken or bool(ask.tools and not said.complaint)
-        answer = reply(said)
+        answer = reply(replace(said, complaint=self._without_keys(said.complaint)))
         if answer.tool_calls and not self._settings.tools:
             answer = replace(answer, text=calls.write(answer.text, answer.tool_calls), tool_calls=())
         return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
@@ -308,7 +308,9 @@ class OpenAIAgent(BaseAgent):
 
     def _shown(self, said: str) -> str:
         """Return an error's text, without keys that a server repeats."""
-        text = f"{self._address} {said}"
+        return self._without_keys(f"{self._address} {said}")
+
+    def _without_keys(self, text: str) -> str:
         for secret in (self._key(), *self._headers.values()):
             if secret and len(secret) >= 8:
                 text = text.replace(secret, "***")

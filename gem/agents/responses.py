@@ -48,7 +48,11 @@ class Responses:
         request: dict[str, Any] = {"model": settings.model, "store": False}
         if messages and messages[0].role == "system":
             request["instructions"] = messages.pop(0).text
-        request["input"] = [item for each in messages for item in _items(each, settings.send_reasoning)]
+        request["input"] = [
+            item
+            for number, each in enumerate(messages)
+            for item in _items(each, number, settings.send_reasoning)
+        ]
         if settings.temperature is not None:
             request["temperature"] = settings.temperature
         if limit is not None:
@@ -103,13 +107,13 @@ class Responses:
         return _Parts()
 
 
-def _items(message: Message, reasoning_field: str) -> Iterator[dict[str, Any]]:
+def _items(message: Message, number: int, reasoning_field: str) -> Iterator[dict[str, Any]]:
     if message.role == "tool":
         yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}
         return
     if message.role == "assistant" and message.reasoning and reasoning_field:
         content = [{"type": "reasoning_text", "text": message.reasoning}]
-        yield {"type": "reasoning", "summary": [], "content": content}
+        yield {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": content}
     if message.content or not message.tool_calls:
         yield {"role": message.role, "content": _content(message)}
     for call in message.tool_calls:
@@ -127,7 +131,7 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     if message.role == "assistant":
         return message.text
     return [
-        {"type": "input_image", "image_url": data_url(part)}
+        {"type": "input_image", "detail": "auto", "image_url": data_url(part)}
         if isinstance(part, Image)
         else {"type": "input_text", "text": part.text}
         for part in message.content
