@@ -49,6 +49,12 @@ LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
 MOST_CUTS = 40  # of an answer that does not fit behind its prompt
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+CALLERS = {
+    "temperature": "temperature=None, which sends none",
+    "return_token_ids": "token_ids=False",
+    "logprobs": "token_ids=False",
+}
+"""Fields that mean something to the caller, and what to pass where a server refuses them."""
 HARMLESS = ("seed", "stream_options")
 """Fields that are left out when a server refuses them."""
 
@@ -282,8 +288,9 @@ class OpenAIAgent(BaseAgent):
             raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
         if said.status not in (400, 422):
             return False
-        if "temperature" in mine and refuses(heard, "temperature"):
-            raise self._unavailable(asking, f"{said.why}. Pass temperature=None, which sends none.")
+        for name, instead in CALLERS.items():
+            if name in mine and refuses(heard, name):
+                raise self._unavailable(asking, f"{said.why}. Pass {instead}.")
         if "max_tokens" in mine and self._auto and refuses(heard, "max_tokens"):
             settings.limit_field = "max_completion_tokens"
             return True
@@ -331,16 +338,17 @@ class OpenAIAgent(BaseAgent):
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+        headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "gzip"})
         if key := self._key():
             if not _fits_a_header(key):
                 why = f"was not asked: {self.api_key_env} has characters that no header can have."
                 raise self._unavailable(asking, why)
             headers["Authorization"] = f"Bearer {key}"
+        headers.update(self._headers)
         try:
             async with (
                 asyncio.timeout(self.timeout_s),
-                client.stream("POST", self.url, content=body, headers=headers | self._headers) as response,
+                client.stream("POST", self.url, content=body, headers=headers) as response,
             ):
                 return await self._read(response, asking.ask)
         except TimeoutError:

@@ -395,6 +395,22 @@ def test_a_stream_that_is_whole_counts_even_if_it_is_cut_behind_its_end():
         assert one(server, stream=True, retries=0).text == "fine"
 
 
+def test_a_stream_that_stays_open_behind_its_end_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("gem.agents.openai.LINGER_S", 0.05)
+    over = Event()
+
+    def chunks():
+        yield from map(event_of, completion_events(completion("fine")))
+        over.wait(60)
+
+    fault = Fault(headers={"Content-Type": "text/event-stream"}, chunks=chunks())
+    with StubServer(fault) as server:
+        try:
+            assert one(server, stream=True, retries=0).text == "fine"
+        finally:
+            over.set()
+
+
 def test_a_server_that_streams_or_does_not_whatever_it_was_asked_for_is_read():
     with StubServer(Fault.stream(*completion_events(completion("fine")))) as server:
         assert one(server).text == "fine"
@@ -477,6 +493,21 @@ def test_a_temperature_that_is_refused_stops_the_run_and_says_what_to_pass():
         assert isinstance(error, AgentUnavailable)
         assert "temperature=None" in str(error)
         assert one(server, temperature=None).text == "fine"
+
+
+def test_token_ids_that_are_refused_stop_the_run_too():
+    with StubServer(refusing("return_token_ids", message="Unrecognized request argument: {}")) as server:
+        error = error_of(server, token_ids=True)
+    assert isinstance(error, AgentUnavailable)
+    assert "token_ids=False" in str(error)
+
+
+def test_headers_of_the_callers_take_the_place_of_ours(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-one")
+    with StubServer("x") as server:
+        one(server, headers={"authorization": "Basic abc", "X-Title": "t"})
+        sent = {key.lower(): value for key, value in server.headers[0].items()}
+    assert (sent["authorization"], sent["x-title"]) == ("Basic abc", "t")
 
 
 def test_a_field_of_the_callers_own_is_never_changed():
