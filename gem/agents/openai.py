@@ -1,21 +1,40 @@
-"""OpenAIAgent: any server that speaks the chat completions protocol: OpenAI, vLLM, SGLang, llama.cpp."""
+"""OpenAIAgent: any server that speaks chat completions or Responses: OpenAI, vLLM, SGLang, llama.cpp."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from time import perf_counter
+from typing import Any, Literal
 
 from gem.agents.base import BaseAgent
-from gem.content import Image, Message
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.agents.bodies import Events, Unpacked
+from gem.agents.chat_completions import ChatCompletions
+from gem.agents.outcomes import (
+    EXCERPT,
+    Fault,
+    Said,
+    Verdict,
+    complaint_of,
+    judge,
+    refuses,
+    refuses_tools,
+    reply,
+    shorter,
+)
+from gem.agents.responses import Responses
+from gem.agents.wire import Settings, WireFormat
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, missing_extra
 from gem.record import AgentInfo, Ask, Reply
-from gem.seeding import stream
+from gem.seeding import stream as seeded
+from gem.tools import calls
 
 try:
     import httpx
@@ -23,17 +42,39 @@ except ImportError as error:
     raise missing_extra("OpenAIAgent", "httpx", "openai") from error
 
 PUBLIC_URL = "https://api.openai.com/v1"
-RETRIED = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 LONGEST_WAIT_S = 60.0
-EXCERPT = 300  # characters of a server's answer that an error quotes
+LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
+LINGER_S = 5.0  # for what comes behind the end of a stream's answer
+LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
+FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
+MOST_CUTS = 40  # of an answer that does not fit behind its prompt
+LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+CALLERS = {
+    "temperature": "temperature=None, which sends none",
+    "return_token_ids": "token_ids=False",
+    "logprobs": "token_ids=False",
+}
+"""Fields that mean something to the caller, and what to pass where a server refuses them."""
+HARMLESS = ("seed", "stream_options")
+"""Fields that are left out when a server refuses them."""
 
 
 class OpenAIAgent(BaseAgent):
-    """Asks a chat completions endpoint.
+    """Asks an endpoint: chat completions, or Responses.
 
-    Rate limits, server errors and broken connections are tried again; when that does not help, the episode
-    gets no verdict. A prompt that the server calls too long is answered with ``finish="context"``.
+    What the model did is scored: text, calls, a refusal, reasoning until the token limit, an empty answer
+    that it sampled, a prompt that is too long (``finish="context"``). What the server did is no verdict once
+    the retries are used up: rate limits, server errors, broken connections, answers that are empty, cut,
+    filtered or of another shape. `gem.agents.outcomes.OUTCOMES` is the table.
+
+    Where nobody can be answered (a refused key, an unknown model, no server for `grace_s`), every ask
+    raises AgentUnavailable.
+
+    `Reply.policy_s` counts the requests and the waits between them, without the wait for one of the
+    `concurrency` places; `Ask.policy_s` limits just that.
     """
+
+    keeps_time = True
 
     def __init__(
         self,
@@ -41,15 +82,22 @@ class OpenAIAgent(BaseAgent):
         *,
         base_url: str | None = None,
         api_key_env: str = "OPENAI_API_KEY",
-        temperature: float = 1.0,
+        temperature: float | None = 1.0,
         max_tokens: int | None = None,
         token_ids: bool = False,
         extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        api: Literal["chat", "responses"] = "chat",
+        tools: Literal["native", "text"] = "native",
+        stream: bool = False,
+        send_reasoning: bool | str = False,
+        max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto",
         concurrency: int = 64,
         timeout_s: float = 600.0,
         connect_s: float = 10.0,
         retries: int = 5,
         backoff_s: float = 0.5,
+        grace_s: float = 30.0,
     ) -> None:
         """Say whom to ask and how; nothing is sent yet.
 
@@ -57,40 +105,75 @@ class OpenAIAgent(BaseAgent):
             model: the server's name for the model.
             base_url: where ``/chat/completions`` is; default: the variable OPENAI_BASE_URL, else OpenAI's.
             api_key_env: the environment variable that holds the key; without it no key is sent.
-            temperature: of sampling.
+            temperature: of sampling; None sends none, for models that refuse it.
             max_tokens: longest answer; `Limits.turn_tokens` and what is left of `Limits.tokens` shorten it.
+                Where prompt and answer together are too long for the server, the answer is shortened.
             token_ids: ask for token ids and log probabilities as vLLM gives them (``return_token_ids``);
                 a server that does not know the field may refuse it.
             extra: further fields of the request, such as ``{"top_p": 0.9}``.
+            headers: further headers of the request.
+            api: the protocol.
+            tools: ``native`` offers an environment's tools as schemas; ``text`` leaves calls to the text.
+            stream: read the answer as a stream. It must be seen to end, else it is asked for again.
+            send_reasoning: send the model its reasoning of earlier turns, as ``reasoning_content`` or in the
+                field that is named.
+            max_tokens_field: what the limit is called in chat completions; ``auto`` begins with
+                ``max_tokens`` and changes when the server refuses that.
             concurrency: requests in flight.
-            timeout_s: seconds for one answer, from the request to its last byte.
+            timeout_s: seconds for one answer, from the request to its last byte, streamed or not.
             connect_s: seconds for the connection.
             retries: tries after the first one.
             backoff_s: seconds before the second try; doubled each time, with jitter. What the server asks
                 for in Retry-After counts instead. No wait is longer than a minute.
+            grace_s: seconds for which a server may be away altogether, as when it restarts.
+
+        Raises:
+            BadArgument: for a value that is not accepted.
         """
-        if concurrency < 1 or retries < 0:
+        if concurrency < 1 or retries < 0 or not grace_s >= 0:
             raise BadArgument(
-                f"got {concurrency=}, {retries=}; accepted: at least 1 request, at least 0 retries."
+                f"got {concurrency=}, {retries=}, {grace_s=}; accepted: 1 request or more, 0 retries, 0 s."
             )
+        _among("api", api, FORMATS)
+        _among("tools", tools, ("native", "text"))
+        _among("max_tokens_field", max_tokens_field, ("auto", *LIMIT_FIELDS))
         self.model = model
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
-        self.url = _checked(base_url.rstrip("/") + "/chat/completions")
+        self._format = FORMATS[api]()
+        self.url = _checked(base_url.rstrip("/") + self._format.path)
         self.api_key_env = api_key_env
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
-        self.retries, self.backoff_s = retries, backoff_s
+        self.retries, self.backoff_s, self.grace_s = retries, backoff_s, grace_s
+        self._headers = _checked_headers(headers or {})
+        self._told = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
+        self._auto = max_tokens_field == "auto"
+        self._settings = Settings(
+            model,
+            temperature,
+            max_tokens,
+            "max_tokens" if self._auto else max_tokens_field,
+            tools == "native",
+            stream,
+            send_reasoning if isinstance(send_reasoning, str) else "reasoning_content" * send_reasoning,
+            token_ids,
+            self.extra,
+        )
+        self._tools_taken = False
         self._concurrency = concurrency
         self.timeout_s = timeout_s
         self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
         self._client: httpx.AsyncClient | None = None
-        self._turnstile: asyncio.Semaphore | None = None
+        self._places: asyncio.Semaphore | None = None
+        self._death = _Death()
+        self._away_since: float | None = None
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one ask.
 
         Raises:
-            NoVerdict: when the server gives no usable answer.
+            NoVerdict: when the server gives no usable answer (AgentUnavailable: to nobody).
+            OutOfTime: when it takes longer than `ask.policy_s`.
         """
         # Always in the agent's own loop: one client, one pool of connections, whoever calls from wherever.
         return await asyncio.wrap_future(self.loop.submit(self._answer(ask)))
@@ -98,86 +181,324 @@ class OpenAIAgent(BaseAgent):
     @property
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
-        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.extra}
+        usual = {"api": "chat", "tools": "native", "stream": False, "send_reasoning": False}
+        told = {key: value for key, value in self._told.items() if value != usual[key]}
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **told, **self.extra}
         return AgentInfo(type(self).__name__, self.model, settings)
 
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""
-        client, self._client, self._turnstile = self._client, None, None
+        client, self._client, self._places = self._client, None, None
         if client is not None:
             self.loop.run(client.aclose())
         super().close()
 
+    # -- one ask
+
     async def _answer(self, ask: Ask) -> Reply:
-        if self._client is None or self._turnstile is None:
+        if self._client is None or self._places is None:
             limits = httpx.Limits(
                 max_connections=self._concurrency, max_keepalive_connections=self._concurrency
             )
             self._client = httpx.AsyncClient(timeout=self._timeout, limits=limits)
-            self._turnstile = asyncio.Semaphore(self._concurrency)
-        # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
-        body = json.dumps(self._request(ask)).encode("ascii")
-        jitter = stream(ask.seed, "backoff")
-        tries = 0
+            self._places = asyncio.Semaphore(self._concurrency)
+            self._death, self._away_since = _Death(), None
+        client, places = self._client, self._places
+        asking = _Asking(ask, self._settings.limit(ask), _Clock(ask.policy_s), self._death)
+        jitter = seeded(ask.seed, "backoff")
         while True:
-            async with self._turnstile:
-                outcome = await self._try(self._client, body)
-            if isinstance(outcome, Reply):
-                return _within(outcome, ask.context)
-            tries += 1
-            if outcome.wait_s is None or tries > self.retries:
-                raise NoVerdict(f"{self.url} {outcome.why} (tried {tries} time{'s' * (tries > 1)})")
-            backoff = self.backoff_s * 2 ** (tries - 1) * (0.5 + jitter.random())
-            await asyncio.sleep(min(outcome.wait_s or backoff, LONGEST_WAIT_S))
+            async with places:
+                asking.death.check()
+                async with asking.clock.running():
+                    said = await self._try(client, asking)
+            self._note(said)
+            if self._adapts(asking, said):
+                continue
+            verdict = judge(said).verdict
+            if verdict is Verdict.SCORED:
+                return self._reply(asking, said)
+            wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
+            async with asking.clock.running():
+                await asking.death.sleep(wait_s)
 
-    def _request(self, ask: Ask) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.model,
-            "messages": [{"role": message.role, "content": _content(message)} for message in ask.messages],
-            "temperature": self.temperature,
-            "seed": ask.seed,
-        }
-        limits = [limit for limit in (self.max_tokens, ask.max_tokens) if limit is not None]
-        if limits:
-            request["max_tokens"] = min(limits)
-        if self.token_ids:
-            request |= {"return_token_ids": True, "logprobs": True}
-        return request | self.extra
-
-    async def _try(self, client: httpx.AsyncClient, body: bytes) -> Reply | _Refusal:
-        key = os.environ.get(self.api_key_env)
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                response = await client.post(self.url, content=body, headers=headers)
-        except TimeoutError:
-            return _Refusal(f"did not answer within {self.timeout_s:g} s", 0.0)
-        except httpx.RequestError as error:
-            return _Refusal(f"did not answer: {type(error).__name__}: {error}", 0.0)
-        if response.status_code == 200:
-            try:
-                return _reply(json.loads(response.content))
-            except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-                return _Refusal(
-                    f"did not answer with a chat completion, but {response.text[:EXCERPT]!r}", 0.0
+    def _wait(self, asking: _Asking, said: Said, verdict: Verdict, jitter: float) -> float:
+        """Return the seconds to wait before the next try; raise where there is none."""
+        if verdict is Verdict.UNAVAILABLE:
+            raise self._unavailable(asking, f"{said.why}{self._advice(said)}")
+        if verdict is Verdict.GRACE:
+            now = perf_counter()
+            if now - (self._away_since or now) >= self.grace_s:
+                raise self._unavailable(
+                    asking, f"{said.why} (for {self.grace_s:g} s; is the server running?)"
                 )
-        why = f"answered {response.status_code}: {response.text[:EXCERPT]!r}"
-        if response.status_code == 400 and _too_long(response.text):
-            return Reply("", finish="context", extra={"error": response.text[:EXCERPT]})
-        if response.status_code in (401, 403):
-            said = "is set" if key else "is not set"
-            why += f"; the key comes from the environment variable {self.api_key_env}, which {said}."
-        retried = response.status_code in RETRIED
-        return _Refusal(why, _retry_after(response.headers.get("Retry-After")) if retried else None)
+            asking.knocks += 1
+            if asking.away_s(now) < self.grace_s:  # others may be answered meanwhile: then tries count
+                return self._backoff(asking.knocks, LONGEST_KNOCK_S) * jitter
+        asking.tries += 1
+        if verdict is Verdict.REFUSED or asking.tries > self.retries:
+            times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
+            raise NoVerdict(self._shown(f"{said.why} {times}"))
+        return min(said.retry_after_s or self._backoff(asking.tries) * jitter, LONGEST_WAIT_S)
+
+    def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
+        return min(self.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
+
+    def _unavailable(self, asking: _Asking, why: str) -> AgentUnavailable:
+        """Tell every ask that is on its way; a later one finds out for itself."""
+        if self._death is asking.death:
+            self._death = _Death()
+        return asking.death.of(self._shown(why))
+
+    def _note(self, said: Said) -> None:
+        """Take note of whether anybody is there."""
+        if said.fault is Fault.UNREACHED:
+            self._away_since = self._away_since or perf_counter()
+        elif said.fault is None:
+            self._away_since = None
+
+    def _reply(self, asking: _Asking, said: Said) -> Reply:
+        ask = asking.ask
+        self._tools_taken = self._tools_taken or bool(ask.tools and not said.complaint)
+        answer = reply(replace(said, complaint=self._without_keys(said.complaint)))
+        if answer.tool_calls and not self._settings.tools:
+            answer = replace(answer, text=calls.write(answer.text, answer.tool_calls), tool_calls=())
+        return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
+
+    # -- what the server refuses
+
+    def _adapts(self, asking: _Asking, said: Said) -> bool:
+        """Change what the server refuses of a request, and tell whether it is worth asking again for that.
+
+        Raises:
+            AgentUnavailable: where it is the caller who has to change something.
+        """
+        if said.status < 400 and not said.failed:
+            return False
+        heard, settings = said.complaint, self._settings
+        if judge(said).verdict is Verdict.SCORED:  # too long
+            limit = None if asking.limit is None else shorter(heard, asking.limit)
+            if limit is None or asking.cuts >= MOST_CUTS:
+                return False
+            asking.limit, asking.cuts = limit, asking.cuts + 1
+            return True
+        if said.status not in (400, 404, 422, 500, 501):
+            return False
+        mine = asking.sent - set(self.extra)
+        if "tools" in mine and not self._tools_taken and refuses_tools(heard):
+            raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
+        if said.status not in (400, 422):
+            return False
+        for name, instead in CALLERS.items():
+            if name in mine and refuses(heard, name):
+                raise self._unavailable(asking, f"{said.why}. Pass {instead}.")
+        if "max_tokens" in mine and self._auto and refuses(heard, "max_tokens"):
+            settings.limit_field = "max_completion_tokens"
+            return True
+        for name in HARMLESS:
+            if name in mine and refuses(heard, name):
+                if name not in settings.left_out:
+                    settings.left_out.add(name)
+                    warnings.warn(f"{self._address} refuses {name!r}; it is left out.", stacklevel=2)
+                return True
+        return False
+
+    def _advice(self, said: Said) -> str:
+        """Return what may help where nobody is answered."""
+        if said.status in (401, 403) or (said.status != 404 and "key" in said.complaint.lower()):
+            state = "is set" if os.environ.get(self.api_key_env) else "is not set"
+            return f"; the key comes from the environment variable {self.api_key_env}, which {state}."
+        if said.status == 404:
+            return f"; asked for was the model {self.model!r}."
+        if said.status < 400:
+            return "; give the address that answers as base_url."
+        return ""
+
+    def _shown(self, said: str) -> str:
+        """Return an error's text, without keys that a server repeats."""
+        return self._without_keys(f"{self._address} {said}")
+
+    def _without_keys(self, text: str) -> str:
+        for secret in (self._key(), *self._headers.values()):
+            if secret and len(secret) >= 8:
+                text = text.replace(secret, "***")
+        return text
+
+    @property
+    def _address(self) -> str:
+        """The address without a password in it."""
+        return str(httpx.URL(self.url).copy_with(userinfo=b""))
+
+    def _key(self) -> str:
+        return os.environ.get(self.api_key_env, "").strip()
+
+    # -- one request
+
+    async def _try(self, client: httpx.AsyncClient, asking: _Asking) -> Said:
+        request = self._format.request(asking.ask, self._settings, asking.limit)
+        asking.sent = set(request)
+        # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
+        body = json.dumps(request).encode("ascii")
+        headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "gzip"})
+        if key := self._key():
+            if not _fits_a_header(key):
+                why = f"was not asked: {self.api_key_env} has characters that no header can have."
+                raise self._unavailable(asking, why)
+            headers["Authorization"] = f"Bearer {key}"
+        headers.update(self._headers)
+        try:
+            async with (
+                asyncio.timeout(self.timeout_s),
+                client.stream("POST", self.url, content=body, headers=headers) as response,
+            ):
+                return await self._read(response, asking.ask)
+        except TimeoutError:
+            return Said(f"did not answer within {self.timeout_s:g} s", Fault.SLOW)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            return Said(f"did not answer: {type(error).__name__}: {error}", Fault.UNREACHED)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+            return Said(f"did not answer: {type(error).__name__}: {error}", Fault.BROKEN)
+
+    async def _read(self, response: httpx.Response, ask: Ask) -> Said:
+        if not 200 <= response.status_code < 300:
+            return await _read_error(response)
+        pieces: list[bytes] = []
+        try:
+            unpacked = Unpacked(response.headers.get("Content-Encoding"))
+            if response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                return await self._read_stream(response, unpacked, ask)
+            async for piece in response.aiter_raw():
+                pieces.append(unpacked.feed(piece))
+            return self._format.read(json.loads(b"".join(pieces)), ask)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            shown = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
+            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}), but {shown!r}"
+            return Said(why, Fault.UNREADABLE)
+
+    async def _read_stream(self, response: httpx.Response, unpacked: Unpacked, ask: Ask) -> Said:
+        """Read events until the stream closes; the counters behind the answer's end may be missing."""
+        collector, events, pieces = self._format.collector(), Events(), response.aiter_raw()
+        why = "cut its answer short"
+        try:
+            while not collector.closed:
+                async with asyncio.timeout(LINGER_S if collector.ended else None):
+                    piece = await anext(pieces, None)
+                for data in events.end() if piece is None else events.feed(unpacked.feed(piece)):
+                    _take(collector, data)
+                if piece is None:
+                    break
+        except (httpx.HTTPError, OSError) as error:
+            why += f": {type(error).__name__}"
+        except ValueError:
+            if not collector.ended:
+                raise
+        if not collector.ended:
+            return Said(why, Fault.CUT)
+        return self._format.read(collector.body(), ask)
 
 
-class _Refusal:
-    """Why there is no answer. `wait_s`: None: asking again is no use; 0: after a backoff; else: that long."""
+@dataclass(slots=True)
+class _Asking:
+    """An ask on its way: the tokens that it may take, what was sent last, and how often it was tried."""
 
-    def __init__(self, why: str, wait_s: float | None) -> None:
-        self.why, self.wait_s = why, wait_s
+    ask: Ask
+    limit: int | None
+    clock: _Clock
+    death: _Death
+    sent: set[str] = field(default_factory=set)
+    tries: int = 0
+    cuts: int = 0
+    knocks: int = 0
+    since: float | None = None
+
+    def away_s(self, now: float) -> float:
+        """Return the seconds since this ask first found nobody."""
+        self.since = now if self.since is None else self.since
+        return now - self.since
+
+
+class _Clock:
+    """Counts the seconds of an ask that are the agent's own."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._limit_s = limit_s
+        self.spent_s = 0.0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Count while in the block; raise OutOfTime once the limit is reached."""
+        began = perf_counter()
+        left_s = None if self._limit_s is None else max(0.0, self._limit_s - self.spent_s)
+        try:
+            async with asyncio.timeout(left_s) as deadline:
+                yield
+        except TimeoutError as error:
+            if deadline.expired():
+                raise OutOfTime(
+                    f"the agent took more than the {self._limit_s:.3g} s that were left."
+                ) from error
+            raise
+        finally:
+            self.spent_s += perf_counter() - began
+
+
+class _Death:
+    """Why nobody can be answered, for the asks that are on their way. Later ones try again."""
+
+    def __init__(self) -> None:
+        self._why = ""
+        self._came = asyncio.Event()
+
+    def of(self, why: str) -> AgentUnavailable:
+        """Tell everybody."""
+        if not self._why:
+            self._why = why
+            self._came.set()
+        return AgentUnavailable(self._why)
+
+    def check(self) -> None:
+        """Raise what was told."""
+        if self._why:
+            raise AgentUnavailable(self._why)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but no longer than until something is told."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._came.wait()
+        except TimeoutError:
+            return
+        self.check()
+
+
+async def _read_error(response: httpx.Response) -> Said:
+    body = b""
+    try:
+        unpacked = Unpacked(response.headers.get("Content-Encoding"), LONGEST_ERROR)
+        async for piece in response.aiter_raw():
+            body += unpacked.feed(piece)
+    except (httpx.HTTPError, ValueError, OSError):
+        pass  # the status says enough
+    said = complaint_of(body)
+    status = response.status_code
+    place = f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if status < 400 else ""
+    return Said(
+        f"answered {status}{place}: {said[:EXCERPT]!r}",
+        status=status,
+        complaint=said,
+        retry_after_s=_retry_after(response.headers.get("Retry-After")),
+    )
+
+
+def _take(collector: Any, data: bytes) -> None:
+    if data.strip() == b"[DONE]":
+        collector.ended = collector.closed = True
+    elif data.strip():
+        collector.take(json.loads(data))
+
+
+def _among(name: str, value: str, accepted: Any) -> None:
+    if value not in accepted:
+        raise BadArgument(f"{name} is {value!r}; accepted: {', '.join(map(repr, accepted))}.")
 
 
 def _checked(url: str) -> str:
@@ -189,53 +510,23 @@ def _checked(url: str) -> str:
     raise BadArgument(f"base_url makes {url!r}; accepted: an address such as http://127.0.0.1:8000/v1.")
 
 
-def _content(message: Message) -> str | list[dict[str, Any]]:
-    if isinstance(message.content, str):
-        return message.content
-    parts: list[dict[str, Any]] = []
-    for part in message.content:
-        if isinstance(part, Image):
-            url = f"data:{part.mime};base64,{base64.b64encode(part.data).decode('ascii')}"
-            parts.append({"type": "image_url", "image_url": {"url": url}})
-        else:
-            parts.append({"type": "text", "text": part.text})
-    return parts
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not (isinstance(name, str) and isinstance(value, str) and name and _fits_a_header(name + value)):
+            raise BadArgument(f"the header {name!r} has a value or name that no header can have.")
+    return dict(headers)
 
 
-def _reply(data: Mapping[str, Any]) -> Reply:
-    """Read a chat completion; whatever is missing or of another shape raises."""
-    choice = data["choices"][0]
-    text = choice["message"].get("content") or ""
-    if not isinstance(text, str):
-        raise TypeError
-    prompt_ids = tuple(map(int, data.get("prompt_token_ids") or ()))
-    token_ids = tuple(map(int, choice.get("token_ids") or ()))
-    logprobs: tuple[float, ...] | None = None
-    if token_ids and choice.get("logprobs"):
-        logprobs = tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
-        if len(logprobs) != len(token_ids):
-            logprobs = None
-    usage = data.get("usage") or {}
-    counted = {name: int(usage[name]) for name in ("prompt_tokens", "completion_tokens") if usage.get(name)}
-    extra = {}
-    reason = choice.get("finish_reason")
-    if reason not in ("stop", "length", None):
-        extra["finish_reason"] = reason  # content_filter, tool_calls: the answer is what there is of it
-    finish = "length" if reason == "length" else "stop"
-    return Reply(text, prompt_ids, token_ids, logprobs, finish, usage=counted, extra=extra)
+def _fits_a_header(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
-def _within(reply: Reply, context: int | None) -> Reply:
+def _within(answer: Reply, context: int | None) -> Reply:
     """Hold an answer to the context limit; only the server can count tokens, and only afterwards."""
-    used = reply.usage.get("prompt_tokens", 0) + reply.usage.get("completion_tokens", 0)
-    if context is None or used <= context or reply.finish == "context":
-        return reply
-    return Reply("", finish="context", usage=reply.usage, extra=reply.extra)
-
-
-def _too_long(text: str) -> bool:
-    text = text.lower()
-    return "context_length_exceeded" in text or "context length" in text or "context window" in text
+    used = answer.usage.get("prompt_tokens", 0) + answer.usage.get("completion_tokens", 0)
+    if context is None or used <= context or answer.finish == "context":
+        return answer
+    return Reply("", finish="context", usage=answer.usage, extra=answer.extra)
 
 
 def _retry_after(value: str | None) -> float:
@@ -248,5 +539,5 @@ def _retry_after(value: str | None) -> float:
         pass
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0

@@ -1,4 +1,4 @@
-"""A chat completions server on loopback, with scripted answers and faults on demand."""
+"""A server on loopback for chat completions and Responses, with scripted answers and faults on demand."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from threading import Event, Lock, Thread
 from typing import Any, ClassVar, Self, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
-Answer: TypeAlias = "str | Mapping[str, Any]"
-"""An answer's text, or a whole response body."""
+Answer: TypeAlias = "str | Mapping[str, Any] | Fault"
+"""An answer's text, a whole response body, or what the server does instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What a server does instead of answering one request.
 
-    `status` with `headers` and `body`: that response. `drop`: the connection is closed without one. `stall`:
-    no response comes before the event is set, and then the connection is closed; the server's end sets it.
+    `status` with `headers` and `body`: that response. `chunks`: its body comes in these pieces instead, and
+    may go on for ever. `cut`: the connection is closed before the body's end. `drop`: the connection is
+    closed without a response. `stall`: no response comes before the event is set, and then the connection
+    is closed; the server's end sets it.
     """
 
     status: int = 200
@@ -27,6 +29,8 @@ class Fault:
     body: bytes = b"{}"
     drop: bool = False
     stall: Event | None = None
+    chunks: Iterable[bytes] | None = None
+    cut: bool = False
 
     @classmethod
     def error(cls, status: int, message: str = "", retry_after: str | None = None) -> Fault:
@@ -34,18 +38,30 @@ class Fault:
         body = json.dumps({"error": {"message": message, "code": status}}).encode()
         return cls(status, {} if retry_after is None else {"Retry-After": retry_after}, body)
 
+    @classmethod
+    def stream(cls, *events: Any, done: bool = True, cut: bool = False) -> Fault:
+        """A stream of these events, each a piece of its own; `done` says that it ended."""
+        chunks = [event if isinstance(event, bytes) else event_of(event) for event in events]
+        if done:
+            chunks.append(b"data: [DONE]\n\n")
+        return cls(headers={"Content-Type": "text/event-stream"}, chunks=chunks, cut=cut)
+
 
 class StubServer:
-    """A real HTTP server for ``/v1/chat/completions``; leaving the ``with`` block stops it.
+    """A real HTTP server for ``/v1/chat/completions`` and ``/v1/responses``; leaving the block stops it.
 
-    `answer` is what every request gets, or a function of its body. `faults` come first, one per request.
-    Requests are kept in `requests` (the bodies) and `headers`.
+    `answer` is what every request gets, or a function of its body. `faults` come first, one per request. A
+    request that asks for a stream gets its answer as one. Requests are kept in `requests` (the bodies),
+    `paths` and `headers`.
     """
 
-    def __init__(self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[Fault] = ()) -> None:
-        """Bind a free port on 127.0.0.1 and begin to serve."""
+    def __init__(
+        self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[Fault] = (), port: int = 0
+    ) -> None:
+        """Bind a port on 127.0.0.1, a free one unless it is given, and begin to serve."""
         self.answer = answer
         self.requests: list[Body] = []
+        self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.most_at_once = 0
         self._at_once = 0
@@ -53,7 +69,7 @@ class StubServer:
         self._faults = list(faults)
         self._stalled = [fault.stall for fault in self._faults if fault.stall is not None]
         handler = type("Handler", (_Handler,), {"stub": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", port), handler)
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
@@ -78,10 +94,11 @@ class StubServer:
         """Stop serving."""
         self.close()
 
-    def arrived(self, body: Body, headers: Mapping[str, str]) -> Fault | None:
+    def arrived(self, body: Body, path: str, headers: Mapping[str, str]) -> Fault | None:
         """Take note of a request and return the fault that it gets, if any is left."""
         with self._lock:
             self.requests.append(body)
+            self.paths.append(path)
             self.headers.append(dict(headers))
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
@@ -92,18 +109,93 @@ class StubServer:
         with self._lock:
             self._at_once -= 1
 
-    def completion(self, body: Body) -> Body:
+    def response(self, body: Body, path: str) -> Fault:
         """Return the response to a request."""
+        if path not in _WHOLE:
+            return Fault(404)
         answer = self.answer(body) if callable(self.answer) else self.answer
-        if not isinstance(answer, str):
-            return dict(answer)
-        return {
-            "object": "chat.completion",
-            "model": body.get("model"),
-            "choices": [
-                {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
-            ],
-        }
+        if isinstance(answer, Fault):
+            return answer
+        whole = _WHOLE[path](answer, body) if isinstance(answer, str) else dict(answer)
+        if body.get("stream"):
+            return Fault.stream(*_EVENTS[path](whole), done=path == CHAT)
+        return Fault(body=json.dumps(whole).encode())
+
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+
+
+def event_of(data: Any) -> bytes:
+    """Return a server-sent event."""
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def completion(text: str | None = "", finish_reason: str | None = "stop", **message: Any) -> Body:
+    """Return a chat completion's body; `message` are further fields of its message."""
+    said = {"role": "assistant", "content": text, **message}
+    return {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+    }
+
+
+def completion_events(whole: Body) -> list[Body]:
+    """Return the chunks of a completion's stream: its text and its calls' arguments in two pieces each."""
+    events: list[Body] = []
+    kept = {key: value for key, value in whole.items() if key not in ("choices", "usage", "object")}
+    for choice in whole.get("choices", ()):
+        message = dict(choice.get("message", {}))
+        calls = message.pop("tool_calls", None) or []
+        deltas: list[Body] = [{"role": message.pop("role", "assistant")}]
+        for key, value in message.items():
+            deltas += [{key: piece} for piece in _halves(value)]
+        for index, call in enumerate(calls):
+            begun, rest = _halves(call["function"].get("arguments"))
+            function = {**call["function"], "arguments": begun}
+            deltas += [
+                {"tool_calls": [{**call, "index": index, "function": function}]},
+                {"tool_calls": [{"index": index, "function": {"arguments": rest}}]},
+            ]
+        events += [{**kept, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+        end = {"index": 0, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        events.append({**kept, "choices": [end]})
+    if "usage" in whole:
+        events.append({**kept, "choices": [], "usage": whole["usage"]})
+    return events or [whole]
+
+
+def response(text: str = "", status: str = "completed", output: Iterable[Body] = (), **fields: Any) -> Body:
+    """Return the body of a Responses response: a message of `text`, where there is any, behind `output`."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "role": "assistant", "status": "completed", "content": content}
+    items = [*output, *([message] if text else [])]
+    return {"object": "response", "status": status, "output": items, **fields}
+
+
+def response_events(whole: Body) -> list[Body]:
+    """Return the events of a response's stream."""
+    events: list[Body] = [
+        {"type": "response.created", "response": {**whole, "status": "in_progress", "output": []}}
+    ]
+    for index, item in enumerate(whole.get("output", ())):
+        for part in item.get("content") or ():
+            for piece in _halves(part.get("text")):
+                events.append({"type": "response.output_text.delta", "output_index": index, "delta": piece})
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    return [*events, {"type": f"response.{whole.get('status', 'completed')}", "response": whole}]
+
+
+def _halves(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, str):
+        return value, None
+    return value[: len(value) // 2], value[len(value) // 2 :]
+
+
+_WHOLE: dict[str, Callable[[str, Body], Body]] = {
+    CHAT: lambda text, body: {**completion(text), "model": body.get("model")},
+    RESPONSES: lambda text, body: response(text, model=body.get("model")),
+}
+_EVENTS: dict[str, Callable[[Body], list[Body]]] = {CHAT: completion_events, RESPONSES: response_events}
 
 
 class _Server(ThreadingHTTPServer):
@@ -117,30 +209,36 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        fault = self.stub.arrived(body, dict(self.headers.items()))
+        fault = self.stub.arrived(body, self.path, dict(self.headers.items()))
         try:
-            if fault is None and self.path == "/v1/chat/completions":
-                self._send(200, {}, json.dumps(self.stub.completion(body)).encode())
-            elif fault is None:
-                self._send(404, {}, b"{}")
-            elif fault.drop or fault.stall:
+            fault = fault or self.stub.response(body, self.path)
+            if fault.drop or fault.stall:
                 if fault.stall:
                     fault.stall.wait()
                 self.close_connection = True
             else:
-                self._send(fault.status, fault.headers, fault.body)
+                self._send(fault)
         except ConnectionError:
             self.close_connection = True  # the client did not wait, or the answer was to break off
         finally:
             self.stub.left()
 
-    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
+    def _send(self, fault: Fault) -> None:
+        self.send_response(fault.status)
+        for name, value in {"Content-Type": "application/json", **fault.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        if fault.chunks is None:
+            self.send_header("Content-Length", str(len(fault.body) + fault.cut))
+            self.end_headers()
+            self.wfile.write(fault.body)
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for piece in filter(None, fault.chunks):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if not fault.cut:
+                self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = self.close_connection or fault.cut
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

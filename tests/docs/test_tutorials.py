@@ -28,6 +28,7 @@ SHOWN = (
     "database.md",
     "sandbox.md",
     "multiagent.md",
+    "agents.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in SHOWN)]
 PAGES += sorted((ROOT / "docs/tutorials").glob("*.md"))

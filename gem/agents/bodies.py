@@ -1,0 +1,94 @@
+"""Response bodies as they come from a server: decompressed and counted, and events out of a stream."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+
+LONGEST_BODY = 32 * 2**20
+"""Bytes of a response, decompressed, that are read."""
+
+
+class BodyTooLong(ValueError):
+    """A response of more than LONGEST_BODY bytes."""
+
+
+class Unpacked:
+    """Decompresses a body piece by piece. However well it was packed, no more is unpacked than is read."""
+
+    def __init__(self, encoding: str | None, longest: int = LONGEST_BODY) -> None:
+        """Expect a body of this Content-Encoding.
+
+        Raises:
+            ValueError: for one that was not asked for.
+        """
+        self._left = longest
+        self._packed = None
+        name = (encoding or "identity").strip().lower()
+        if name in ("gzip", "x-gzip"):
+            self._packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        elif name not in ("identity", ""):
+            raise ValueError(f"the body has the encoding {name[:40]!r}; asked for was gzip.")
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what `piece` holds.
+
+        Raises:
+            ValueError: for a body that is damaged (BodyTooLong: or too long).
+        """
+        if self._packed is not None:
+            try:
+                piece = self._packed.decompress(piece, self._left + 1)
+            except zlib.error as error:
+                raise ValueError(str(error)) from error
+        self._left -= len(piece)
+        if self._left < 0:
+            raise BodyTooLong("the body is longer than any answer.")
+        return piece
+
+
+class Events:
+    """The data of server-sent events, whatever pieces they come in.
+
+    Comments and fields other than ``data`` are passed over; lines end with LF, CRLF or CR.
+    """
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._rest: list[bytes] = []
+        self._data: list[bytes] = []
+        self._first = True
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the data of each event that `piece` completes."""
+        if b"\n" not in piece and b"\r" not in piece:  # of a long line
+            self._rest.append(piece)
+            return
+        text = b"".join((*self._rest, piece))
+        held = b""
+        if text.endswith(b"\r"):  # perhaps the half of CRLF
+            text, held = text[:-1], b"\r"
+        *lines, rest = _LINE_END.split(text)
+        self._rest = [rest + held]
+        for line in lines:
+            yield from self._line(line)
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the last event, where the stream ended without the empty line behind it."""
+        for line in _LINE_END.split(b"".join(self._rest)):
+            yield from self._line(line)
+        yield from self._line(b"")
+
+    def _line(self, line: bytes) -> Iterator[bytes]:
+        if self._first:
+            line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
+        if not line:
+            if self._data:
+                yield b"\n".join(self._data)
+            self._data = []
+        elif line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+
+
+_LINE_END = re.compile(b"\r\n|\n|\r")

@@ -1,0 +1,276 @@
+"""The wire format of chat completions: OpenAI's first one, which every server speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gem.agents.outcomes import Said
+from gem.agents.wire import (
+    Collector,
+    NoResponse,
+    Pieces,
+    Settings,
+    as_object,
+    counted,
+    data_url,
+    error_of,
+    log_probabilities,
+    made_id,
+    sent_arguments,
+    sent_name,
+    small_strings,
+    text_in,
+    token_ids,
+    told,
+    tool_call,
+    with_ids_of_their_own,
+    word_in,
+)
+from gem.content import Image, Message, ToolCall
+from gem.record import Ask
+
+
+class ChatCompletions:
+    """``POST /chat/completions``."""
+
+    path = "/chat/completions"
+    name = "a chat completion"
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """See WireFormat.request."""
+        messages = told(ask.messages, settings.tools)
+        request: dict[str, Any] = {
+            "model": settings.model,
+            "messages": [_message(message, settings.send_reasoning) for message in messages],
+        }
+        if settings.temperature is not None:
+            request["temperature"] = settings.temperature
+        request["seed"] = ask.seed
+        if limit is not None:
+            request[settings.limit_field] = limit
+        if settings.tools and ask.tools:
+            request["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": dict(tool.schema),
+                    },
+                }
+                for tool in ask.tools
+            ]
+        if settings.token_ids:
+            request |= {"return_token_ids": True, "logprobs": True}
+        if settings.stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+        return settings.finished(request)
+
+    def read(self, data: Any, ask: Ask) -> Said:
+        """See WireFormat.read."""
+        data = as_object(data)
+        if failed := error_of(data):
+            return failed
+        choices = data.get("choices")
+        if not isinstance(choices, list) or not choices:
+            raise NoResponse("no choices")
+        choice = as_object(choices[0])
+        if failed := error_of(choice):
+            return failed
+        message = as_object(choice.get("message"))
+        pieces = _pieces(message)
+        ids = token_ids(choice.get("token_ids"))
+        logprobs = choice.get("logprobs")
+        return Said(
+            why=f"gave no answer (finish_reason {_end(choice)!r})",
+            text=pieces.text,
+            refusal=pieces.refusal,
+            reasoning=pieces.reasoning,
+            calls=_calls(message, ask.turn),
+            end=_end(choice),
+            usage=counted(data.get("usage")),
+            prompt_ids=token_ids(data.get("prompt_token_ids")),
+            token_ids=ids,
+            logprobs=log_probabilities(logprobs.get("content"), len(ids))
+            if isinstance(logprobs, dict)
+            else None,
+            extra=small_strings(data),
+        )
+
+    def collector(self) -> Collector:
+        """See WireFormat.collector."""
+        return _Chunks()
+
+
+def _message(message: Message, reasoning_field: str) -> dict[str, Any]:
+    sent: dict[str, Any] = {"role": message.role, "content": _content(message)}
+    if message.role == "assistant" and message.reasoning and reasoning_field:
+        sent[reasoning_field] = message.reasoning
+    if message.tool_calls:
+        sent["content"] = sent["content"] or None
+        sent["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": sent_name(call.name), "arguments": sent_arguments(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.role == "tool":
+        sent["tool_call_id"] = message.tool_call_id
+    return sent
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        {"type": "image_url", "image_url": {"url": data_url(part)}}
+        if isinstance(part, Image)
+        else {"type": "text", "text": part.text}
+        for part in message.content
+    ]
+
+
+def _pieces(message: Mapping[str, Any]) -> Pieces:
+    pieces = Pieces()
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(thought := message.get(name), str) and thought:
+            pieces.reasoning = thought
+            break
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        pieces.add(part)
+    if not isinstance(content, list):
+        pieces.text = text_in(content)
+    pieces.refusal += text_in(message.get("refusal")) or ""
+    return pieces
+
+
+def _calls(message: Mapping[str, Any], turn: int) -> tuple[ToolCall, ...]:
+    found = message.get("tool_calls") or []
+    if not isinstance(found, list):
+        raise NoResponse("tool calls of another type")
+    calls = []
+    for number, call in enumerate(found):
+        function = as_object(as_object(call).get("function"))
+        made = made_id(turn, number)
+        calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments"), made))
+    legacy = message.get("function_call")
+    if legacy and not calls:
+        function = as_object(legacy)
+        calls = [tool_call(None, function.get("name"), function.get("arguments"), made_id(turn, 0))]
+    return with_ids_of_their_own(calls, turn)
+
+
+def _end(choice: Mapping[str, Any]) -> str | None:
+    end = choice.get("finish_reason")
+    if isinstance(end, dict):  # SGLang's own form
+        end = end.get("type")
+    return word_in(end)
+
+
+class _Chunks:
+    """Puts together the chunks of a stream."""
+
+    def __init__(self) -> None:
+        self.ended = self.closed = False
+        self._body: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {}
+        self._text: dict[str, list[str]] = {}
+        self._parts: list[Any] = []
+        self._calls: list[_Call] = []
+        self._lists: dict[str, list[Any]] = {}
+
+    def take(self, event: Any) -> None:
+        chunk = as_object(event)
+        if error_of(chunk):
+            self._body, self._choice, self.ended, self.closed = chunk, {}, True, True
+            return
+        for key in ("id", "model", "system_fingerprint", "usage"):
+            if chunk.get(key):
+                self._body[key] = chunk[key]
+        self._extend("prompt_token_ids", chunk.get("prompt_token_ids"))
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise NoResponse("choices of another type")
+        for choice in map(as_object, choices):
+            if choice.get("index") in (0, None):
+                self._take(choice)
+
+    def _take(self, choice: Mapping[str, Any]) -> None:
+        self._choice.setdefault("message", {})
+        self._extend("token_ids", choice.get("token_ids"))
+        if isinstance(logprobs := choice.get("logprobs"), dict):
+            self._extend("logprobs", logprobs.get("content"))
+        if choice.get("finish_reason") is not None:
+            self._choice["finish_reason"] = choice["finish_reason"]
+            self.ended = True
+        delta = as_object(choice.get("delta") or choice.get("message") or {})
+        for key in ("content", "reasoning_content", "reasoning", "refusal"):
+            value = delta.get(key)
+            if key == "content" and isinstance(value, list):
+                self._parts += value
+            elif isinstance(value, str):
+                self._text.setdefault(key, []).append(value)
+            elif value is not None and not key.startswith("reasoning"):
+                raise NoResponse("text of another type")
+        calls = delta.get("tool_calls") or []
+        if not isinstance(calls, list):
+            raise NoResponse("tool calls of another type")
+        for call in map(as_object, calls):
+            self._call(call, as_object(call.get("function") or {}))
+        if delta.get("function_call"):
+            self._call({"index": "function_call"}, as_object(delta["function_call"]))
+
+    def _call(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+        """Add to a call: that of the same index, unless an id says that it is another one."""
+        call_id, index = delta.get("id"), delta.get("index")
+        same = [call for call in self._calls if call.index == index] if index is not None else self._calls
+        last = same[-1] if same else None
+        if last is None or (call_id and last.id and call_id != last.id):
+            last = _Call(index)
+            self._calls.append(last)
+        last.id = last.id or call_id
+        last.name = last.name or function.get("name")
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            last.arguments.append(arguments)
+        elif arguments is not None:
+            last.whole = arguments
+
+    def _extend(self, name: str, values: Any) -> None:
+        if isinstance(values, list):
+            self._lists.setdefault(name, []).extend(values)
+
+    def body(self) -> dict[str, Any]:
+        if "message" not in self._choice:
+            return self._body
+        message: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._text.items()}
+        if self._parts:
+            text = message.get("content")
+            message["content"] = [*([text] if text else []), *self._parts]
+        if self._calls:
+            message["tool_calls"] = [call.whole_call() for call in self._calls]
+        choice = self._choice | {"message": message, "token_ids": self._lists.get("token_ids")}
+        choice["logprobs"] = {"content": self._lists.get("logprobs")}
+        return self._body | {
+            "choices": [choice],
+            "prompt_token_ids": self._lists.get("prompt_token_ids"),
+        }
+
+
+class _Call:
+    """A call whose arguments come in pieces."""
+
+    def __init__(self, index: Any) -> None:
+        self.index = index
+        self.id: Any = None
+        self.name: Any = None
+        self.arguments: list[str] = []
+        self.whole: Any = None
+
+    def whole_call(self) -> dict[str, Any]:
+        arguments = "".join(self.arguments) or self.whole
+        return {"id": self.id, "function": {"name": self.name, "arguments": arguments}}

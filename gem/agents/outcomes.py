@@ -1,0 +1,313 @@
+"""What a server's answer counts as: one table, for every wire format and both ways of reading.
+
+What the model did is scored. What the server did is no verdict, after its retries. A wire format turns
+an HTTP response into `Said`; `judge` finds its row in `OUTCOMES`; `reply` makes the reply of a scored row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gem.content import ToolCall
+from gem.record import Reply
+
+EXCERPT = 300
+"""Characters of a server's answer that an error quotes."""
+
+
+class Verdict(StrEnum):
+    """What becomes of the ask."""
+
+    SCORED = "scored"  # there is a reply
+    RETRIED = "no verdict after the retries"
+    REFUSED = "no verdict, at once"
+    UNAVAILABLE = "AgentUnavailable, at once"
+    GRACE = "AgentUnavailable after the grace time"
+
+
+class Fault(StrEnum):
+    """Why there is no whole response."""
+
+    UNREACHED = "unreached"  # no connection: refused, an unknown host, no route
+    SLOW = "slow"  # not whole within the time
+    BROKEN = "broken"  # the connection ended early
+    CUT = "cut"  # a stream without its end
+    UNREADABLE = "unreadable"  # no JSON, or none of the shape, or too much of it
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came back for one request.
+
+    `why` says it for an error. `fault` is set where there is no whole response; `complaint` is what the
+    server said in an error, under any status, `failed` whether it was one under status 200. Of an answer:
+    `text` (None: the server gave none, not even an empty one), `refusal`, `reasoning`, `calls`, the server's
+    word for its `end`, its `usage`, tokens, and what goes into `Reply.extra`.
+    """
+
+    why: str = ""
+    fault: Fault | None = None
+    status: int = 200
+    complaint: str = ""
+    failed: bool = False
+    retry_after_s: float = 0.0
+    text: str | None = None
+    refusal: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    end: str | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    prompt_ids: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def something(self) -> bool:
+        """Whether the model is seen to have said anything at all."""
+        return bool(self.text or self.refusal or self.reasoning or self.calls)
+
+    @property
+    def sampled(self) -> int | None:
+        """The tokens that the model sampled by the server's count; None where it does not count."""
+        return self.usage.get("completion_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A row: what came back, what becomes of the ask, and how an answer like that is told."""
+
+    what: str
+    verdict: Verdict
+    holds: Callable[[Said], bool]
+
+
+CUT_ENDS = frozenset(("length", "max_tokens", "max_output_tokens", "model_length"))
+CUT_ENDS |= {"model_context_window_exceeded"}
+"""Words for an answer that a token limit cut."""
+
+ENDS = frozenset(("stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence"))
+ENDS |= {"eos", "eos_token", "completed"}
+"""Words for an answer that the model ended itself."""
+
+SERVER_ENDS = frozenset(("content_filter", "error", "abort", "aborted", "cancelled", "canceled", "failed"))
+SERVER_ENDS |= {"timeout", "network_error", "insufficient_system_resource", "sensitive", "safety"}
+SERVER_ENDS |= {
+    "recitation",
+    "blocklist",
+    "prohibited_content",
+    "spii",
+    "in_progress",
+    "queued",
+    "incomplete",
+}
+"""Words for an answer that the server ended, or has not given yet."""
+
+BUSY = frozenset((408, 409, 425, 429))
+"""Statuses below 500 that are worth another try."""
+
+
+def judge(said: Said) -> Outcome:
+    """Return the first row that holds."""
+    return next(outcome for outcome in OUTCOMES if outcome.holds(said))
+
+
+def reply(said: Said) -> Reply:
+    """Return the reply of an answer that is scored."""
+    if said.status != 200 or said.failed or _did_not_fit(said):
+        extra = {**said.extra, "error": said.complaint[:EXCERPT]} if said.complaint else said.extra
+        return Reply("", finish="context", usage=said.usage, extra=extra)
+    end = (said.end or "stop").lower()
+    extra = dict(said.extra)
+    if end not in ENDS and end not in CUT_ENDS:
+        extra["finish_reason"] = end[:EXCERPT]
+    return Reply(
+        "\n".join(filter(None, (said.text, said.refusal))),
+        said.prompt_ids,
+        said.token_ids,
+        said.logprobs,
+        "length" if end in CUT_ENDS else "stop",
+        tool_calls=said.calls,
+        reasoning=said.reasoning or None,
+        usage=said.usage,
+        extra=extra,
+    )
+
+
+def _ended(said: Said, words: frozenset[str]) -> bool:
+    return said.end is not None and said.end.lower() in words
+
+
+def _did_not_fit(said: Said) -> bool:
+    return _ended(said, CUT_ENDS) and not said.something and said.sampled == 0
+
+
+def _empty_but_sampled(said: Said) -> bool:
+    if said.sampled is not None:
+        return said.sampled > 0 and (said.end is None or _ended(said, ENDS | CUT_ENDS))
+    return said.text is not None and _ended(said, ENDS | CUT_ENDS)
+
+
+_MODERATED = re.compile(r"moderat|flagged|content policy|content_policy|safety system", re.IGNORECASE)
+_NO_MODEL = re.compile(r"model_not_found|invalid_api_key|api key not valid", re.IGNORECASE)
+
+OUTCOMES: tuple[Outcome, ...] = (
+    Outcome("no connection", Verdict.GRACE, lambda s: s.fault is Fault.UNREACHED),
+    Outcome("no whole answer in time", Verdict.RETRIED, lambda s: s.fault is Fault.SLOW),
+    Outcome("a broken connection", Verdict.RETRIED, lambda s: s.fault is Fault.BROKEN),
+    Outcome("a stream cut before its end", Verdict.RETRIED, lambda s: s.fault is Fault.CUT),
+    Outcome(
+        "a body that is no JSON or of another shape", Verdict.RETRIED, lambda s: s.fault is Fault.UNREADABLE
+    ),
+    Outcome(
+        "a prompt that is too long",
+        Verdict.SCORED,
+        lambda s: (s.failed or s.status in (400, 413, 422, 500)) and too_long(s.complaint, s.status),
+    ),
+    Outcome(
+        "no credit left",
+        Verdict.UNAVAILABLE,
+        lambda s: s.status == 402 or (s.status == 429 and "insufficient_quota" in s.complaint),
+    ),
+    Outcome(
+        "a prompt that moderation refuses",
+        Verdict.REFUSED,
+        lambda s: s.status == 403 and bool(_MODERATED.search(s.complaint)),
+    ),
+    Outcome("a key that is refused (401, 403)", Verdict.UNAVAILABLE, lambda s: s.status in (401, 403)),
+    Outcome(
+        "an unknown model or address (404)",
+        Verdict.UNAVAILABLE,
+        lambda s: s.status == 404 or (s.status in (400, 422) and bool(_NO_MODEL.search(s.complaint))),
+    ),
+    Outcome("a redirection", Verdict.UNAVAILABLE, lambda s: 300 <= s.status < 400),
+    Outcome(
+        "a busy or broken server (429, 5xx)", Verdict.RETRIED, lambda s: s.status in BUSY or s.status >= 500
+    ),
+    Outcome("a request that is refused (other 4xx)", Verdict.REFUSED, lambda s: s.status != 200),
+    Outcome("an error under status 200", Verdict.RETRIED, lambda s: s.failed),
+    Outcome("an end by the server (filter, error, abort)", Verdict.RETRIED, lambda s: _ended(s, SERVER_ENDS)),
+    Outcome("tool calls", Verdict.SCORED, lambda s: bool(s.calls)),
+    Outcome("a refusal in words", Verdict.SCORED, lambda s: bool(s.refusal)),
+    Outcome("text cut by the token limit", Verdict.SCORED, lambda s: bool(s.text) and _ended(s, CUT_ENDS)),
+    Outcome("text", Verdict.SCORED, lambda s: bool(s.text)),
+    Outcome("reasoning alone, cut by the token limit or not", Verdict.SCORED, lambda s: bool(s.reasoning)),
+    Outcome("no token, for want of space behind the prompt", Verdict.SCORED, _did_not_fit),
+    Outcome("empty text that the model sampled", Verdict.SCORED, _empty_but_sampled),
+    Outcome("nothing that the model said", Verdict.RETRIED, lambda s: True),
+)
+"""Every outcome, in the order in which they are tried."""
+
+
+# -- what servers say in errors
+
+
+_SKIPPED = frozenset(("input", "ctx", "request", "body", "messages"))  # what echoes the request
+_ECHO = re.compile(r"""['"](?:input|ctx)['"]\s*:""")
+_SAID = 4000  # characters of an error that are read
+
+
+def complaint(data: Any) -> str:
+    """Return what an error's body says, as one line, without what it echoes of the request."""
+    return " ".join(_words(data, 6))[:_SAID]
+
+
+def complaint_of(body: bytes) -> str:
+    """Return what the body of an error says, whether it is JSON or not."""
+    try:
+        return complaint(json.loads(body))
+    except (ValueError, RecursionError):
+        return _said(body.decode("utf-8", "replace"))
+
+
+def _said(text: str) -> str:
+    return " ".join(_ECHO.split(text[:_SAID], maxsplit=1)[0].split())
+
+
+def _words(data: Any, depth: int) -> Iterator[str]:
+    if isinstance(data, str):
+        yield _said(data)
+    elif isinstance(data, int):
+        yield _number(data)
+    elif depth and isinstance(data, dict):
+        for key, value in list(data.items())[:32]:
+            if key not in _SKIPPED:
+                yield from _words(value, depth - 1)
+    elif depth and isinstance(data, list):
+        for value in data[:32]:
+            yield from _words(value, depth - 1)
+
+
+def _number(value: int) -> str:
+    return str(value) if abs(value) < 10**12 else ""
+
+
+_TOO_LONG = re.compile(
+    r"context[ _]length|context[ _]window|context[ _]size|context limit|exceed_context|prompt is too long"
+    r"|(?:prompt|input) (?:length|is too long|\(\d+ tokens\) is (?:longer|too long))"
+    r"|maximum (?:prompt|input) length|input token count|exceeds the maximum number of tokens"
+    r"|must have less than \d+ tokens|tokens? ?\+ ?`?max_new_tokens`? must be|kv cache can hold"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)",
+    re.IGNORECASE,
+)
+
+
+def too_long(said: str, status: int = 400) -> bool:
+    """Tell whether an error says that the prompt does not fit the model's context.
+
+    llama.cpp has two words for it; one of them is about the memory that requests share, which is no matter
+    of this prompt alone.
+    """
+    if status == 500 or "context size has been exceeded" in said.lower():
+        return "exceed_context_size" in said
+    return bool(_TOO_LONG.search(said))
+
+
+_SUMS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"context limit: (?P<prompt>\d+) \+ \d+ > (?P<context>\d+)",
+        r"max_new_tokens`? must be <= (?P<context>\d+).*?given: (?P<prompt>\d+)",
+        r"context length (?:is|of) (?:only )?(?P<context>\d+) tokens.*?"
+        r"(?P<least>at least )?\b(?P<prompt>\d+) (?:tokens )?"
+        r"(?:input tokens|in the (?:messages|input|prompt)|from the input)",
+    )
+)
+
+
+def shorter(said: str, limit: int) -> int | None:
+    """Return the tokens that an answer may take where it was the answer's `limit` that did not fit.
+
+    None where the prompt alone does not. Some servers count the prompt only up to there ("at least"):
+    then half the limit is the next to try.
+    """
+    for pattern in _SUMS:
+        if match := pattern.search(said):
+            space = int(match["context"][:12]) - int(match["prompt"][:12])
+            # some servers count an end more than they say
+            space = min(space, limit // 2) if match.groupdict().get("least") else space - 1
+            return space if 0 < space < limit else None
+    return None
+
+
+_UNKNOWN = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|extra(?:_| )|not permitted|not allowed"
+    r"|forbidden|no endpoints|requires?\b|invalid (?:argument|field|parameter)",
+    re.IGNORECASE,
+)
+_TOOLS = re.compile(r"\btools\b|tool[ _-](?:choice|use|calling)|function[ _]calling", re.IGNORECASE)
+
+
+def refuses(said: str, name: str) -> bool:
+    """Tell whether an error refuses the field `name` of a request."""
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) and _UNKNOWN.search(said))
+
+
+def refuses_tools(said: str) -> bool:
+    """Tell whether an error says that the model, or its server, takes no tools."""
+    return bool(_TOOLS.search(said) and _UNKNOWN.search(said))

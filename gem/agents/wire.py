@@ -1,0 +1,315 @@
+"""What the wire formats share: the settings of requests, and reading values of any shape."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gem.agents.outcomes import EXCERPT, Said, complaint
+from gem.content import Image, Message, Obs, ToolCall, join, text_of
+from gem.record import Ask
+from gem.tools import calls as written
+
+
+@dataclass(slots=True)
+class Settings:
+    """How requests are made; what a server refuses changes here for good.
+
+    `limit_field`: what the limit of an answer's tokens is called. `left_out`: fields that are not sent.
+    `send_reasoning`: the field of a message that carries its reasoning; empty: none is sent.
+    """
+
+    model: str
+    temperature: float | None
+    max_tokens: int | None
+    limit_field: str
+    tools: bool
+    stream: bool
+    send_reasoning: str
+    token_ids: bool
+    extra: Mapping[str, Any]
+    left_out: set[str] = field(default_factory=set)
+
+    def limit(self, ask: Ask) -> int | None:
+        """Return the tokens that an answer may take."""
+        limits = [limit for limit in (self.max_tokens, ask.max_tokens) if limit is not None]
+        return min(limits, default=None)
+
+    def finished(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a request without what the server refuses, and with the user's own fields."""
+        kept = {key: value for key, value in request.items() if key not in self.left_out}
+        return kept | dict(self.extra)
+
+
+class Collector(Protocol):
+    """Puts together a response that comes in events."""
+
+    ended: bool
+    """Whether the answer's end was seen."""
+
+    closed: bool
+    """Whether nothing more comes."""
+
+    def take(self, event: Any) -> None:
+        """Take in an event's data."""
+        ...
+
+    def body(self) -> Any:
+        """Return the response as it would have come without a stream."""
+        ...
+
+
+class WireFormat(Protocol):
+    """How one protocol writes requests and reads responses."""
+
+    path: str
+    """Behind the base address."""
+
+    name: str
+    """What its responses are called in errors."""
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """Return the request for an ask, its answer no longer than `limit` tokens."""
+        ...
+
+    def read(self, data: Any, ask: Ask) -> Said:
+        """Read a response.
+
+        Raises:
+            LookupError, TypeError, ValueError: for what is no response of the protocol.
+        """
+        ...
+
+    def collector(self) -> Collector:
+        """Return what puts a stream together."""
+        ...
+
+
+# -- requests
+
+
+NO_NAME = "unknown"
+_NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def sent_name(name: str) -> str:
+    """Return a called tool's name as servers take it back; what a model called may have any name."""
+    return _NOT_OF_A_NAME.sub("_", name)[:64] or NO_NAME
+
+
+def sent_arguments(arguments: str) -> str:
+    """Return a call's arguments as servers take them back.
+
+    Some read them and refuse the conversation when they cannot; then the model could end its episodes
+    without verdict. What is no JSON object is sent inside one.
+    """
+    try:
+        if isinstance(_strict(arguments or "{}"), dict):
+            return arguments or "{}"
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps({"unreadable": arguments})
+
+
+def _strict(text: str) -> Any:
+    def refuse(word: str) -> None:
+        raise ValueError(f"JSON has no {word}")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def data_url(image: Image) -> str:
+    """Return a picture as an address that holds it."""
+    return f"data:{image.mime};base64,{base64.b64encode(image.data).decode('ascii')}"
+
+
+def told(messages: Sequence[Message], native: bool) -> Iterator[Message]:
+    """Yield the messages as they are sent.
+
+    The protocols take text alone as a tool's result: its pictures come in a message of the user behind the
+    results, each with the name of its call. Where calls are not `native`, they and their results are text.
+    """
+    behind: list[Obs] = []  # what the user is yet to say
+    for message in messages:
+        if message.role != "tool" and behind:
+            yield Message("user", join(behind))
+            behind = []
+        if message.role == "tool" and not native:
+            behind.append(message.content)
+        elif message.role == "tool" and not isinstance(message.content, str):
+            name = f"Pictures of the result of {message.name or 'the call'} ({message.tool_call_id}):"
+            behind += [name, tuple(part for part in message.content if isinstance(part, Image))]
+            yield Message("tool", text_of(message.content), tool_call_id=message.tool_call_id)
+        elif message.tool_calls and not native:
+            text = written.write(message.text, message.tool_calls)
+            yield Message("assistant", text, reasoning=message.reasoning)
+        else:
+            yield message
+    if behind:
+        yield Message("user", join(behind))
+
+
+# -- responses
+
+
+class NoResponse(ValueError):
+    """What a server sent is no response of the protocol."""
+
+
+def as_object(data: Any) -> dict[str, Any]:
+    """Return a JSON object.
+
+    Raises:
+        NoResponse: when it is none.
+    """
+    if not isinstance(data, dict):
+        raise NoResponse("no JSON object")
+    return data
+
+
+def error_of(data: Mapping[str, Any]) -> Said | None:
+    """Return what a response says that is an error under status 200; None where it is none."""
+    error = data.get("error")
+    if not error and data.get("object") != "error":
+        return None
+    said = complaint(error or dict(data))
+    return Said(f"answered with an error: {said[:EXCERPT]!r}", failed=True, complaint=said)
+
+
+def counted(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Return a server's counters by name; those of its details too, where they are not 0."""
+    counters: dict[str, int] = {}
+    details: list[tuple[str, Mapping[str, Any]]] = []
+    for name, value in list(usage.items())[:_MOST_COUNTERS] if isinstance(usage, dict) else ():
+        if _is_count(value):
+            counters[(names or {}).get(name, name)[:_NAME]] = value
+        elif isinstance(value, dict):
+            details.append((name, value))
+    for name, inner in details:
+        for key, value in list(inner.items())[:_MOST_COUNTERS]:
+            if _is_count(value) and value:
+                counters[(key if key not in counters else f"{name}.{key}")[:_NAME]] = value
+    return counters
+
+
+_MOST_COUNTERS = 32
+_NAME = 100  # characters of a counter's name
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
+def small_strings(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what tells a response and its server apart, where it is given and short."""
+    found = ((key, data.get(key)) for key in ("id", "model", "system_fingerprint"))
+    return {key: value for key, value in found if isinstance(value, str) and 0 < len(value) <= 200}
+
+
+def word_in(value: Any) -> str | None:
+    """Return a short word, or None.
+
+    Raises:
+        NoResponse: for anything else.
+    """
+    word = text_in(value)
+    return None if word is None else word[:100]
+
+
+def text_in(content: Any) -> str | None:
+    """Return content that is text or nothing.
+
+    Raises:
+        NoResponse: for anything else.
+    """
+    if content is None or isinstance(content, str):
+        return content
+    raise NoResponse("text of another type")
+
+
+@dataclass(slots=True)
+class Pieces:
+    """What parts of content say: text (None: there was no part of it), refusals and reasoning."""
+
+    text: str | None = None
+    refusal: str = ""
+    reasoning: str = ""
+
+    def add(self, part: Any) -> None:
+        """Take in a part.
+
+        Raises:
+            NoResponse: for a part that is no object or has text of another type.
+        """
+        if isinstance(part, str):
+            part = {"type": "text", "text": part}
+        kind = as_object(part).get("type")
+        if kind in ("text", "output_text"):
+            self.text = (self.text or "") + (text_in(part.get("text")) or "")
+        elif kind == "refusal":
+            self.refusal += text_in(part.get("refusal", part.get("text"))) or ""
+        elif kind in ("reasoning", "thinking", "reasoning_text", "summary_text"):
+            self.think(part)
+
+    def think(self, part: Mapping[str, Any]) -> None:
+        """Take in a part that is reasoning; it may have parts itself, and a summary where it is not told."""
+        for key in ("text", "reasoning", "thinking", "content", "summary"):
+            value = part.get(key)
+            if isinstance(value, list):
+                texts = [inner.get("text") for inner in value if isinstance(inner, dict)]
+                value = "\n".join(text for text in texts if isinstance(text, str))
+            if value and isinstance(value, str):
+                self.reasoning += value
+                return
+
+
+def tool_call(call_id: Any, name: Any, arguments: Any, made: str) -> ToolCall:
+    """Return a call as a model made it; without an id it gets the `made` one.
+
+    Raises:
+        NoResponse: for a name that is no text.
+    """
+    if not isinstance(name, str):
+        raise NoResponse("a call without a name")
+    if arguments is None:
+        arguments = ""
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(call_id if isinstance(call_id, str) and call_id else made, name, arguments)
+
+
+def with_ids_of_their_own(calls: Sequence[ToolCall], turn: int) -> tuple[ToolCall, ...]:
+    """Return calls none of which has the id of another one."""
+    seen: set[str] = set()
+    found = []
+    for number, call in enumerate(calls):
+        if call.id in seen:
+            call = ToolCall(made_id(turn, number), call.name, call.arguments)
+        seen.add(call.id)
+        found.append(call)
+    return tuple(found)
+
+
+def made_id(turn: int, number: int) -> str:
+    """Return the id of a call that the server gave none."""
+    return f"call_{turn}_{number}"
+
+
+def token_ids(values: Any) -> tuple[int, ...]:
+    """Return token ids; () where some value is none."""
+    if not isinstance(values, list) or not all(type(each) is int and 0 <= each < 2**31 for each in values):
+        return ()
+    return tuple(values)
+
+
+def log_probabilities(values: Any, count: int) -> tuple[float, ...] | None:
+    """Return one log probability for each of `count` tokens; None where they are not all there."""
+    if not count or not isinstance(values, list) or len(values) != count:
+        return None
+    found = [value.get("logprob") if isinstance(value, dict) else None for value in values]
+    numbers = tuple(float(each) for each in found if isinstance(each, int | float) and abs(each) < 1e30)
+    return numbers if len(numbers) == count else None
