@@ -703,6 +703,8 @@ def test_the_grace_time_counts_from_the_last_success_of_any_ask():
     answer = Fault(headers={"Connection": "close"}, body=json.dumps(completion("x")).encode())
     with StubServer(answer) as server, agent_of(server, grace_s=0.2, backoff_s=0.01) as agent:
         agent([ask()])
+        agent._away_since = perf_counter() - 1000  # it was away, and nobody asked since
+        agent([ask()])
         assert agent._away_since is None
         server.close()
         with pytest.raises(BatchBroken):

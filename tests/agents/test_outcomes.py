@@ -89,6 +89,7 @@ CHAT_ANSWERS = [
     ("a busy or broken server (429, 5xx)", says(429, "slow down"), {}, None),
     ("a busy or broken server (429, 5xx)", says(500, "oops"), {}, None),
     ("a busy or broken server (429, 5xx)", says(503, "loading model"), {}, None),
+    ("a busy or broken server (429, 5xx)", says(500, "could not read the context length"), {}, None),
     ("a busy or broken server (429, 5xx)", says(500, "Context size has been exceeded."), {}, None),
     ("a request that is refused (other 4xx)", says(400, "messages must alternate"), {}, None),
     ("a request that is refused (other 4xx)", says(422, "no"), {}, None),
