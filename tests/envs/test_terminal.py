@@ -157,7 +157,9 @@ def test_commands_keep_folder_and_variables_and_their_output_is_shown(make):
 def test_several_commands_in_one_turn_run_in_order(make):
     env = make()
     env.reset(seed=0)
-    step = env.step("<bash>export x=1; echo a</bash> And on.\n```bash\necho $x; false\n```\n" + call("echo c"))
+    step = env.step(
+        "<bash>export x=1; echo a</bash> And on.\n```bash\necho $x; false\n```\n" + call("echo c")
+    )
     assert step.obs == "a\n1\n[exit code 1]\nc"
     assert [(told["error"], told["shown"]) for told in step.info["tool_results"]] == [
         (False, 1), (True, 15), (False, 1)
