@@ -336,7 +336,8 @@ def _as_text(messages: Sequence[Message]) -> list[Message]:
         if results:
             plain.append(Message("user", join(results)))
             results = []
-        if message is not None:
-            said = write(message.text, message.tool_calls) if message.tool_calls else message.content
-            plain.append(Message(message.role, said))
+        if message is not None and message.tool_calls:
+            plain.append(Message(message.role, write(message.text, message.tool_calls)))
+        elif message is not None:
+            plain.append(message)
     return plain

@@ -171,7 +171,9 @@ def _train():
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(['{"name": "bash", "arguments": {"command": "ls"}}', "assistant user tool"] * 3, trainer)
+    bpe.train_from_iterator(
+        ['{"name": "bash", "arguments": {"command": "ls"}}', "assistant user tool"] * 3, trainer
+    )
     return bpe
 
 
