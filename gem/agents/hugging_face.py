@@ -29,8 +29,8 @@ class HuggingFaceAgent(BaseAgent):
     With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
     the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
     cannot be read stays text. With ``text`` the model reads how to call in the environment's words alone, and
-    calls in its text. The default is ``native`` where the template knows tools, else ``text``. The tokens are the
-    sampled ones either way.
+    calls in its text. The default is ``native`` where the template knows tools, else ``text``. The tokens are
+    the sampled ones either way.
 
     A reply depends on its own ask: chance comes from the ask's seed, and what else is in the batch changes
     the logits by rounding alone. Each call processes whole prompts, so weights may change between calls.
