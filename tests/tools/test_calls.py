@@ -1,3 +1,4 @@
+import json
 import sys
 from time import process_time
 from typing import Literal
@@ -6,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gem.content import ToolCall
 from gem.errors import BadArgument
 from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
-from gem.tools.calls import find
+from gem.tools.calls import find, write
 
 
 class Python(BaseTool):
@@ -243,3 +245,43 @@ def test_huge_integers_in_json_are_the_agents_fault():
     digits = "9" * (sys.get_int_max_str_digits() + 1)
     [found] = find(f'<tool_call>{{"name": "x", "arguments": {{"a": {digits}}}}}</tool_call>', TOOLS)
     assert found.call is None
+
+
+JSONISH = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["</tool_call>", "<think>", "<tool_name>x</tool_name>", "```\nx\n```", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    said=st.sampled_from(["", "So.", "<think>hm</think>", "<think>", "<tool_call>", "```json"]),
+    named=st.lists(st.tuples(st.text(max_size=5) | st.just("</tool_call>"), JSONISH), max_size=3),
+)
+def test_native_calls_written_as_text_are_read_again_whatever_stands_in_them(said, named):
+    native = [ToolCall(str(n), name, json.dumps(value)) for n, (name, value) in enumerate(named)]
+    found = find(write(said, native), TOOLS)
+    assert len(found) == len(native)
+    for each, (name, value) in zip(found, named, strict=True):
+        if isinstance(value, dict):
+            assert (each.call.name, dict(each.call.arguments)) == (name, value)
+        else:
+            assert each.call is None
+            assert each.error
+
+
+@pytest.mark.parametrize("depth", [100, *range(300, 1100, 20), 3000])
+def test_arguments_nested_beyond_measure_are_written_and_answered(depth):
+    deep = '{"a": ' + "[" * depth + "]" * depth + "}"
+    (found,) = find(write("", [ToolCall("c", "search", deep)]), TOOLS)
+    assert found.error or found.call.name == "search"
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_no_arguments_at_all_are_an_empty_object(blank):
+    (found,) = find(write("", [ToolCall("c", "search", blank)]), TOOLS)
+    assert found.call.arguments == {}
