@@ -477,6 +477,11 @@ class EnvWrapper(Env):
         return self.env.forkable
 
     @property
+    def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
+        """What a model may call natively: the tools of the environment inside."""
+        return self.env.tool_specs
+
+    @property
     def spec(self) -> EnvSpec | None:
         """The spec of the environment inside."""
         return self.env.spec

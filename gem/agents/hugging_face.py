@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, uniforms
+from gem.content import ToolCall
 from gem.errors import BadArgument
 from gem.record import AgentInfo, Ask, Reply
-from gem.tokens.renderer import Renderer, render
+from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.sampled_calls import taken
 
 
 class HuggingFaceAgent(BaseAgent):
@@ -23,6 +25,12 @@ class HuggingFaceAgent(BaseAgent):
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from: a
     trainer divides its logits by the same temperature. An answer ends with a stop id, or after `max_tokens`.
+
+    With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
+    the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
+    cannot be read stays text. With ``text`` the model reads how to call in the environment's words alone, and
+    calls in its text. The default is ``native`` where the template knows tools, else ``text``. The tokens are
+    the sampled ones either way.
 
     A reply depends on its own ask: chance comes from the ask's seed, and what else is in the batch changes
     the logits by rounding alone. Each call processes whole prompts, so weights may change between calls.
@@ -40,12 +48,19 @@ class HuggingFaceAgent(BaseAgent):
         temperature: float = 1.0,
         max_tokens: int = 1024,
         batch_size: int = 64,
+        tools: Literal["native", "text"] | None = None,
     ) -> None:
         """Serve `model`, at most `batch_size` conversations at a time.
 
         Raises:
-            BadArgument: for limits below 1.
+            BadArgument: for limits below 1; for native tools where the chat template knows none.
         """
+        known = knows_tools(renderer)
+        if tools not in (None, "native", "text"):
+            raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
+        if tools == "native" and not known:
+            raise BadArgument("tools='native' wants a chat template that knows tools; this one does not.")
+        self.tools = tools or ("native" if known else "text")
         if min(max_tokens, batch_size) < 1:
             raise BadArgument(f"got {max_tokens=}, {batch_size=}; accepted: 1 or more.")
         self.model = model
@@ -61,7 +76,9 @@ class HuggingFaceAgent(BaseAgent):
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
         name = getattr(self.model.config, "name_or_path", "") or type(self.model).__name__
-        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        settings: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.tools == "native":
+            settings["tools"] = self.tools
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
     def publish(self, version: int, weights: Any = None) -> None:
@@ -72,7 +89,7 @@ class HuggingFaceAgent(BaseAgent):
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""
-        prompts = [render(self.renderer, ask) for ask in asks]
+        prompts = [render(self.renderer, ask, tools=self.tools == "native") for ask in asks]
         limits = [self._room(ask, len(prompt)) for ask, prompt in zip(asks, prompts, strict=True)]
         replies = [
             Reply("", prompt, finish="context", policy_version=self.policy_version) for prompt in prompts
@@ -87,7 +104,7 @@ class HuggingFaceAgent(BaseAgent):
                 [asks[row].seed for row in batch],
             )
             for place, row in enumerate(batch):
-                replies[row] = self._reply(prompts[row], tokens[place], logprobs[place])
+                replies[row] = self._reply(asks[row], prompts[row], tokens[place], logprobs[place])
         return replies
 
     def _room(self, ask: Ask, prompt_tokens: int) -> int:
@@ -96,15 +113,19 @@ class HuggingFaceAgent(BaseAgent):
         room += [limit - prompt_tokens for limit in (self.context, ask.context) if limit is not None]
         return min(room)
 
-    def _reply(self, prompt: tuple[int, ...], tokens: list[int], logprobs: list[float]) -> Reply:
+    def _reply(self, ask: Ask, prompt: tuple[int, ...], tokens: list[int], logprobs: list[float]) -> Reply:
         self.tokens_sampled += len(tokens)
+        text, calls = self.renderer.decode(tokens), tuple[ToolCall, ...]()
+        if self.tools == "native" and ask.tools:
+            text, calls = taken(text, ask.turn)
         return Reply(
-            self.renderer.decode(tokens),
+            text,
             prompt,
             tuple(tokens),
             tuple(logprobs),
             "stop" if tokens[-1] in self.renderer.stop_ids else "length",
             self.policy_version,
+            tool_calls=calls,
         )
 
     def _generate(

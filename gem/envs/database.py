@@ -8,11 +8,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, Self
 
-from gem import parsing, seeding
+from gem import seeding
+from gem.content import ToolSpec
 from gem.core import Env, Start, Step
 from gem.envs import postgres
 from gem.envs.database_box import PostgresBox, SqliteBox
 from gem.envs.database_domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
+from gem.envs.workspace import NOT_COUNTED, Said, WorkTurn, Written, read, submit_spec
 from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
@@ -28,7 +30,25 @@ GRADED_ROWS = 5000
 DRAWS = 100
 """How many questions or orders are tried until one is worth asking."""
 
-_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
+_SQL = Written(
+    "sql",
+    "Run SQL on the database; several statements are run in order, and you read their results.",
+    "query",
+    "one or more statements",
+    tag="sql",
+    fences=("sql",),
+)
+_ANSWER = Written(
+    "answer",
+    "Answer the question and end the task: the result of your query is the answer.",
+    "query",
+    "one query",
+    tag="answer",
+)
+_SPECS: dict[Kind, tuple[ToolSpec, ...]] = {
+    "questions": (_SQL.spec(), _ANSWER.spec()),
+    "operations": (_SQL.spec(), submit_spec("End the task: what is committed then counts.")),
+}
 _HOW_TO_LOOK = """\
 The database is {engine}; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
 several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are \
@@ -73,9 +93,11 @@ class DatabaseEnv(Env):
         Explore a database of a small world, made from the seed, and answer a question by a query, or carry
         out an order by changing its rows. Each id is a world and one of both kinds.
     Action:
-        SQL in ``<sql>...</sql>`` or a fenced ``sql`` block is run. ``<answer>query</answer>`` answers a
-        question, ``<submit/>`` ends an order; SQL in the same turn is run before. An action with none of
-        these is answered with how to write one, and its turn is gone.
+        SQL in ``<sql>...</sql>`` or a fenced ``sql`` block, or in a call of the tool `sql`, is run; up to 20
+        of these in order. ``<answer>query</answer>`` or a call of `answer` answers a question, ``<submit/>``
+        or a call of `submit` ends an order; SQL in the same turn is run before. What stands inside
+        ``<think>`` does not count. An action with none of these is answered with how to write one, and its
+        turn is gone. Beside a call that cannot be carried out an answer or a submission does not count.
     Observation:
         The question or order, then the results of each turn's statements as tables, or their errors.
     Reward:
@@ -148,6 +170,11 @@ class DatabaseEnv(Env):
     shared: ClassVar[tuple[str, ...]] = ("domain", "sandbox_type")
     _secret_arguments: ClassVar[tuple[str, ...]] = ("dsn",)
 
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """What a model may call natively."""
+        return _SPECS[self.kind]
+
     def reset(self, seed: int | None = None) -> Start:
         """Draw a world and what is asked of it; see Env.reset."""
         super().reset(seed)
@@ -175,26 +202,30 @@ class DatabaseEnv(Env):
     def step(self, action: str) -> Step:
         """Run the SQL of a turn, or take the answer; see Env.step."""
         self.turn += 1
-        sql = _statements(action)
-        answer = parsing.tagged(action, "answer") if self.kind == "questions" else None
-        submitted = self.kind == "operations" and bool(_SUBMIT.search(action))
+        questions = self.kind == "questions"
+        asked = read(action, [_SQL, _ANSWER] if questions else [_SQL], submits=not questions)
+        said = Said()
         try:
-            said = self._show(sql) if sql else ""
-            if answer is not None:
+            answer = None
+            if asked.empty or asked.too_many:
+                said.add(f"{asked.too_many or 'There is no SQL in your answer.'} {self._form()}")
+            else:
+                answer = self._run_all(asked, said)
+            if asked.ends and answer is not None:
                 return self._grade(said, self._judge_answer(answer))
-            if submitted:
+            if asked.submitted:
                 return self._grade(said, self._judge_state())
-            info: dict[str, Any] = {}
-            if not sql:
-                info["legal"] = False
-                said = f"There is no SQL in your answer. {self._form()}"
+            if answer is not None or asked.asks_to_submit:
+                said.add(NOT_COUNTED)
             if self.turn < self.max_turns:
-                return Step(said, 0.0, False, False, info)
+                return Step(
+                    said.obs, 0.0, False, False, said.info | ({} if asked.legal else {"legal": False})
+                )
             if self.kind == "operations":
                 return self._grade(said, self._judge_state(), StopReason.TURN_BUDGET)
             return self._grade(said, "the turns were used up without an answer", StopReason.TURN_BUDGET)
         except ToolError as burst:  # the agent's own doing: a scored failure
-            return self._grade("", str(burst))
+            return self._grade(Said(), str(burst))
 
     def sample_random_action(self) -> str:
         """Look into a table, or give up; see Env.sample_random_action."""
@@ -258,10 +289,27 @@ class DatabaseEnv(Env):
                 box.run("main", sql)
         return box
 
-    def _show(self, sql: str) -> str:
-        results = self._box().run("main", sql)
+    def _run_all(self, asked: WorkTurn, said: Said) -> str | None:
+        """Run the SQL of a turn in order; return its answer, of several the last, or None."""
+        answer, ran = None, False
+        for call in asked.calls:
+            if call.wrong:
+                said.result(call, f"{call.wrong} {self._form()}", error=True)
+            elif call.name == _SQL.name:
+                text, error = self._show(call.arguments["query"], more=ran)
+                said.result(call, text, error=error)
+                ran = True
+            else:
+                said.end(call)
+                answer = call.arguments["query"] if call.name == _ANSWER.name else None
+        return answer
+
+    def _show(self, sql: str, more: bool) -> tuple[str, bool]:
+        """Run SQL; return what the agent reads, and whether something in it failed."""
+        results = self._box().run("main", sql, more)
         self._ran.append(sql)
-        return "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
+        text = "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
+        return text, any("error" in result for result in results)
 
     def _judge_answer(self, sql: str) -> str:
         """Return why an answer is wrong, or ''."""
@@ -288,16 +336,17 @@ class DatabaseEnv(Env):
             return "the tables hold far more than they should"
         return same_state(found, _state(self._script, self.task.sql))
 
-    def _grade(self, said: str, wrong: str, stop: StopReason = StopReason.FAILED) -> Step:
+    def _grade(self, said: Said, wrong: str, stop: StopReason = StopReason.FAILED) -> Step:
         success = not wrong
         info = {
+            **said.info,
             "success": success,
             "correct": success,
             "stop": (StopReason.SOLVED if success else stop).value,
             "why": wrong,
         }
         verdict = "That is right." if success else f"That is not right: {wrong}."
-        return Step("\n\n".join(filter(None, (said, verdict))), float(success), True, False, info)
+        return Step("\n\n".join(filter(None, (said.obs, verdict))), float(success), True, False, info)
 
     def _form(self) -> str:
         end = "<answer>one query</answer> to answer" if self.kind == "questions" else "<submit/> to end"
@@ -344,11 +393,6 @@ def _dated(name: str) -> Callable[..., Any]:
             clock.close()
 
     return function
-
-
-def _statements(action: str) -> str:
-    """Return the SQL of an action: of its tag, or else of its fenced block."""
-    return parsing.tagged(action, "sql") or parsing.code(action, "sql") or ""
 
 
 def _table(result: dict[str, Any]) -> str:

@@ -44,13 +44,13 @@ class SqliteBox:
         """Make a database from a script of ours; `rows` is how many of a result are returned."""
         self._call(f"open_database({name!r}, {script!r}, {writable}, {TODAY!r}, {self.turn_s!r}, {rows})")
 
-    def run(self, name: str, sql: str) -> list[dict[str, Any]]:
-        """Run an agent's statements.
+    def run(self, name: str, sql: str, more: bool = False) -> list[dict[str, Any]]:
+        """Run an agent's statements; with `more`, in what the last ones left of their turn's time.
 
         Raises:
             ToolError: when they burst the box in spite of its limits; its databases are gone.
         """
-        results = self._call(f"run({name!r}, {sql!r})")
+        results = self._call(f"run({name!r}, {sql!r}, {more})")
         assert isinstance(results, list)
         return results
 
@@ -100,7 +100,7 @@ class PostgresBox:
         Raises:
             MissingExtra, BadArgument, NoVerdict: as `gem.envs.postgres.server` does.
         """
-        self.turn_s = turn_s
+        self.turn_s = self._left_s = turn_s
         self._server = server(dsn)
         self._databases: list[Database] = []
         self._read_only: dict[str, Database] = {}
@@ -122,17 +122,18 @@ class PostgresBox:
             self._open[name][1].close()
         self._open[name] = database, Connection(database.dsn), writable, rows
 
-    def run(self, name: str, sql: str) -> list[dict[str, Any]]:
-        """Run an agent's statements; stop at the first error.
+    def run(self, name: str, sql: str, more: bool = False) -> list[dict[str, Any]]:
+        """Run an agent's statements; stop at the first error. With `more` they share the last ones' time.
 
         Raises:
             ToolError: when they fill the database beyond what it may have.
             NoVerdict: when the server is gone.
         """
+        self._left_s = self._left_s if more else self.turn_s
         if len(sql) > LONGEST:
             return [{"error": f"it is {len(sql)} characters long; accepted are {LONGEST}"}]
         database, connection, writable, rows = self._open[name]
-        deadline = time.monotonic() + self.turn_s
+        deadline = time.monotonic() + self._left_s
         results: list[dict[str, Any]] = []
         try:
             for statement in statements(sql):
@@ -144,6 +145,7 @@ class PostgresBox:
                 results.append(_plain(connection.run(statement.text, left, rows, cut)))
         except ToolError as error:
             results.append({"error": str(error)})
+        self._left_s = max(0.0, deadline - time.monotonic())
         if writable and self._server.size(database.name) > _FULL:
             raise ToolError(f"the statements filled the database beyond {_FULL >> 20} MB")
         return results

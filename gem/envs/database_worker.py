@@ -53,6 +53,7 @@ class Database:
         self.now, self.seconds, self.rows, self.writable = now, seconds, rows, writable
         self.why = ""
         self.deadline = 0.0
+        self.left = seconds
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.text_factory = lambda text: text.decode("utf-8", "replace")  # an agent can store any
         self.connection.executescript(script)
@@ -115,13 +116,14 @@ class Database:
             self.why = "only queries, INSERT, UPDATE and DELETE are available here"
         return sqlite3.SQLITE_DENY
 
-    def run(self, sql: str) -> list[dict[str, Any]]:
-        """Run every statement of `sql`; stop at the first error."""
+    def run(self, sql: str, more: bool) -> list[dict[str, Any]]:
+        """Run every statement of `sql`, in what the turn has left of its time; stop at the first error."""
+        self.left = self.left if more else self.seconds
         if len(sql) > LONGEST:
             return [{"error": f"it is {len(sql)} characters long; accepted are {LONGEST}"}]
         results: list[dict[str, Any]] = []
         self.connection.set_authorizer(self.authorize)
-        self.deadline = time.monotonic() + self.seconds
+        self.deadline = time.monotonic() + self.left
         try:
             for statement in split(sql):
                 if len(results) == STATEMENTS:
@@ -135,6 +137,7 @@ class Database:
             results.append({"error": self.complaint(error)})
         finally:
             self.connection.set_authorizer(None)
+            self.left = max(0.0, self.deadline - time.monotonic())
         return results
 
     def result(self, cursor: sqlite3.Cursor) -> dict[str, Any]:
@@ -211,9 +214,9 @@ def open_database(name: str, script: str, writable: bool, now: str, seconds: flo
     print(json.dumps("open"))
 
 
-def run(name: str, sql: str) -> None:
+def run(name: str, sql: str, more: bool = False) -> None:
     """Run an agent's statements."""
-    print(json.dumps(databases[name].run(sql)))
+    print(json.dumps(databases[name].run(sql, more)))
 
 
 def dump(name: str) -> None:

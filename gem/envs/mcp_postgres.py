@@ -3,34 +3,30 @@ r"""McpPostgresEnv: a task at a PostgreSQL database, worked on through the tools
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
+from gem.content import ToolSpec
 from gem.core import Env, Start, Step
 from gem.envs.mcp_postgres_tasks import FAMILIES, GROUPS, Judge, PostgresTask, Refused, Wrong
 from gem.envs.postgres import Database, server
+from gem.envs.workspace import MAX_CALLS, NOT_COUNTED, SUBMIT, Said, WorkCall, read, submit_spec
 from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean, missing_extra
 from gem.graders.sql import Row
 from gem.record import StopReason
-from gem.tools.calls import Found, find
 from gem.tools.mcp_tool import MCPTool
 from gem.tools.postgres import Connection, SqlError
 
 LARGEST = 256 * 2**20
 """Bytes that an episode's database may have on disk; the tasks begin with about 10 MB."""
 
-MAX_CALLS = 20
-"""Calls of one turn; of more none is run, or a list of guesses would be as good as an answer."""
-
 JUDGE_S = 30.0
 """Seconds that the verifier's statements may take together: what the agent made may run in them."""
 
 _CALL_S = 60.0  # what a call may take; the server ends a statement long before
-_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
 You work at a PostgreSQL database through tools; what you see and change there is yours alone. You may call \
 up to {calls} tools in a turn, and go on in the next with what they said. When the task is done, write \
@@ -38,6 +34,7 @@ up to {calls} tools in a turn, and go on in the next with what they said. When t
 There are the group roles {groups}.
 
 {tools}"""
+_SUBMIT = submit_spec("End the task: what is committed then counts.")
 _FORM = "Write tool calls, or <submit/> when the task is done."
 
 
@@ -50,9 +47,9 @@ class McpPostgresEnv(Env):
         indexes, and repairs of data. The seed draws one of the tasks of `FAMILIES`, its rows and its details.
     Action:
         Calls of the tools that the prompt describes, in ``<tool_call>{"name": ..., "arguments":
-        {...}}</tool_call>``; up to 20 run in order. ``<submit/>`` ends the task, after the calls of the
-        same turn. An action with neither, or with more calls, is answered with how to write one, and its turn
-        is gone.
+        {...}}</tool_call>``; up to 20 run in order. ``<submit/>`` or a call of `submit` ends the task, after
+        the calls of the same turn. An action with neither, or with more calls, is answered with how to write
+        one, and its turn is gone. Beside a call that cannot be carried out a submission does not count.
     Observation:
         What the tools say: rows, plans, errors of the database.
     Reward:
@@ -111,6 +108,11 @@ class McpPostgresEnv(Env):
 
     # -- the contract
 
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """What a model may call natively: the tools of the server, and the submission."""
+        return (*(tool.spec() for tool in self._tools.offered()), _SUBMIT)
+
     def reset(self, seed: int | None = None) -> Start:
         """Draw a task; see Env.reset. The database is made when a tool is first called."""
         super().reset(seed)
@@ -133,28 +135,26 @@ class McpPostgresEnv(Env):
             NoVerdict: when PostgreSQL or the MCP server is gone.
         """
         self.turn += 1
-        found = find(action, self._tools.offered())
-        submitted = _submits(action, found)
-        said: list[str] = []
-        if len(found) > MAX_CALLS:
-            said.append(f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in a turn.")
-            found, submitted = [], False
-        info: dict[str, Any] = {"tool_results": []} if found else {}
-        for each in found:
-            text, tool, error = self._call(each)
-            said.append(text)
-            info["tool_results"].append({"tool": tool, "error": error, "refused": False})
-            if server(self.dsn).size(self._open().name) > LARGEST:
-                return self._end(said, info, StopReason.FAILED, "the database has grown too large")
-        if not found and not submitted:
-            said.append(_FORM)
-            info["legal"] = False
-        if submitted:
-            return self._judge(said, info, StopReason.FAILED)
+        asked, said = read(action, self._tools.offered()), Said()
+        if asked.empty or asked.too_many:
+            said.add(f"{asked.too_many} {_FORM}".strip())
+        for call in () if asked.too_many else asked.calls:
+            if call.wrong:
+                said.result(call, self._tools.shown(call.wrong), error=True)
+            elif call.name == SUBMIT:
+                said.end(call)
+            else:
+                said.result(call, *self._call(call))
+                if server(self.dsn).size(self._open().name) > LARGEST:
+                    return self._end(said, StopReason.FAILED, "the database has grown too large")
+        if asked.submitted:
+            return self._judge(said, StopReason.FAILED)
+        if asked.asks_to_submit:
+            said.add(NOT_COUNTED)
         if self.turn >= self.max_turns:
-            said.append("No turns are left.")
-            return self._judge(said, info, StopReason.TURN_BUDGET)
-        return Step("\n".join(said), 0.0, False, False, info)
+            said.add("No turns are left.")
+            return self._judge(said, StopReason.TURN_BUDGET)
+        return Step(said.obs, 0.0, False, False, said.info | ({} if asked.legal else {"legal": False}))
 
     def close(self) -> None:
         """End the MCP server, and drop the database and its role."""
@@ -179,16 +179,14 @@ class McpPostgresEnv(Env):
 
     # -- the database
 
-    def _call(self, found: Found) -> tuple[str, str, bool]:
-        """Run one call; return what the agent reads, the tool's name, and whether it failed."""
+    def _call(self, call: WorkCall) -> tuple[str, bool]:
+        """Run one call; return what the agent reads, and whether it failed."""
         self._open()
-        if found.call is None:
-            return self._tools.shown(found.error), "unreadable", True
         try:
-            result = self._tools.call(found.call.name, dict(found.call.arguments))
+            result = self._tools.call(call.name, dict(call.arguments))
         except ToolError as error:
-            return self._tools.shown(str(error)), found.call.name[:60], True
-        return self._tools.shown(result.text), found.call.name, result.error
+            return self._tools.shown(str(error)), True
+        return self._tools.shown(result.text), result.error
 
     def _open(self) -> Database:
         """Return the episode's database; made, filled and with its MCP server the first time."""
@@ -213,21 +211,21 @@ class McpPostgresEnv(Env):
             self._database.close()
             self._database = None
 
-    def _judge(self, said: list[str], info: dict[str, Any], otherwise: StopReason) -> Step:
+    def _judge(self, said: Said, otherwise: StopReason) -> Step:
         """End the episode by the verifier."""
         if self._database is None:  # no task is done from the beginning
-            return self._end(said, info, otherwise, "nothing was done")
+            return self._end(said, otherwise, "nothing was done")
         self._tools.reset(0)
         try:
             access = server(self.dsn).judge(self._database, GROUPS)
         except ToolError as error:
-            return self._end(said, info, otherwise, str(error))
+            return self._end(said, otherwise, str(error))
         try:
             why = self._verify(access)
         finally:
             self._end_database()  # what it still holds of the role would keep it from being dropped
             access.close()
-        return self._end(said, info, otherwise if why else StopReason.SOLVED, why)
+        return self._end(said, otherwise if why else StopReason.SOLVED, why)
 
     def _verify(self, access: Database) -> str:
         """Return what is wrong with the state, '' where nothing is."""
@@ -262,12 +260,12 @@ class McpPostgresEnv(Env):
             connection.close()
         return ""
 
-    def _end(self, said: list[str], info: Mapping[str, Any], stop: StopReason, why: str) -> Step:
+    def _end(self, said: Said, stop: StopReason, why: str) -> Step:
         self._end_database()
         success = stop is StopReason.SOLVED
-        said.append("The task is done." if success else "The task is not done.")
-        info = {**info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
-        return Step("\n".join(said), float(success), True, False, info)
+        said.add("The task is done." if success else "The task is not done.")
+        info = {**said.info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
+        return Step(said.obs, float(success), True, False, info)
 
     def _need_task(self) -> PostgresTask:
         assert self.task is not None  # reset() comes first: gem.Env sees to it
@@ -291,12 +289,3 @@ _OWN = (
 
 def _written(name: str, arguments: Mapping[str, str]) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-def _submits(action: str, found: Sequence[Found]) -> bool:
-    """Tell whether an action submits, outside its calls and its closed thinking."""
-    outside, last = [], 0
-    for each in found:
-        outside.append(action[last : each.start])
-        last = each.end
-    return bool(_SUBMIT.search(" ".join([*outside, action[last:]]).rpartition("</think>")[2]))

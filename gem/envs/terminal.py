@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import functools
-import re
 import shutil
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
 from gem.core import Env, Start, Step
 from gem.envs.terminal_tasks import FAMILIES, Box, TerminalTask, read_folder
 from gem.envs.terminal_tasks.container import open_box
+from gem.envs.workspace import NOT_COUNTED, SUBMIT, Said, WorkTurn, Written, read, submit_spec
 from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
-from gem.parsing import boxed
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
 from gem.sandbox.container import find_engine
-from gem.tools.calls import Found, find
-from gem.tools.shell_tool import ShellTool, report
+from gem.tools.shell_tool import report
 
 LEVELS = ("easy", "hard")
 _SETUP = Budget(cpu_s=30.0, wall_s=30.0)
-_SUBMIT = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _HOW = """\
-You work at a bash shell in a {box}. Write the commands of a turn in one \
-<bash>...</bash> or ```bash block; you read what they print. The working folder and exported variables are \
+You work at a bash shell in a {box}. Write commands in <bash>...</bash> or \
+```bash blocks; you read what they print. The working folder and exported variables are \
 kept from turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> \
-(or \\boxed{{done}}): what is in the box then counts. You have {turns} turns; a command may take \
-{command_s:g} s, and all of them together {time_s:g} s."""
-_FORM = "Write the commands of a turn in one <bash>...</bash>, or <submit/> when the task is done."
+(or \\boxed{{done}}): what is in the box then counts. You have {turns} turns; the commands of one \
+may take {command_s:g} s, and those of all together {time_s:g} s."""
+_FORM = "Write commands in <bash>...</bash>, or <submit/> when the task is done."
+_BASH = Written(
+    "bash",
+    "Run bash commands; you read what they print. The working folder and exported variables are kept from "
+    "call to call; nothing can be typed into a running program.",
+    "command",
+    "one or more lines of bash",
+    tag="bash",
+    fences=("bash",),
+)
 
 
 class TerminalEnv(Env):
@@ -42,10 +47,11 @@ class TerminalEnv(Env):
         permissions, processes, a web service, a build, a package with defects. Or any task folder in the
         layout of Terminal-Bench and Harbor, by ``TerminalEnv(task_dir=...)``.
     Action:
-        Bash commands in one ``<bash>...</bash>`` or one fenced ``bash`` block. ``<submit/>`` or
-        ``\boxed{done}`` ends the task, after the commands of the same turn. What stands inside ``<think>``
-        does not count. An action with neither, or with several blocks, is answered with how to write one, and
-        its turn is gone.
+        Bash commands in ``<bash>...</bash>`` or fenced ``bash`` blocks, or calls of the tool `bash`; up to 20
+        run in order. ``<submit/>``, ``\boxed{done}`` or a call of `submit` ends the task, after the commands
+        of the same turn. What stands inside ``<think>`` does not count. An action with neither, or with more
+        calls, is answered with how to write one, and its turn is gone. Beside a call that cannot be carried
+        out a submission does not count.
     Observation:
         What the commands print, standard output before errors, the middle cut out of what is long, and the
         exit code where it is not 0.
@@ -64,6 +70,7 @@ class TerminalEnv(Env):
     """
 
     forkable: ClassVar[bool] = False
+    tool_specs = (_BASH.spec(), submit_spec("End the task: what is there then counts."))
 
     def __init__(
         self,
@@ -83,7 +90,7 @@ class TerminalEnv(Env):
             level: ``easy`` or ``hard``.
             task_dir: a task folder instead.
             max_turns: the turns that the task states.
-            command_s: seconds that one turn's commands may take, each.
+            command_s: seconds that the commands of one turn may take.
             time_s: seconds that all commands of an episode may take.
             sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
             task: a task of one's own instead; with an image, a hidden test, and all.
@@ -157,29 +164,22 @@ class TerminalEnv(Env):
             NoVerdict: when the sandbox itself fails.
         """
         self.turn += 1
-        found = find(action, [_BASH])
-        submitted = _submits(action, [(each.start, each.end) for each in found])
-        said: list[str] = []
-        info: dict[str, Any] = {}
-        command = _command(found)
-        if command is None and (found or not submitted):
-            said.append(_FORM if len(found) < 2 else f"That is {len(found)} blocks, none was run. {_FORM}")
-            info["legal"] = False
-            submitted = False
-        elif command is not None:
-            text, lost = self._run(command)
-            said.append(text)
-            if lost:
-                return self._end(said, StopReason.FAILED, why="a command burst the box")
-            if self.used_s >= self.time_s:
-                said.append("The time for commands is used up.")
-                return self._score(said, StopReason.TURN_BUDGET)
-        if submitted:
-            return self._score(said, StopReason.FAILED)
-        if self.turn >= self.max_turns:
-            said.append("No turns are left.")
+        asked, said = read(action, [_BASH], in_a_box=True), Said()
+        if asked.empty or asked.too_many:
+            said.add(f"{asked.too_many} {_FORM}".strip())
+        elif self._run_all(asked, said):
+            return self._end(said, StopReason.FAILED, why="a command burst the box")
+        if self.used_s >= self.time_s:
+            said.add("The time for commands is used up.")
             return self._score(said, StopReason.TURN_BUDGET)
-        return Step("\n".join(said), 0.0, False, False, info)
+        if asked.submitted:
+            return self._score(said, StopReason.FAILED)
+        if asked.asks_to_submit:
+            said.add(NOT_COUNTED)
+        if self.turn >= self.max_turns:
+            said.add("No turns are left.")
+            return self._score(said, StopReason.TURN_BUDGET)
+        return Step(said.obs, 0.0, False, False, said.info | ({} if asked.legal else {"legal": False}))
 
     def close(self) -> None:
         """End the box and everything in it."""
@@ -206,17 +206,36 @@ class TerminalEnv(Env):
 
     # -- the box
 
-    def _run(self, command: str) -> tuple[str, bool]:
-        """Run one command; return what the agent reads, and whether the box was lost to it."""
+    def _run_all(self, asked: WorkTurn, said: Said) -> bool:
+        """Run the commands of a turn in order; return whether the box was lost to one of them."""
+        left_s = max(0.1, min(self.command_s, self.time_s - self.used_s))
+        until = self.used_s + left_s
+        for call in asked.calls:
+            if call.wrong:
+                said.result(call, f"{call.wrong} {_FORM}", error=True)
+            elif call.name == SUBMIT:
+                said.end(call)
+            elif self.used_s >= until:
+                said.result(
+                    call, "It was not run: the time for the commands of a turn is used up.", error=True
+                )
+            else:
+                text, ok, lost = self._run(call.arguments["command"], until - self.used_s)
+                said.result(call, text, error=not ok)
+                if lost:
+                    return True
+        return False
+
+    def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
+        """Run one command; return what the agent reads, whether it did well, and whether the box was lost."""
         session = self._open()
-        limit = min(self.command_s, max(0.1, self.time_s - self.used_s))
         result = session.shell(command, Budget(wall_s=limit, cpu_s=limit))
         self.used_s += result.wall_s
         self._solved |= command.strip() == self._need_task().solution.strip()
         lost = bool(result.info.get("ended"))
         if session.restarts and not lost:
             raise NoVerdict(f"the box of {self} was lost.")
-        return report(result, limit), lost
+        return report(result, limit), result.ok, lost
 
     def _open(self) -> Session:
         if self._session is None:
@@ -245,7 +264,7 @@ class TerminalEnv(Env):
             self._session = None
         self._setup_said = ""
 
-    def _score(self, said: list[str], otherwise: StopReason) -> Step:
+    def _score(self, said: Said, otherwise: StopReason) -> Step:
         """End the episode by the hidden test."""
         if self._session is None and self.given_task is None:  # no family's task is done from the beginning
             return self._end(said, otherwise, "nothing was done")
@@ -257,14 +276,14 @@ class TerminalEnv(Env):
             why = str(error)
         return self._end(said, StopReason.SOLVED if not why else otherwise, why)
 
-    def _end(self, said: list[str], stop: StopReason, why: str) -> Step:
+    def _end(self, said: Said, stop: StopReason, why: str) -> Step:
         self._end_box()
         success = stop is StopReason.SOLVED
-        said.append("The task is done." if success else "The task is not done.")
-        info: dict[str, Any] = {"success": success, "stop": stop.value}
+        said.add("The task is done." if success else "The task is not done.")
+        info: dict[str, Any] = {**said.info, "success": success, "stop": stop.value}
         if why:
             info["why"] = why[:300]
-        return Step("\n".join(said), float(success), True, False, info)
+        return Step(said.obs, float(success), True, False, info)
 
     def _need_task(self) -> TerminalTask:
         assert self.task is not None  # reset() comes first: gem.Env sees to it
@@ -293,25 +312,3 @@ def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = F
         ) from error
     finally:
         session.close()
-
-
-_BASH = ShellTool()
-"""How commands are written; nothing runs in it."""
-
-
-def _command(found: Sequence[Found]) -> str | None:
-    """Return the command of a turn, where there is one and no more."""
-    call = found[0].call if len(found) == 1 else None
-    command = call.arguments.get("command") if call and call.name == _BASH.name else None
-    return command if isinstance(command, str) else None
-
-
-def _submits(action: str, calls: list[tuple[int, int]]) -> bool:
-    """Tell whether an action submits, outside its commands and its closed thinking."""
-    outside, last = [], 0
-    for start, end in calls:
-        outside.append(action[last:start])
-        last = end
-    text = " ".join([*outside, action[last:]])
-    text = text.rpartition("</think>")[2]
-    return bool(_SUBMIT.search(text)) or (boxed(text) or "").strip().lower() == "done"

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import os
 import pickle
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from gem import errors, registry
-from gem.content import check_obs
+from gem.content import ToolCall, ToolSpec, check_obs, text_of, written_tools
 from gem.core import Env
 from gem.envs.multiagent import MultiAgentEnv, MultiStep
-from gem.record import StopReason
+from gem.record import SEAT, StopReason
 from gem.testing.transcripts import (
     Transcript,
     act,
@@ -35,6 +36,7 @@ from gem.testing.transcripts import (
     host_dependent,
     transcript,
 )
+from gem.tools import calls
 
 HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
 """The headings of an environment's docstring, in this order."""
@@ -586,6 +588,112 @@ def seats(case: Case) -> None:
                     f"{seat}'s turn",
                     change,
                 )
+
+
+def _tools_by_seat(env: Env) -> dict[str, Sequence[ToolSpec]]:
+    """Return the tools that an environment declares; skip where there are none."""
+    by_seat = env.seat_tools if isinstance(env, MultiAgentEnv) else {SEAT: env.tool_specs}
+    declared = {seat: tools for seat, tools in by_seat.items() if tools}
+    if not declared:
+        raise Skip("it declares no tools")
+    return declared
+
+
+@rule
+def tools_declared(case: Case) -> None:
+    """Declared tools have names of their own, descriptions and object schemas, and stand in reset's info."""
+    env = case.make()
+    start: Any = env.reset(seed=case.seeds[0])
+    for seat, tools in _tools_by_seat(env).items():
+        change = "declare tool_specs as ToolSpec(name, description, schema of the arguments)"
+        for tool in tools:
+            if not isinstance(tool, ToolSpec) or not tool.name or not tool.description.strip():
+                raise Broken(f"a tool is {tool!r:.100}", change)
+            properties = tool.schema.get("properties", {}) if isinstance(tool.schema, Mapping) else None
+            if not isinstance(properties, Mapping) or tool.schema.get("type") != "object":
+                raise Broken(f"the schema of {tool.name} is {tool.schema!r:.100}", f"{change}, an object's")
+        names = [tool.name for tool in tools]
+        if len(set(names)) < len(names):
+            raise Broken(f"the tools are {names}", "give each tool a name of its own")
+        info = start[1][seat] if isinstance(env, MultiAgentEnv) else start[1]
+        if info.get("tools") != written_tools(tools):
+            raise Broken(
+                f"info['tools'] of reset is {info.get('tools')!r:.150}; declared are {names}",
+                "leave info['tools'] to gem.Env; a wrapper that adds tools sets it in on_start()",
+            )
+
+
+@rule
+def tools_reachable(case: Case) -> None:
+    """A call of each declared tool, in ``<tool_call>`` tags, is not answered like a call of no tool."""
+    env = case.make()
+    env.reset(seed=case.seeds[0])
+    nobody = "no_such_tool_0"
+    for seat, tools in _tools_by_seat(env).items():
+        control = _called(case, env, seat, nobody, {})
+        for tool in tools:
+            answer = _called(case, env, seat, tool.name, _arguments_for(tool))
+            refused = answer[3].get("legal") is False
+            refused = refused or answer[3].get("stop") == StopReason.UNREADABLE.value
+            shown = [text_of(obs).replace(tool.name, nobody) for obs in (answer[0], control[0])]
+            if refused or (shown[0] == shown[1] and not answer[2]):
+                raise Broken(
+                    f"{tool.name} was called, and the answer was {text_of(answer[0])[:150]!r}",
+                    "read calls with gem.tools.calls.find, and carry out every tool that is declared",
+                )
+
+
+def _called(
+    case: Case, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
+) -> tuple[Any, float, bool, Mapping[str, Any]]:
+    """Call a tool in a new episode; return observation, reward, whether it is over, and info."""
+    action = calls.write("", (ToolCall("c", name, json.dumps(dict(arguments))),))
+    env.reset(seed=case.seeds[0])
+    if not isinstance(env, MultiAgentEnv):
+        step = env.step(action)
+        return step[0], step[1], step[2] or step[3], step[4]
+    for _ in range(case.turns):
+        if seat in env.acting:
+            moved = env.step({**act(env), seat: action})
+            over = moved.terminations[seat] or moved.truncations[seat]
+            return moved.obs.get(seat, ""), moved.rewards[seat], over, moved.infos[seat]
+        env.step(act(env))
+    raise Skip(f"{seat}, which has tools, did not act within {case.turns} turns of random play")
+
+
+def _arguments_for(tool: ToolSpec) -> dict[str, Any]:
+    """Return arguments that fit a tool's schema: those that are required, and no others."""
+    properties = tool.schema.get("properties", {})
+    return {name: _value_for(properties.get(name)) for name in tool.schema.get("required", ())}
+
+
+_VALUES: dict[str, Any] = {
+    "string": "1",
+    "integer": 1,
+    "number": 1.0,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+
+
+def _value_for(rule: Any) -> Any:
+    rule = rule if isinstance(rule, Mapping) else {}
+    for key in ("enum", "examples"):
+        if isinstance(rule.get(key), list) and rule[key]:
+            return rule[key][0]
+    if "default" in rule or "const" in rule:
+        return rule.get("const", rule.get("default"))
+    choices = rule.get("anyOf")
+    if isinstance(choices, list) and choices:
+        return _value_for(choices[0])
+    kinds = rule.get("type")
+    kind = kinds[0] if isinstance(kinds, list) and kinds else kinds
+    if kind in ("integer", "number"):
+        least = rule.get("minimum", 1)
+        return max(least, 1) if isinstance(least, int | float) else 1
+    return _VALUES.get(kind, "1") if isinstance(kind, str) else "1"
 
 
 @rule

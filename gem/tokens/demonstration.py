@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gem.content import Message
+from gem.content import Message, tools_in
 from gem.history import messages
 from gem.record import SEAT, Episode, Turn
-from gem.tokens.renderer import Renderer
+from gem.tokens.renderer import Renderer, knows_tools
 
 
 def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     """Return the episode with the tokens of a seat's turns, as `renderer` would show and write them.
 
     The episode must have been played with the whole history as a chat. Log probabilities are 0: nobody
-    sampled these tokens.
+    sampled these tokens. Native calls are written as the renderer writes them; where it knows no tools, they
+    are text.
     """
     turns = list(episode.turns)
     mine = episode.exchanges(seat)
+    tools = tools_in(episode.starts.get(seat, {})) if knows_tools(renderer) else ()
+    offered = (tools,) if tools else ()
     shown: tuple[Message, ...] = ()
     held: tuple[int, ...] = ()
     last: list[Turn] = []
@@ -25,10 +28,14 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     for number, place in enumerate(places):
         before, shown = shown, messages(mine[: number + 1])
         if held and shown[: len(before)] == before:
-            prompt = (*held, *renderer.delta(held, shown[-1:]))
+            prompt = (*held, *renderer.delta(held, shown[len(before) + 1 :], *offered))
         else:  # the first turn, or one behind text that stood around the last observation
-            prompt = renderer.prompt(shown)
-        answer = renderer.answer(turns[place].action or "")
+            prompt = renderer.prompt(shown, *offered)
+        reply = turns[place].reply
+        if offered and reply is not None and reply.tool_calls:
+            answer = renderer.answer(reply.text, reply.tool_calls)
+        else:
+            answer = renderer.answer(turns[place].action or "")
         turns[place] = replace(turns[place])
         turns[place].hold(prompt, answer, (0.0,) * len(answer), after=last)
         last, held = [turns[place]], prompt + answer

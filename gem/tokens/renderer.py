@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gem.content import Message
+from gem.content import Message, ToolCall, ToolSpec
 from gem.record import Ask
 
 
 class Renderer(Protocol):
-    """How one model's conversation looks in tokens."""
+    """How one model's conversation looks in tokens.
+
+    A renderer whose `knows_tools` is absent or false is never given tools or calls, and need not take them.
+    """
+
+    @property
+    def knows_tools(self) -> bool:
+        """Whether tools, calls and their results are rendered in the model's own form."""
+        ...
 
     @property
     def vocab_hash(self) -> str:
@@ -26,18 +34,20 @@ class Renderer(Protocol):
         """Ids that end an answer; the one that did is part of the answer's `token_ids`."""
         ...
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
         """Return the ids of a whole conversation, up to and with the start of the next answer."""
         ...
 
-    def delta(self, held: Sequence[int], fresh: Sequence[Message]) -> tuple[int, ...]:
+    def delta(
+        self, held: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> tuple[int, ...]:
         """Return the ids that follow `held`: the close of a cut answer, `fresh`, the next answer's start.
 
-        `held` ends with an answer as it was sampled.
+        `held` ends with an answer as it was sampled. Nothing of it is rendered again.
         """
         ...
 
-    def answer(self, text: str) -> tuple[int, ...]:
+    def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text (a demonstration), with the id that ends it."""
         ...
 
@@ -46,9 +56,18 @@ class Renderer(Protocol):
         ...
 
 
-def render(renderer: Renderer, ask: Ask) -> tuple[int, ...]:
-    """Return every id the model must see to answer `ask`; it extends ``ask.held`` where that is given."""
+def render(renderer: Renderer, ask: Ask, *, tools: bool = True) -> tuple[int, ...]:
+    """Return every id the model must see to answer `ask`; it extends ``ask.held`` where that is given.
+
+    Without `tools`, and by a renderer that knows none, the tools of the ask are not offered.
+    """
+    offered = (ask.tools,) if tools and ask.tools and knows_tools(renderer) else ()
     if ask.held:
         fresh = ask.messages[len(ask.messages) - ask.fresh :]
-        return (*ask.held, *renderer.delta(ask.held, fresh))
-    return renderer.prompt(ask.messages)
+        return (*ask.held, *renderer.delta(ask.held, fresh, *offered))
+    return renderer.prompt(ask.messages, *offered)
+
+
+def knows_tools(renderer: Renderer) -> bool:
+    """Tell whether a renderer, which may be older than tools are, has a form of its own for them."""
+    return bool(getattr(renderer, "knows_tools", False))

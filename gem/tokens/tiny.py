@@ -12,7 +12,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from gem.content import Message, Role
+from gem.content import Message, Role, ToolCall, ToolSpec
+from gem.tools import calls as written
 
 SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 END, SYSTEM, USER, ASSISTANT = range(4)
@@ -41,7 +42,11 @@ class TinyRenderer:
 
     An answer ends with the end token or with a closing brace, the end of a boxed answer. Without the latter
     the model would be free to babble behind its box, where no reward tells one text from another.
+
+    The model was never shown a tool: those that are offered are left out, and calls are text.
     """
+
+    knows_tools = False
 
     def __init__(self) -> None:
         """Load the vocabulary."""
@@ -75,22 +80,27 @@ class TinyRenderer:
                 ids += [_FIRST_BYTE + value for value in piece.encode("utf-8", "surrogatepass")]
         return tuple(ids)
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
         """Return the ids of a whole conversation, up to and with the start of the next answer."""
         ids: list[int] = []
         for message in messages:
-            ids += (_ROLES[message.role], *self.encode(message.text), END)
+            text = message.text
+            if message.tool_calls:
+                text = written.write(text, message.tool_calls)
+            ids += (_ROLES[message.role], *self.encode(text), END)
         ids.append(ASSISTANT)
         return tuple(ids)
 
-    def delta(self, held: Sequence[int], fresh: Sequence[Message]) -> tuple[int, ...]:
+    def delta(
+        self, held: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> tuple[int, ...]:
         """Return the ids that follow `held`; what does not end with the end token is closed first."""
         close = () if held[-1] == END else (END,)
         return (*close, *self.prompt(fresh))
 
-    def answer(self, text: str) -> tuple[int, ...]:
+    def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text, with the id that ends it."""
-        ids = self.encode(text)
+        ids = self.encode(written.write(text, calls) if calls else text)
         return ids if ids and ids[-1] in self.stop_ids else (*ids, END)
 
     def decode(self, ids: Sequence[int]) -> str:

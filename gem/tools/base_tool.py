@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from gem.content import Image
+from gem.content import Image, ToolSpec
 from gem.errors import BadArgument, CannotFork, GemError, ToolError
 from gem.specs import Rebuildable
 from gem.tools import calls, schema
@@ -119,16 +119,18 @@ class BaseTool(Rebuildable):
         """The argument that the content of a tag or of a fenced block becomes."""
         return next(iter(self.arguments.get("properties", {})), "")
 
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model is offered it."""
+        about = self.description or schema.description_of(self.call)
+        return ToolSpec(self.name, about, self.arguments)
+
     def schema(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat API describes functions."""
-        about = self.description or schema.description_of(self.call)
-        function = {"name": self.name, "description": about, "parameters": dict(self.arguments)}
-        return {"type": "function", "function": function}
+        return openai_schema(self.spec())
 
     def instruction_string(self) -> str:
         """Return the sentences that tell the agent what the tool does and how to call it."""
-        function = self.schema()["function"]
-        lines = [f"{self.name}: {function['description']}"]
+        lines = [f"{self.name}: {self.spec().description}"]
         for name, rule in self.arguments.get("properties", {}).items():
             needed = "" if name in self.arguments.get("required", ()) else ", optional"
             kind = rule.get("type", "any") if "enum" not in rule else " | ".join(map(repr, rule["enum"]))
@@ -167,6 +169,12 @@ class BaseTool(Rebuildable):
     def shown(self, text: str) -> str:
         """Return a result's text as the agent reads it."""
         return f"<{self.result_tag}>\n{text}\n</{self.result_tag}>"
+
+
+def openai_schema(tool: ToolSpec) -> dict[str, Any]:
+    """Return a tool as OpenAI's chat API describes functions, and as chat templates take it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)}
+    return {"type": "function", "function": function}
 
 
 class FunctionTool(BaseTool):

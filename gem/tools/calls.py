@@ -114,15 +114,16 @@ def write(text: str, native: Sequence[NativeCall]) -> str:
 
 
 def _written(call: NativeCall) -> str:
-    given: Any = call.arguments
     try:
-        read = json.loads(given or "{}")
-        if isinstance(read, dict):
-            given = read
+        given = json.loads(call.arguments.strip() or "{}")
+        body = _call_body(call.name, given if isinstance(given, dict) else call.arguments)
     except (ValueError, RecursionError):
-        pass
-    body = json.dumps({"name": call.name, "arguments": given}, ensure_ascii=False)
+        body = _call_body(call.name, call.arguments)
     return f"<{JSON_TAG}>{_TAG_LIKE.sub(_ESCAPED, body)}</{JSON_TAG}>"
+
+
+def _call_body(name: str, arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
 _TAG_LIKE = re.compile(r"<(?=[/a-zA-Z])")

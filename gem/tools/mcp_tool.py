@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from gem.content import Image
+from gem.content import Image, ToolSpec
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, did_you_mean
 from gem.tools import calls
 from gem.tools._mcp_sessions import Server, Session
@@ -39,12 +39,17 @@ class RemoteTool(BaseTool):
     live = True
 
     def __init__(
-        self, owner: MCPTool, server: str, remote_name: str, name: str, description: str, parameters: Any
+        self, owner: MCPTool, server: str, remote_name: str, name: str, description: str, input_schema: Any
     ) -> None:
         """Name the tool `name` to the agent and `remote_name` to the server."""
         super().__init__()
         self.owner, self.server, self.remote_name = owner, server, remote_name
-        self.name, self.description, self.parameters = name, description, parameters
+        self.name, self.description, self.input_schema = name, description, input_schema
+        self.parameters = _readable(input_schema)
+
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model is offered it: with the server's own schema where that is one."""
+        return ToolSpec(self.name, self.description, _offered(self.input_schema))
 
     def call(self, **arguments: Any) -> ToolResult:
         """Call the tool on its server; see `MCPTool.call_tool`."""
@@ -169,8 +174,8 @@ class MCPTool(BaseTool):
                 ]
             several = len(self._servers) > 1
             return [
-                RemoteTool(self, server, name, f"{server}_{name}" if several else name, about, parameters)
-                for server, name, about, parameters in self._listing.found
+                RemoteTool(self, server, name, f"{server}_{name}" if several else name, about, input_schema)
+                for server, name, about, input_schema in self._listing.found
             ]
 
     def get_available_tools(self) -> list[dict[str, Any]]:
@@ -281,17 +286,17 @@ class MCPTool(BaseTool):
         control.end()
         return True
 
-    def _ask_for_tools(self, server: Server) -> list[tuple[str, str, dict[str, Any]]]:
+    def _ask_for_tools(self, server: Server) -> list[tuple[str, str, Any]]:
         session = self._session(server)
         try:
             tools = session.tools(self.timeout)
         except Exception as error:
             raise NoVerdict(f"{server} does not say which tools it has: {error!s:.300}") from error
-        found: dict[str, tuple[str, str, dict[str, Any]]] = {}
+        found: dict[str, tuple[str, str, Any]] = {}
         for tool in tools:
             if _NAME.fullmatch(tool.name):
                 about = cut_middle(tool.description or tool.title or tool.name, MAX_DESCRIPTION)
-                found.setdefault(tool.name, (tool.name, about, _readable(tool.input_schema)))
+                found.setdefault(tool.name, (tool.name, about, tool.input_schema))
         return list(found.values())
 
     def reset(self, seed: int) -> None:
@@ -346,9 +351,9 @@ class MCPTool(BaseTool):
 
 
 class _Listing:
-    """What the servers offer, shared by the tools of one making: server, name, description, parameters."""
+    """What the servers offer, shared by the tools of one making: server, name, description, input schema."""
 
-    found: list[tuple[str, str, str, dict[str, Any]]] | None = None
+    found: list[tuple[str, str, str, Any]] | None = None
 
 
 def _servers(config: Any) -> dict[str, Server]:
@@ -417,13 +422,27 @@ def _server(name: str, config: Any) -> Server:
     )
 
 
+def _offered(schema: Any) -> Mapping[str, Any]:
+    """Return a server's schema as a model is offered it: unchanged, where it is an object's of usual size."""
+    if isinstance(schema, Mapping) and schema.get("type") == "object" and _fits(schema):
+        return schema
+    return _readable(schema)
+
+
+def _fits(schema: Any) -> bool:
+    try:
+        return len(json.dumps(schema)) <= MAX_SCHEMA
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def _readable(schema: Any) -> dict[str, Any]:
     """Return a server's schema of arguments in the shape that everything of ours reads.
 
     A schema may be true, a type a list, and a server may send anything: what is not of the usual shape is
     left out, and the server checks its arguments itself.
     """
-    if not isinstance(schema, Mapping) or len(json.dumps(schema)) > MAX_SCHEMA:
+    if not isinstance(schema, Mapping) or not _fits(schema):
         schema = {}
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 from gem import seeding
-from gem.content import Obs, Text, join
+from gem.content import Obs, Text, ToolSpec, join, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
 from gem.errors import BadArgument, EpisodeOver, did_you_mean
 from gem.record import StopReason
@@ -27,6 +27,10 @@ class ToolEnvWrapper(EnvWrapper):
     when the action gives an answer beside the calls: it was written before their results were known, so it
     does not count. Which forms a call may take says `gem.tools.calls.find`.
 
+    An environment with tools of its own keeps them: a turn that calls those alone is the environment's turn.
+    In a turn that calls both, the wrapper's are run, and the others are answered with a word that they are
+    called in a turn of their own.
+
     An episode has `max_tool_uses` calls, unreadable ones included. A call past them is not run: the agent
     reads that none are left, and that turn earns nothing. The fifth such turn ends the episode, with
     ``stop="turn_budget"``: the budget is the task's, and the instruction states it.
@@ -39,8 +43,9 @@ class ToolEnvWrapper(EnvWrapper):
     prefix `prev_ep_` for the episode before (None in the first), `tool_failure_counter` (calls that the tool
     itself failed), `parsed_action` (the action up to the end of its last call). Of a turn with calls also:
     `tool_type` (the tools' names, separated by commas) and `tool_results`, a list of ``{"tool", "error",
-    "refused", ...}`` in order of the calls. The text of such a turn's observation is all the tools' own: it
-    is observation like every other, and no trainer learns on it.
+    "refused", "shown", ...}`` in order of the calls; `shown` is absent where a call was refused. The text of
+    such a turn's observation is all the tools' own: it is observation like every other, and no trainer learns
+    on it.
 
     A live tool, such as a Python session, belongs to one environment: the wrapper spawns its own.
     """
@@ -104,7 +109,8 @@ class ToolEnvWrapper(EnvWrapper):
         if len(set(offered)) < len(offered):
             raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
         self._keep_around(start.info)
-        return Start(join([start.obs, self.instruction()], "\n\n"), {**start.info, **self._counts(False)})
+        info = {**start.info, "tools": written_tools(self.tool_specs), **self._counts(False)}
+        return Start(join([start.obs, self.instruction()], "\n\n"), info)
 
     def step(self, action: str, verbose: bool = False) -> Step:
         """Run the calls of `action`, or give it to the environment; see Env.step.
@@ -117,17 +123,18 @@ class ToolEnvWrapper(EnvWrapper):
         if self._refused_turns >= MAX_REFUSED_TURNS:
             raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
         if self._running and isinstance(action, str):
-            found = find(action, list(self._offered().values()))
+            offered = self._offered()
+            found = find(action, list(offered.values()))
+            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if found else set()
+            if any(each.call is None or each.call.name not in inner for each in found):
+                return self._tool_turn(action, found, inner)
             if found:
-                return self._tool_turn(action, found)
+                return self._env_turn(action)
             for tool in filter(_speaks_upstream, self.tools):
                 valid, error, text, parsed = tool.execute_action(action)
                 if valid:
                     return self._upstream_turn(tool, error, text, parsed)
-        step = self.env.step(action)
-        self._running = not step.done
-        self._keep_around(step.info)
-        return step._replace(info={"parsed_action": action, **step.info, **self._counts(False)})
+        return self._env_turn(action)
 
     def close(self) -> None:
         """Close the environment inside and the tools that this wrapper made."""
@@ -167,6 +174,16 @@ class ToolEnvWrapper(EnvWrapper):
 
     # -- the agent is told
 
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """What a model may call natively: these tools, then those of the environment inside.
+
+        Tools of upstream's making, which read actions by a method of their own, are not among them.
+        """
+        own = [each.spec() for tool in self.tools if not _speaks_upstream(tool) for each in tool.offered()]
+        names = {spec.name for spec in own}
+        return (*own, *(spec for spec in self.env.tool_specs if spec.name not in names))
+
     def instruction(self) -> str:
         """Return what the agent is told about its tools."""
         about = "\n\n".join(tool.instruction_string() for tool in self.tools)
@@ -175,40 +192,54 @@ class ToolEnvWrapper(EnvWrapper):
 
     # -- turns
 
-    def _tool_turn(self, action: str, found: Sequence[Found]) -> Step:
+    def _env_turn(self, action: str) -> Step:
+        step = self.env.step(action)
+        self._running = not step.done
+        self._keep_around(step.info)
+        return step._replace(info={"parsed_action": action, **step.info, **self._counts(False)})
+
+    def _tool_turn(self, action: str, found: Sequence[Found], inner: Collection[str]) -> Step:
         left = self.max_tool_uses - self.tool_use_counter
-        run = found[:left]
+        own = [each for each in found if each.call is None or each.call.name not in inner]
+        run = own[:left]
         results = self._run(run)
         reward = sum(map(self._pay, results), 0.0)
-        pieces = [self._shown(each, result) for each, result in zip(run, results, strict=True)]
+        results_of = {each.start: result for each, result in zip(run, results, strict=True)}
+        refused = {each.start for each in own[left:]}
+        pieces: list[Obs] = []
+        told: list[dict[str, Any]] = []
+        for each in found:
+            if each.start in refused:
+                told.append({"tool": _name(each), "error": False, "refused": True})
+            elif each.start in results_of:
+                result = results_of[each.start]
+                pieces.append(self._shown(each, result))
+                told.append(_told(each, result))
+            else:
+                pieces.append(f"{_name(each)} was not run: call it in a turn of its own.")
+                told.append({"tool": _name(each), "error": True, "refused": True})
+        _measure(
+            pieces, [entry for entry, each in zip(told, found, strict=True) if each.start not in refused]
+        )
         end = run[-1].end if run else found[-1].end
-        info = {
-            "tool_type": ",".join(dict.fromkeys(_name(each) for each in found)),
-            "tool_results": [
-                {"tool": _name(each), "error": result.error, "refused": False}
-                | ({"failed": True} if result.failed else {})
-                | dict(result.info)
-                for each, result in zip(run, results, strict=True)
-            ]
-            + [{"tool": _name(each), "error": False, "refused": True} for each in found[left:]],
-        }
-        return self._after(pieces, reward, action[:end], info, len(found) - len(run))
+        info = {"tool_type": ",".join(dict.fromkeys(map(_name, found))), "tool_results": told}
+        return self._after(pieces, reward, action[:end], info, len(refused), len(run))
 
     def _upstream_turn(self, tool: BaseTool, error: bool, text: str, parsed: str) -> Step:
         info: dict[str, Any] = {"tool_type": tool.tool_type}
-        result = {"tool": tool.tool_type, "error": error, "refused": False}
+        result: dict[str, Any] = {"tool": tool.tool_type, "error": error, "refused": False}
         if self.tool_use_counter >= self.max_tool_uses:
-            return self._after([], 0.0, parsed, {**info, "tool_results": [{**result, "refused": True}]}, 1)
+            return self._after([], 0.0, parsed, {**info, "tool_results": [{**result, "refused": True}]}, 1, 0)
         reward = self._pay(ToolResult(text, error))
-        return self._after([text], reward, parsed, {**info, "tool_results": [result]}, 0)
+        return self._after([text], reward, parsed, {**info, "tool_results": [result]}, 0, 1)
 
     def _after(
-        self, pieces: list[Obs], reward: float, parsed: str, info: dict[str, Any], refused: int
+        self, pieces: list[Obs], reward: float, parsed: str, info: dict[str, Any], refused: int, run: int
     ) -> Step:
-        """Return the step that calls made."""
+        """Return the step that calls made, of which some were refused and some were run."""
         over = False
         if refused:
-            if not pieces:
+            if not run:
                 self._refused_turns += 1
             some = "this call was" if refused == 1 else f"{refused} calls were"
             used = f"{self.tool_use_counter} of {self.max_tool_uses}"
@@ -275,6 +306,19 @@ class ToolEnvWrapper(EnvWrapper):
 
 def _name(found: Found) -> str:
     return found.call.name[:60] if found.call else "unreadable"
+
+
+def _told(found: Found, result: ToolResult) -> dict[str, Any]:
+    """Return what info says of a call that was run."""
+    failed = {"failed": True} if result.failed else {}
+    return {"tool": _name(found), "error": result.error, "refused": False, **failed, **result.info}
+
+
+def _measure(pieces: Sequence[Obs], told: Sequence[dict[str, Any]]) -> None:
+    """Write into info how much of the observation each piece will be: parts where there are pictures."""
+    texts = all(isinstance(piece, str) for piece in pieces)
+    for piece, entry in zip(pieces, told, strict=True):
+        entry["shown"] = int(bool(piece)) if isinstance(piece, str) and not texts else len(piece)
 
 
 def _speaks_upstream(tool: BaseTool) -> bool:

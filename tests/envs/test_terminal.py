@@ -9,6 +9,7 @@ from gem.agents.solver import SolverAgent
 from gem.envs.terminal import TerminalEnv, check_shell
 from gem.envs.terminal_tasks import FAMILIES, TerminalTask, script_test
 from gem.envs.terminal_tasks.code import _DEFECTS, _cases
+from gem.envs.workspace import MAX_CALLS, NOT_COUNTED
 from gem.errors import BadArgument, CannotFork, MissingExtra, NoSolver, NoVerdict
 from gem.rollout import Job, rollout
 from gem.sandbox import SandboxFailed
@@ -41,6 +42,10 @@ def make(shell):
     yield make
     for env in made:
         env.close()
+
+
+def call(command):
+    return f"<tool_call>{json.dumps({'name': 'bash', 'arguments': {'command': command}})}</tool_call>"
 
 
 def begin(env):
@@ -141,20 +146,52 @@ def test_commands_keep_folder_and_variables_and_their_output_is_shown(make):
     env = make()
     obs, info = env.reset(seed=0)
     assert "20 turns" in obs
-    assert info == {}
+    assert [tool["name"] for tool in info["tools"]] == ["bash", "submit"]
     assert env.step("<bash>mkdir -p x/y && cd x/y && export A=b && pwd</bash>").obs.endswith("/x/y")
     step = env.step("I look.\n```bash\necho $A; basename $PWD; cat nothing\n```\nand so on")
     assert step.obs == "b\ny\ncat: nothing: No such file or directory\n[exit code 1]"
-    assert (step.reward, step.done, step.info) == (0.0, False, {})
+    told = {"tool": "bash", "error": True, "refused": False, "shown": len(step.obs)}
+    assert (step.reward, step.done, step.info) == (0.0, False, {"tool_results": [told]})
 
 
-def test_several_blocks_in_one_turn_are_refused_and_none_is_run(make):
+def test_several_commands_in_one_turn_run_in_order(make):
     env = make()
     env.reset(seed=0)
-    step = env.step("<bash>touch ~/x</bash> That worked. <bash>touch ~/y</bash> <submit/>")
-    assert step.obs.startswith("That is 2 blocks, none was run.")
-    assert (step.done, step.info) == (False, {"legal": False})
+    step = env.step(
+        "<bash>export x=1; echo a</bash> And on.\n```bash\necho $x; false\n```\n" + call("echo c")
+    )
+    assert step.obs == "a\n1\n[exit code 1]\nc"
+    assert [(told["error"], told["shown"]) for told in step.info["tool_results"]] == [
+        (False, 1), (True, 15), (False, 1)
+    ]  # fmt: skip
+
+
+def test_more_calls_than_a_turn_may_have_are_refused_and_none_is_run(make):
+    env = make()
+    env.reset(seed=0)
+    step = env.step("<bash>touch ~/x</bash>" * (MAX_CALLS + 1) + "<submit/>")
+    assert step.obs.startswith(f"That is {MAX_CALLS + 1} calls, none was run")
+    assert (step.done, step.info["legal"]) == (False, False)
     assert env.step("<bash>ls ~/x</bash>").obs.startswith("ls: cannot access")
+
+
+def test_the_commands_of_a_turn_share_its_time(make):
+    env = make(command_s=1)
+    env.reset(seed=0)
+    step = env.step(call("sleep 60") + call("touch ~/x; echo done"))
+    assert "[stopped" in step.obs
+    assert step.obs.endswith("It was not run: the time for the commands of a turn is used up.")
+    assert env.step(call("ls ~/x")).obs.startswith("ls: cannot access")
+
+
+def test_a_submission_beside_a_call_that_is_wrong_does_not_count(make):
+    env = make()
+    env.reset(seed=0)
+    step = env.step(call("echo a") + '<tool_call>{"name": "bsh"}</tool_call><submit/>')
+    assert (step.done, step.info.get("legal")) == (False, None)
+    assert step.obs.startswith("a\nthere is no tool 'bsh'. Did you mean 'bash'?")
+    assert step.obs.endswith(NOT_COUNTED)
+    assert env.step('<tool_call>{"name": "submit"}</tool_call>').info["stop"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -169,10 +206,9 @@ def test_a_call_of_another_kind_is_answered_with_the_form(make, action):
     env = make()
     env.reset(seed=0)
     step = env.step(action)
-    assert step.obs.startswith("Write the commands")
-    assert step.info == {"legal": False}
-    json_call = '<tool_call>{"name": "bash", "arguments": {"command": "echo hi"}}</tool_call>'
-    assert env.step(json_call).obs == "hi"
+    assert "Write commands in <bash>" in step.obs
+    assert step.info["legal"] is False
+    assert env.step(call("echo hi")).obs == "hi"
 
 
 def test_an_action_with_neither_commands_nor_a_submission_costs_its_turn(make):

@@ -10,10 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from gem.content import ToolSpec
 from gem.core import EnvWrapper, Start, Step
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
 from gem.registry import EnvSpec
 from gem.testing import RULES, EchoEnv, FaultyEnv, Fell, check_env
+from gem.tools.base_tool import FunctionTool
+from gem.tools.calls import find
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
 
 
 class Broken(EchoEnv):
@@ -216,6 +225,49 @@ def claims(env_class, solver="exact", **kwargs):
 
 SOLVED = claims(EchoEnv)
 
+
+def hint(description="Get a hint.", schema=None, name="hint"):
+    return ToolSpec(name, description, schema or {"type": "object", "properties": {}})
+
+
+class HasATool(Broken):
+    tool_specs = (hint(),)
+
+    def step(self, action):
+        step = super().step(action)
+        called = [each for each in find(action, ()) if each.call and each.call.name == "hint"]
+        return step._replace(obs=f"It is odd.\n{step.obs}") if called else step
+
+
+class HasADeafTool(HasATool):
+    tool_specs = (hint(), hint(name="other"))
+
+
+class RefusesItsTool(HasATool):
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(info={**step.info, "legal": False}) if "hint" in action else step
+
+
+class HasAVagueTool(HasATool):
+    tool_specs = (hint(description=" "),)
+
+
+class HasAListOfArguments(HasATool):
+    tool_specs = (hint(schema={"type": "array"}),)
+
+
+class HasTwoToolsOfOneName(HasATool):
+    tool_specs = (hint(), hint("Get another."))
+
+
+class SaysOtherTools(HasATool):
+    def reset(self, seed=None):
+        start = super().reset(seed)
+        start.info["tools"] = []
+        return start
+
+
 BREAKS = [
     # what is judged, the rules that it breaks
     (lambda: object(), {"is-env"}),
@@ -249,6 +301,12 @@ BREAKS = [
     (claims(TakesAnyKeyword), {"unknown-keywords"}),
     (TakesAnySeed, {"bad-seeds"}),
     (ClosesOnce, {"close-twice", "order-of-calls"}),
+    (HasADeafTool, {"tools-reachable"}),
+    (RefusesItsTool, {"tools-reachable"}),
+    (HasAVagueTool, {"tools-declared"}),
+    (HasAListOfArguments, {"tools-declared"}),
+    (HasTwoToolsOfOneName, {"tools-declared"}),
+    (SaysOtherTools, {"tools-declared"}),
 ]
 
 
@@ -287,13 +345,32 @@ def test_every_rule_is_broken_by_some_environment_here():
 
 @pytest.mark.parametrize(
     "target",
-    [EchoEnv, EchoEnv(turns=1), EnvWrapper(EchoEnv()), SOLVED, FaultyEnv(seeds=()), lambda: EchoEnv(5)],
-    ids=["class", "instance", "wrapped", "spec", "faultless", "callable"],
+    [
+        EchoEnv,
+        EchoEnv(turns=1),
+        EnvWrapper(EchoEnv()),
+        SOLVED,
+        FaultyEnv(seeds=()),
+        lambda: EchoEnv(5),
+        HasATool,
+        EnvWrapper(HasATool()),
+    ],
+    ids=["class", "instance", "wrapped", "spec", "faultless", "callable", "tool", "wrapped tool"],
 )
 def test_a_sound_environment_breaks_no_rule(target):
     report = check_env(target)
     assert report.ok, str(report)
     report.raise_if_broken()
+
+
+def test_tools_of_a_wrapper_are_judged_with_those_inside():
+    def make():
+        return ToolEnvWrapper(HasATool(), [FunctionTool(double)])
+
+    assert check_env(make, rules=["tools-declared", "tools-reachable"]).held == (
+        "tools-declared",
+        "tools-reachable",
+    )
 
 
 def test_what_is_not_claimed_is_not_judged():
@@ -320,7 +397,7 @@ def test_a_measured_solver_is_held_to_its_rate():
 
 def test_the_report_says_what_was_seen_and_what_to_change():
     text = str(check_env(WantsNumbers))
-    assert text.startswith("WantsNumbers: 20 rules hold, 1 broken, 3 skipped")
+    assert text.startswith("WantsNumbers: 20 rules hold, 1 broken, 5 skipped")
     assert "hostile-actions: empty: ValueError was raised" in text
     assert "in step() (test_contract.py:" in text
     assert "skipped hash-seed: slow; asked for with hash_seed=True" in text

@@ -298,3 +298,16 @@ def test_an_action_is_the_text_and_then_the_calls():
         'I look.\n<tool_call>{"name": "search", "arguments": {"query": "a"}}</tool_call>\n'
         '<tool_call>{"name": "search", "arguments": {"query": "b"}}</tool_call>'
     )
+
+
+@pytest.mark.parametrize("depth", [100, *range(300, 1100, 20), 3000])
+def test_arguments_nested_beyond_measure_are_written_and_answered(depth):
+    deep = '{"a": ' + "[" * depth + "]" * depth + "}"
+    (found,) = find(write("", [NativeCall("c", "search", deep)]), TOOLS)
+    assert found.error or found.call.name == "search"
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_no_arguments_at_all_are_an_empty_object(blank):
+    (found,) = find(write("", [NativeCall("c", "search", blank)]), TOOLS)
+    assert found.call.arguments == {}

@@ -76,6 +76,9 @@ def test_the_agent_is_shown_the_tools_of_the_server(notes):
     assert set(about) == {"write_note", "read_notes", "count"}
     assert about["write_note"]["parameters"]["required"] == ["text"]
     assert "write_note: Write a note" in notes.instruction_string()
+    for tool in notes.offered():
+        assert tool.spec().schema == tool.input_schema  # as the server has it
+        assert tool.spec().schema["type"] == "object"
 
 
 def test_both_forms_of_a_call_are_read(notes):

@@ -155,7 +155,10 @@ def test_in_an_episode_with_the_factory():
     assert "<python>" in obs
     step = env.step("<python>print(2**10)</python>")
     assert "1024" in step.obs
-    assert step.info["tool_results"] == [{"tool": "python", "error": False, "refused": False, "status": "OK"}]
+    (result,) = step.info["tool_results"]
+    assert result == {
+        "tool": "python", "error": False, "refused": False, "status": "OK", "shown": len(step.obs)
+    }  # fmt: skip
     env.close()
 
 

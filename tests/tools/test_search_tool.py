@@ -117,7 +117,14 @@ def test_a_failed_search_is_told_counted_and_neither_paid_nor_fined():
     assert "The search failed" in step.obs
     assert "10.0.0.7" not in step.obs  # what goes on in our network is not the agent's business
     assert step.info["tool_results"] == [
-        {"tool": "search", "error": False, "refused": False, "failed": True, "why": "no answer from 10.0.0.7"}
+        {
+            "tool": "search",
+            "error": False,
+            "refused": False,
+            "failed": True,
+            "why": "no answer from 10.0.0.7",
+            "shown": step.obs.index("</information>") + len("</information>"),
+        }
     ]
     step = env.step("<search>a</search>")
     assert (step.reward, step.info["tool_failure_counter"], step.info["tool_success_counter"]) == (0.1, 1, 1)

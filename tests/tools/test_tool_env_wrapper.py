@@ -95,7 +95,7 @@ def test_tools_are_explained_and_calls_answered_without_a_turn_of_the_game():
             {
                 "parsed_action": f"Let me see: {call(a=n)}",
                 "tool_type": "add",
-                "tool_results": [{"tool": "add", "error": False, "refused": False}],
+                "tool_results": [{"tool": "add", "error": False, "refused": False, "shown": len(step.obs)}],
                 "use_tool": True,
                 "tool_use_counter": n + 1,
                 "tool_success_counter": n + 1,

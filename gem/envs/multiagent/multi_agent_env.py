@@ -7,12 +7,13 @@ the order of calls are Env's; here stands what several agents add: who is to act
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from gem import core, seeding
-from gem.content import Obs
+from gem.content import Obs, ToolSpec, written_tools
 from gem.core import Env
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver
 
@@ -85,10 +86,14 @@ class MultiAgentEnv(Env):
     actions reach the subclass in the order of `possible_agents`; a step that forgets an agent, or leaves
     nobody to act, is the environment's error.
 
-    Info keys are Env's: `prefix`, `suffix`, and at an agent's end `success` and `stop`.
+    Info keys are Env's: `tools` of a seat's start, `prefix`, `suffix`, and at an agent's end `success` and
+    `stop`.
     """
 
     possible_agents: tuple[str, ...] = ()
+
+    seat_tools: Mapping[str, Sequence[ToolSpec]] = MappingProxyType({})
+    """What the model of a seat may call natively, by seat; see `Env.tool_specs`."""
 
     _live: tuple[str, ...] = ()
     _acting: tuple[str, ...] = ()
@@ -182,6 +187,8 @@ class MultiAgentEnv(Env):
                 f"{self}: reset() returned infos for {sorted(start.infos)}; accepted: one for each of "
                 f"{self.possible_agents}."
             )
+        for seat, tools in self.seat_tools.items():
+            start.infos[seat].setdefault("tools", written_tools(tools))
         self._live = self.possible_agents
         self._look(start.obs, self._live)
         return start

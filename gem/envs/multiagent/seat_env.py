@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from gem import registry, seeding
-from gem.content import Obs, check_obs
+from gem.content import Obs, ToolSpec, check_obs, tools_in
 from gem.core import Env, EnvWrapper, Start, Step, not_running
 from gem.dialogue import Dialogue
 from gem.envs.multiagent.multi_agent_env import MultiAgentEnv
 from gem.errors import BadAction, BadArgument, EpisodeOver, NoVerdict
 from gem.record import Agent
+from gem.tools import calls
 
 Player: TypeAlias = Agent | Literal["random", "solver"]
 """Who plays a seat: an agent, or the game's own random actor or expert."""
@@ -32,6 +33,7 @@ class SeatEnv(EnvWrapper):
 
     _showing: dict[str, tuple[Obs, dict[str, Any]]]  # to the others who act in the next step
     _dialogues: dict[str, Dialogue]
+    _tools: dict[str, tuple[ToolSpec, ...]]  # what each seat may call
     _over = False
 
     def __init__(
@@ -64,14 +66,20 @@ class SeatEnv(EnvWrapper):
                 raise BadArgument(f"a player is {player!r:.80}; accepted: 'random', 'solver', or an Agent.")
         self.seat = seat
         self.players = dict(others)
-        self._showing, self._dialogues, self._episode = {}, {}, ""
+        self._showing, self._dialogues, self._tools, self._episode = {}, {}, {}, ""
 
     # -- the contract
+
+    @property
+    def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
+        """What the model of this seat may call natively."""
+        return self.env.seat_tools.get(self.seat, ())
 
     def reset(self, seed: int | None = None, **options: Any) -> Start:
         """Begin an episode, and let the others play until it is this seat's turn; see Env.reset."""
         self._forget()
         obs, infos = self.env.reset(seed, **options)
+        self._tools = {agent: tools_in(info) for agent, info in infos.items()}
         self._over = False
         self._episode = f"seat-{seeding.fresh():x}"  # a key of caches: two games of one seed do not share it
         self._show(obs, infos)
@@ -152,15 +160,18 @@ class SeatEnv(EnvWrapper):
             return self.env.expert_action(agent)
         assert not isinstance(player, str)
         if agent not in self._dialogues:
-            self._dialogues[agent] = Dialogue(agent, self._episode, self.env.seed or 0)
+            self._dialogues[agent] = Dialogue(
+                agent, self._episode, self.env.seed or 0, tools=self._tools[agent]
+            )
         dialogue = self._dialogues[agent]
         turn = dialogue.open(obs, info)
         (reply,) = player([dialogue.ask()])
         dialogue.answer(reply)
         if reply.finish == "context":
             raise NoVerdict(f"{self}: the conversation of {agent} no longer fits its agent's context.")
-        turn.action, turn.info = reply.text, {}
-        return reply.text
+        action = calls.write(reply.text, reply.tool_calls) if reply.tool_calls else reply.text
+        turn.action, turn.info = action, {}
+        return action
 
     def _forget(self) -> None:
         for player in {id(p): p for p in self.players.values() if not isinstance(p, str)}.values():

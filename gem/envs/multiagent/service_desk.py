@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from gem.content import printable
 from gem.envs.multiagent.seated_game import SeatedGame
 from gem.envs.multiagent.service_desk_world import POLICY, SCENARIOS, TOOLS, Case, Desk, as_json, deal
+from gem.envs.workspace import MAX_CALLS
 from gem.errors import BadArgument, ToolError, did_you_mean
-from gem.parsing import tagged
 from gem.record import StopReason
+from gem.tools.calls import Found, find
 
 LONGEST_MESSAGE = 1000
 LONGEST_CALL = 4000
@@ -55,8 +58,9 @@ class ServiceDesk(SeatedGame):
         Two seats: `agent`, the clerk, who finds out what the customer wants and does what the policy allows,
         and `customer`, who is played by an agent, or by a script as `expert_action("customer")`.
     Action:
-        The clerk calls one tool, as ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, or talks:
-        any other text is said to the customer. The customer talks, and ends the talk with ``<hang_up>``.
+        The clerk calls tools, as ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, or talks: any
+        other text is said to the customer. Several calls of an answer, up to 20, run in order. The customer
+        talks, and ends the talk with ``<hang_up>``.
     Observation:
         The clerk reads the policy, the tools, what the customer says and what tools give; the customer reads
         who it is, what it wants and what the clerk says.
@@ -72,6 +76,7 @@ class ServiceDesk(SeatedGame):
     """
 
     possible_agents = ("agent", "customer")
+    seat_tools = MappingProxyType({"agent": tuple(tool.spec() for tool in TOOLS.values())})
 
     def __init__(self, max_turns: int = 30, scenario: str | None = None) -> None:
         """Choose how many moves a talk may take, and one scenario where it is not to be drawn."""
@@ -114,9 +119,8 @@ class ServiceDesk(SeatedGame):
     def play(self, moves: dict[str, str]) -> None:
         """Say something to the other, or call a tool."""
         ((speaker, text),) = moves.items()
-        call = tagged(text, "tool_call") if speaker == "agent" else None
-        if call is not None:
-            self.tell("agent", f"The tool gave: {self._call(call)}")
+        if speaker == "agent" and (found := find(text, ())):
+            self._call_all(found)
         else:
             words = printable(text[: 2 * LONGEST_MESSAGE].replace(HANG_UP, "").strip())[:LONGEST_MESSAGE]
             self.said.append((speaker, words))
@@ -131,19 +135,31 @@ class ServiceDesk(SeatedGame):
             self.announce("The time is up; the line is cut.")
             self._judge(StopReason.TURN_BUDGET)
 
-    def _call(self, text: str) -> str:
+    def _call_all(self, found: Sequence[Found]) -> None:
+        """Carry out the calls of one answer, in order, and tell the clerk what they gave."""
+        if len(found) > MAX_CALLS:
+            many = f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in an answer."
+            self.tell("agent", f"The tool gave: {as_json({'error': many})}")
+            return
+        results = []
+        for each in found:
+            given, error = self._call(each)
+            said = f"The tool gave: {given}"
+            self.tell("agent", said)
+            name = each.call.name[:60] if each.call else "unreadable"
+            results.append({"tool": name, "error": error, "refused": False, "shown": len(said)})
+        self.note("agent", tool_results=results)
+
+    def _call(self, found: Found) -> tuple[str, bool]:
+        """Carry out one call; return what it gave, and whether that is an error."""
         try:
-            if len(text) > LONGEST_CALL:
+            if found.end - found.start > LONGEST_CALL:
                 raise ToolError(f"A call has at most {LONGEST_CALL} characters.")
-            call = json.loads(text)
-            if not isinstance(call, dict) or not {"name"} <= set(call) <= {"name", "arguments"}:
-                raise ToolError('A call is {"name": ..., "arguments": {...}}.')
-            given = as_json(self.desk.call(call["name"], call.get("arguments", {})))
+            if found.call is None:
+                raise ToolError(found.error)
+            return as_json(self.desk.call(found.call.name, found.call.arguments)), False
         except ToolError as error:
-            return as_json({"error": str(error)})
-        except (ValueError, RecursionError):
-            return as_json({"error": "This is not JSON."})
-        return given
+            return as_json({"error": str(error)}), True
 
     def _judge(self, stop: StopReason) -> None:
         spoken = [text for who, text in self.said if who == "agent"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeAlias
 
+from gem.content import ToolSpec
 from gem.errors import ToolError
 from gem.tools.schema import docstring
 
@@ -24,6 +25,8 @@ TODAY = 100
 KINDS = ("city", "cargo", "electric")
 TOPICS = ("damage", "theft", "lost key")
 FAULTY, LATE = 10, 5
+LONGEST_TEXT, LARGEST_NUMBER = 100, 100_000
+"""What an argument of a tool may be."""
 
 POLICY = f"""\
 Policy of Harbour Cycles. Today is day {TODAY}; days are numbers.
@@ -70,10 +73,10 @@ class Desk:
             value = arguments[key]
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ToolError(f"{key} must be {'a whole number' if kind is int else 'text'}.")
-            if isinstance(value, str) and len(value) > 100:
-                raise ToolError(f"{key} is longer than 100 characters.")
-            if isinstance(value, int) and not 0 <= value <= 100_000:
-                raise ToolError(f"{key} must be from 0 to 100000.")
+            if isinstance(value, str) and len(value) > LONGEST_TEXT:
+                raise ToolError(f"{key} is longer than {LONGEST_TEXT} characters.")
+            if isinstance(value, int) and not 0 <= value <= LARGEST_NUMBER:
+                raise ToolError(f"{key} must be from 0 to {LARGEST_NUMBER}.")
         if name != "verify_customer" and self.customer is None:
             raise ToolError("No customer is verified yet: call verify_customer first.")
         return tool.run(self, **{str(key): value for key, value in arguments.items()})
@@ -239,6 +242,24 @@ class Tool:
         """One line: arguments and purpose."""
         named = ", ".join(f"{k}: {'number' if t is int else 'text'}" for k, t in self.parameters.items())
         return f"{self.run.__name__}({named}): {docstring(self.run)}"
+
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model is offered it."""
+        rules: dict[type, dict[str, Any]] = {
+            int: {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER},
+            str: {"type": "string", "maxLength": LONGEST_TEXT},
+        }
+        properties = {key: rules[kind] for key, kind in self.parameters.items()}
+        return ToolSpec(
+            self.run.__name__,
+            docstring(self.run),
+            {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                "additionalProperties": False,
+            },
+        )
 
 
 TOOLS: dict[str, Tool] = {

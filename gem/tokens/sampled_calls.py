@@ -1,0 +1,125 @@
+"""Tool calls out of sampled text, in the forms that chat templates teach models to write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gem.content import ToolCall
+from gem.tools import calls
+
+_MISTRAL = "[TOOL_CALLS]"
+_MISTRAL_CALL = re.compile(r"\s*([\w.:/-]{1,128})(?:\[CALL_ID\]\w*)?\[ARGS\]\s*")
+_LLAMA_TAG = "<|python_tag|>"
+_THINK_END = "</think>"
+_BETWEEN = re.compile(r"[\s;,]*")
+_MORE_CALLS = re.compile(r"</\w|```|~~~")
+_KEYS = frozenset(("name", "arguments", "parameters", "type", "id"))
+_DECODER = json.JSONDecoder()
+
+Named = tuple[str, dict[str, Any]]
+
+
+def taken(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return a reply's text without its tool calls, and the calls.
+
+    Read are ``<tool_call>{...}</tool_call>`` (Hermes, Qwen, SmolLM), an answer that is one or more objects
+    ``{"name": ..., "parameters": {...}}`` (Llama 3), and ``[TOOL_CALLS][...]`` or
+    ``[TOOL_CALLS]name[ARGS]{...}`` (Mistral). Where a call cannot be read, or where taking the calls out
+    would change what the whole asks for, all of it stays text, for the environment to read. Drafts inside
+    closed ``<think>`` tags stay text too.
+
+    Args:
+        text: what was sampled; it may be anything.
+        turn: goes into the ids of the calls, so that no two of an episode are the same.
+    """
+    try:
+        for reader in (_hermes, _mistral, _llama):
+            read = reader(text)
+            if read is not None:
+                return _checked(text, *read, turn)
+    except (ValueError, RecursionError):  # no JSON, or nested beyond measure
+        pass
+    return text, ()
+
+
+def _checked(text: str, rest: str, named: Sequence[Named], turn: int) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return what was read, where the text that is made of it again asks for the same calls."""
+    made = tuple(
+        ToolCall(f"t{turn:04d}n{place:03d}", name, json.dumps(arguments, ensure_ascii=False))
+        for place, (name, arguments) in enumerate(named)
+    )
+    again = [
+        each.call and (each.call.name, json.dumps(each.call.arguments))
+        for each in calls.find(calls.write(rest, made), ())
+    ]
+    if again != [(name, json.dumps(arguments)) for name, arguments in named]:
+        return text, ()
+    return rest, made
+
+
+def _hermes(text: str) -> tuple[str, list[Named]] | None:
+    found = calls.find(text, ())
+    if not found:
+        return None
+    named = [(each.call.name, dict(each.call.arguments)) for each in found if each.call is not None]
+    ends = [each.end for each in found]
+    starts = [*(each.start for each in found[1:]), len(text)]
+    behind = [text[end:start].strip() for end, start in zip(ends, starts, strict=True)]
+    if len(named) < len(found) or _MORE_CALLS.search("\n".join(behind)):
+        return None
+    return "\n".join(filter(None, (text[: found[0].start].rstrip(), *behind))), named
+
+
+def _mistral(text: str) -> tuple[str, list[Named]] | None:
+    before, mark, body = text.partition(_MISTRAL)
+    if not mark or _THINK_END in body:
+        return None
+    named: list[Named] = []
+    if body.lstrip().startswith("["):
+        listed, end = _DECODER.raw_decode(body, len(body) - len(body.lstrip()))
+        if body[end:].strip():
+            return None
+        named = [call for each in listed if (call := _named(each)) is not None]
+        return (before.rstrip(), named) if named and len(named) == len(listed) else None
+    for piece in body.split(_MISTRAL):
+        head = _MISTRAL_CALL.match(piece)
+        if head is None:
+            return None
+        arguments, end = _DECODER.raw_decode(piece, head.end())
+        if piece[end:].strip() or not isinstance(arguments, dict):
+            return None
+        named.append((head[1], arguments))
+    return before.rstrip(), named
+
+
+def _llama(text: str) -> tuple[str, list[Named]] | None:
+    thought, end_of_thought, said = text.rpartition(_THINK_END)
+    body = said.strip().removeprefix(_LLAMA_TAG).strip()
+    if not body.startswith("{"):
+        return None
+    named: list[Named] = []
+    at = 0
+    while at < len(body):
+        read, at = _DECODER.raw_decode(body, at)
+        call = _named(read)
+        if call is None:
+            return None
+        named.append(call)
+        between = _BETWEEN.match(body, at)
+        at = between.end() if between else at
+    return thought + end_of_thought, named
+
+
+def _named(read: Any) -> Named | None:
+    """Return the name and arguments of what may be a call."""
+    if not isinstance(read, dict) or not _KEYS.issuperset(read) or not isinstance(read.get("name"), str):
+        return None
+    if ("arguments" in read) == ("parameters" in read):
+        return None
+    arguments = read.get("arguments", read.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    return (read["name"], arguments) if isinstance(arguments, dict) else None
