@@ -16,7 +16,7 @@ from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
 from gem.sandbox.container import find_engine
 from gem.tools.calls import Found, find
 from gem.tools.shell_tool import ShellTool, report
@@ -210,7 +210,7 @@ class TerminalEnv(Env):
         """Run one command; return what the agent reads, and whether the box was lost to it."""
         session = self._open()
         limit = min(self.command_s, max(0.1, self.time_s - self.used_s))
-        result = session.shell(command, Budget(wall_s=limit, cpu_s=limit))
+        result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
         self.used_s += result.wall_s
         self._solved |= command.strip() == self._need_task().solution.strip()
         lost = bool(result.info.get("ended"))
@@ -232,7 +232,7 @@ class TerminalEnv(Env):
             )
             self._session = session
             if task.setup:
-                result = session.shell(f"(\n{task.setup}\n)", _SETUP)
+                result = checked(session.shell(f"(\n{task.setup}\n)", _SETUP))
                 if not result.ok:
                     self._end_box()
                     raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
