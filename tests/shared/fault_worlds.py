@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 
 import gem
 from gem.agents.base import BaseAgent
@@ -101,3 +102,22 @@ def store_until_it_dies(path, seed, arrived):
     jobs = [Job(recipe("env", Faults()), each, key=str(each)) for each in range(seed + 2)]
     with EpisodeStore(path) as store:
         rollout(jobs, Speaker(), host="serial", store=FaultyStore(store, plan), concurrency=1)
+
+
+class LocksAFile(EchoEnv):
+    """Takes a lock that only its close() gives back: whoever dies keeps it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def reset(self, seed=None):
+        start = super().reset(seed)
+        if not Path(self.path).exists():
+            Path(self.path).write_text(str(id(self)))
+        if Path(self.path).read_text() != str(id(self)):
+            raise RuntimeError("somebody else has the lock")
+        return start
+
+    def close(self):
+        Path(self.path).unlink(missing_ok=True)
