@@ -20,7 +20,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.common import table, write_json
 from gem.agents.base import BaseAgent
 from gem.content import text_of
 from gem.core import Env
@@ -28,16 +27,24 @@ from gem.errors import StoreError
 from gem.record import Ask, Limits, Reply
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.testing.doubles import EchoEnv
-from gem.testing.faults import Faults, FaultyAgent, FaultyStore, FaultyTool, FaultyWrapper
+from gem.testing.faults import Faults, FaultyAgent, FaultyStore, FaultyTool, FaultyWrapper, Kind
 from gem.testing.leaks import Held, held, held_after
 from gem.tools.base_tool import FunctionTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
 EPISODES, RATE, STORE_RATE, SEED = 20_000, 0.01, 1 / 2000, 11
-IN_FLIGHT = {"thread": 64, "process": 8}
+IN_FLIGHT = {"thread": 64, "process": 3}
 """Of those that share a worker, each death takes all along, and each is played again in a process alone."""
 
-KINDS = {"env": ("fail", "raise", "slow", "garbage"), "worker": ("die",), "store": ("full-disk",)}
+KINDS: dict[str, Sequence[Kind]] = {
+    "env": ("fail", "raise", "slow", "garbage"),
+    "worker": ("die",),
+    "store": ("full-disk",),
+}
+
+
+MOMENTS = {"env": 4, "worker": 4, "agent": 3, "tool": 1, "store": 1}
+"""Of an episode: a reset and three steps; three turns, the first of which calls the tool once."""
 
 
 def double(number: int) -> str:
@@ -73,7 +80,7 @@ def plan_for(host: str, folder: str) -> Faults:
     rate = dict.fromkeys(("env", "tool", "agent"), RATE) | {"store": STORE_RATE}
     if host == "process":
         rate["worker"] = RATE
-    return Faults(rate=rate, kinds=KINDS, seed=SEED, folder=folder)
+    return Faults(rate=rate, kinds=KINDS, seed=SEED, within=MOMENTS, folder=folder)
 
 
 def play(host: str, episodes: int, plan: Faults, path: Path) -> dict[str, Any]:
@@ -158,6 +165,8 @@ def trial(host: str, episodes: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    from bench.common import table, write_json  # here: each new worker imports this module
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=EPISODES)
     episodes = parser.parse_args().episodes

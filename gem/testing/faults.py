@@ -133,17 +133,18 @@ class Faults:
     """A plan of what breaks: the `faults` that are listed, and others at random.
 
     `rate`: the share of an episode's attempts in which something breaks, at every boundary or by boundary; it
-    breaks at one of the first `within` moments, if the episode comes so far. `kinds`: what may happen then,
-    by boundary; by default all but what stops a run (a hang, a death, a full disk). Attempts are counted in
-    this process, or in a `folder` where several processes share a plan: retries on the process host are
-    attempts of other processes. Jobs should have seeds of their own: two of one seed count as attempts.
+    breaks at one of the first `within` moments (a number, or by boundary), if the episode comes so far.
+    `kinds`: what may happen then, by boundary; by default all but what stops a run (a hang, a death, a full
+    disk). Attempts are counted in this process, or in a `folder` where several processes share a plan:
+    retries on the process host are attempts of other processes. Jobs should have seeds of their own: two of
+    one seed count as attempts.
     """
 
     faults: tuple[Fault, ...] = ()
     rate: float | Mapping[str, float] = 0.0
     kinds: Mapping[str, Sequence[Kind]] = field(default_factory=dict)
     seed: int = 0
-    within: int = 4
+    within: int | Mapping[str, int] = 4
     folder: str = ""
     _counts: _Counts = field(default_factory=_Counts, init=False, repr=False, compare=False)
 
@@ -157,8 +158,11 @@ class Faults:
         for boundary, kinds in self.kinds.items():
             for kind in kinds:
                 Fault(cast(Boundary, boundary), kind)
-        if self.within < 1:
+        if any(self._within(boundary) < 1 for boundary in KINDS):
             raise BadArgument(f"within is {self.within}; accepted: 1 or more moments.")
+
+    def _within(self, boundary: Boundary) -> int:
+        return self.within.get(boundary, 4) if isinstance(self.within, Mapping) else self.within
 
     def attempt(self, boundary: Boundary, key: object) -> int:
         """Count one more attempt of `key` at a boundary, and return its number, from 0."""
@@ -181,7 +185,7 @@ class Faults:
         if not rate:
             return None
         drawn = _digest(f"{self.seed}/{boundary}/{key}/{attempt}")
-        if int.from_bytes(drawn[:8], "big") >= rate * 2**64 or drawn[8] % self.within != moment:
+        if int.from_bytes(drawn[:8], "big") >= rate * 2**64 or drawn[8] % self._within(boundary) != moment:
             return None
         kinds = self.kinds.get(boundary) or [kind for kind in KINDS[boundary] if kind not in _STOPPING]
         return Fault(boundary, kinds[drawn[9] % len(kinds)], form=drawn[10])
