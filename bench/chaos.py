@@ -24,8 +24,9 @@ from gem.agents.base import BaseAgent
 from gem.content import text_of
 from gem.core import Env
 from gem.errors import StoreError
-from gem.record import Ask, Limits, Reply
+from gem.record import Ask, Limits, Reply, Verdict
 from gem.rollout import EpisodeStore, Job, Runner
+from gem.rollout.index import Entry
 from gem.testing.doubles import EchoEnv
 from gem.testing.faults import Faults, FaultyAgent, FaultyStore, FaultyTool, FaultyWrapper, Kind
 from gem.testing.leaks import Held, held, held_after
@@ -102,14 +103,27 @@ def play(host: str, episodes: int, plan: Faults, path: Path) -> dict[str, Any]:
             ) as runner,
         ):
             try:
-                for episode in runner.stream(job for job in jobs if job.key not in finished):
-                    finished.add(episode.job)
+                for _ in runner.stream(job for job in jobs if job.key not in finished):
                     handed += 1
             except StoreError:
                 stops += 1
+            finished = set(finished_jobs(store))  # also what was stored and not handed on yet
     took = perf_counter() - began
     agent.close()
     return {"seconds": took, "stops": stops, "handed_on": handed, **read(path)}
+
+
+def finished_jobs(store: EpisodeStore) -> list[str]:
+    """Return the job of each last attempt: one with a verdict, or one that is not played again."""
+
+    def is_last(entry: Entry) -> bool:
+        if entry.verdict == Verdict.SCORED or entry.attempt:
+            return True
+        error = store[entry.number].error
+        again = error and (error.boundary == "host" or (error.boundary, error.type) == ("env", "NoVerdict"))
+        return not again
+
+    return [entry.job for entry in store.select() if is_last(entry)]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -127,7 +141,7 @@ def read(path: Path) -> dict[str, Any]:
         return {
             "stored": len(entries),
             "ids": len({entry.id for entry in entries}),
-            "jobs": [entry.job for entry in last],
+            "jobs": finished_jobs(store),
             "scored": scored,
             "no_verdict": dict(sorted(none.items())),
             "retried": sum(entry.attempt > 0 for entry in entries),
@@ -149,6 +163,7 @@ def trial(host: str, episodes: int) -> dict[str, Any]:
     return {
         "episodes": episodes,
         "jobs_with_one_last_attempt": len(set(hit["jobs"])) - len(twice),
+        "jobs_with_more": len(twice),
         "ids_stored_twice": hit["stored"] - hit["ids"],
         "torn_lines": hit["torn"],
         "scored": len(hit["scored"]),
@@ -169,10 +184,13 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=EPISODES)
-    episodes = parser.parse_args().episodes
-    figures = {host: trial(host, episodes) for host in IN_FLIGHT}
+    parser.add_argument("--hosts", nargs="+", choices=[*IN_FLIGHT], default=[*IN_FLIGHT])
+    options = parser.parse_args()
+    episodes = options.episodes
+    figures = {host: trial(host, episodes) for host in options.hosts}
     columns = ("", *figures)
-    names = [name for name in figures["thread"] if name not in ("no_verdict", "held_before", "held_after")]
+    first = next(iter(figures.values()))
+    names = [name for name in first if name not in ("no_verdict", "held_before", "held_after")]
     rows: list[Sequence[Any]] = [
         (name.replace("_", " "), *(figures[h][name] for h in figures)) for name in names
     ]
