@@ -204,6 +204,7 @@ def check(
     targets: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|FILE.py:Class", help_behavior_hint="")],
     seeds: int = 3,
     thorough: bool = False,
+    faults: bool = False,
     record: bool = False,
 ) -> int:
     """Judge environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
@@ -212,6 +213,7 @@ def check(
         targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
         seeds: how many episodes to try.
         thorough: also compare transcripts on every host and under two hash seeds; seconds each, ids alone.
+        faults: also break it and what is around it: its code, tools, sandbox, process and agent; seconds.
         record: write the golden transcript of each id, under tests/golden/.
     """
     from gem.testing import check_env
@@ -227,7 +229,7 @@ def check(
     code = 0
     for name in targets:
         target = environment(name)
-        report = check_env(target, seeds=range(seeds), hosts=thorough, hash_seed=thorough)
+        report = check_env(target, seeds=range(seeds), hosts=thorough, hash_seed=thorough, faults=faults)
         print(printable(str(report)))
         if not report.ok:
             code = FAILED

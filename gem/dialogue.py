@@ -195,7 +195,9 @@ def _check(reply: Reply) -> None:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise BadArgument(f"the agent answered {reply!r:.80}; an answer is a Reply whose text is a str.")
     version = reply.policy_version
+    took: Any = reply.policy_s
     plain = type(reply.finish) is str and (version is None or type(version) is int)
+    plain = plain and (took is None or (type(took) is float and 0.0 <= took < math.inf))
     if plain and reply.reasoning is None and not reply.tool_calls:
         return  # as nearly always, and in no time
     for name, fits in (  # else the record could not be stored
@@ -203,6 +205,7 @@ def _check(reply: Reply) -> None:
         ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
         ("policy_version", version is None or isinstance(version, Integral)),
         ("tool_calls", all(map(_is_call, reply.tool_calls or ()))),
+        ("policy_s", took is None or (isinstance(took, float | int) and 0 <= took < math.inf)),
     ):
         if not fits:
             raise BadArgument(

@@ -13,7 +13,7 @@ from gem.envs.database_worker import DUMPED, LONGEST, STATEMENTS
 from gem.envs.postgres import SHARED, UNREPEATABLE, Database, server
 from gem.errors import ToolError
 from gem.sandbox import default_sandbox, open_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
 from gem.tools.postgres import Connection, Result, Statement, statements
 
 _WORKER = "database_worker.py"
@@ -65,7 +65,7 @@ class SqliteBox:
         self._session.close()
 
     def _call(self, code: str, expect_answer: bool = True) -> Any:
-        result = self._session.execute(code)
+        result = checked(self._session.execute(code))
         if not result.ok or result.cut or result.info.get("restarted"):
             if expect_answer and code.startswith("run("):
                 raise ToolError(f"the statements burst the box that they ran in ({result.status})")

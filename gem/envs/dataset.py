@@ -12,7 +12,7 @@ from gem import seeding
 from gem.content import Obs, join
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, checked
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
@@ -129,7 +129,7 @@ class DatasetEnv(Env):
 
     def step(self, action: str) -> Step:
         """Grade an answer; see Env.step."""
-        score = self.grade(action)
+        score = checked(self.grade(action))
         worth = score.value * self.retry_discount**self.attempt
         reward = max(0.0, worth - self._paid)
         self._paid += reward

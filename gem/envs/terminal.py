@@ -14,7 +14,7 @@ from gem.envs.workspace import NOT_COUNTED, SUBMIT, Said, WorkTurn, Written, rea
 from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
 from gem.sandbox.container import find_engine
 from gem.tools.shell_tool import report
 
@@ -229,7 +229,7 @@ class TerminalEnv(Env):
     def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
         """Run one command; return what the agent reads, whether it did well, and whether the box was lost."""
         session = self._open()
-        result = session.shell(command, Budget(wall_s=limit, cpu_s=limit))
+        result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
         self.used_s += result.wall_s
         self._solved |= command.strip() == self._need_task().solution.strip()
         lost = bool(result.info.get("ended"))
@@ -251,7 +251,7 @@ class TerminalEnv(Env):
             )
             self._session = session
             if task.setup:
-                result = session.shell(f"(\n{task.setup}\n)", _SETUP)
+                result = checked(session.shell(f"(\n{task.setup}\n)", _SETUP))
                 if not result.ok:
                     self._end_box()
                     raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")

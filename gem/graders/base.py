@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Protocol
+
+from gem.errors import NoVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +36,25 @@ class Grader(Protocol):
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer`, the agent's whole reply, against `reference`, the task's."""
         ...
+
+
+def checked(score: Any) -> Score:
+    """Return a score that is one.
+
+    Raises:
+        NoVerdict: for what no grader returns: the grader is broken, whatever the answer was.
+    """
+    if not isinstance(score, Score):
+        raise NoVerdict(f"the grader returned {score!r:.80}, which is no Score.")
+    value: Any = score.value  # an annotation keeps nobody from giving something else
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    fits = (
+        is_number and math.isfinite(value) and 0 <= value <= 1,
+        isinstance(score.correct, bool),
+        score.parsed is None or isinstance(score.parsed, str),
+        isinstance(score.why, str),
+        isinstance(score.info, Mapping),
+    )
+    if not all(fits):
+        raise NoVerdict(f"the grader returned {score!r:.200}; a score's value is a number from 0 to 1.")
+    return score

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, checked
 from gem.specs import Rebuildable
 
 
@@ -63,7 +63,7 @@ class CachedGrader(Rebuildable):
                 self._keep(key, score)
                 return score
             self.misses += 1
-        score = self.grader(answer, reference)
+        score = checked(self.grader(answer, reference))  # what is kept is kept for good
         with self._lock:
             self._keep(key, score)
             self._store(key, score)

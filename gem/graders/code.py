@@ -22,7 +22,7 @@ from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
 from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
-from gem.sandbox.base import Budget, Case, Result, Status
+from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, checked
 from gem.sandbox.shared import default_sandbox
 from gem.specs import Rebuildable
 
@@ -160,6 +160,17 @@ def slowness() -> float:
     return min(max(min(_spin() for _ in range(5)) / _SPIN_S, 1.0), 4.0)
 
 
+def _results(results: object) -> list[Result]:
+    """Return what judging gave as results.
+
+    Raises:
+        SandboxFailed: for anything else.
+    """
+    if not isinstance(results, list):
+        raise SandboxFailed(f"the sandbox's judging returned {results!r:.80}, which is no list.")
+    return [checked(result) for result in results]
+
+
 def _spin() -> float:
     start = time.thread_time()
     total = 0
@@ -195,9 +206,10 @@ class _Run:
         else:
             self.name = _callable(code, self.tests.name or "")
             cases = [self._case(i) for i in self.chosen]
-            results = self.sandbox.judge(code, cases, go_on=self._enter, budget=self.budget)
+            results = _results(self.sandbox.judge(code, cases, go_on=self._enter, budget=self.budget))
             if not self.outcomes and results:  # it does not compile
                 self._enter(0, results[0])
+            self._check_all_ran()
             self._ask_checker()
         return self._sum_up(code)
 
@@ -252,8 +264,21 @@ class _Run:
             return Case(stdin=given.encode("utf-8", "surrogatepass"))
         return Case(call=self.name, args=given)
 
+    def _check_all_ran(self) -> None:
+        """See that the sandbox ran every test, or stopped at one that failed.
+
+        Raises:
+            SandboxFailed: where it did not: the program is not to answer for that.
+        """
+        failed = any(outcome.verdict != "AC" for outcome in self.outcomes)
+        if len(self.outcomes) < len(self.chosen) and not failed:
+            raise SandboxFailed(
+                f"the sandbox ran {len(self.outcomes)} of {len(self.chosen)} tests and does not say why."
+            )
+
     def _enter(self, place: int, result: Result) -> bool:
         """Note how a test went; tell whether to go on."""
+        checked(result)
         self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
         outcome = self._outcome(self.chosen[place], result)
         self.outcomes.append(outcome)
@@ -262,6 +287,8 @@ class _Run:
     def _outcome(self, index: int, result: Result) -> Outcome:
         if result.status is not Status.OK:
             return Outcome(result.status.value, _last_line(result.stderr), result.stdout[:1000])
+        if self.tests.kind != "program" and result.value is None:
+            raise SandboxFailed("the sandbox ran a function to its end and has no result of it.")
         if self.tests.kind == "program":
             got: Any = result.stdout
         else:
@@ -300,15 +327,17 @@ class _Run:
         """Return what the checker says of an output, None where it fails."""
         checker = self.tests.checker or ""
         if re.search(r"^def check\(", checker, re.MULTILINE):
-            (result,) = self.sandbox.judge(
-                checker, [Case(call="check", args=(given, got, wanted))], budget=self.budget
-            )
+            cases = [Case(call="check", args=(given, got, wanted))]
+            results = _results(self.sandbox.judge(checker, cases, budget=self.budget))
+            if not results:
+                raise SandboxFailed("the sandbox did not run the task's checker.")
+            result = results[0]
             return result.value == "true" if result.ok and result.value in ("true", "false") else None
         files = {
             name: (text if isinstance(text, str) else json.dumps(text)).encode("utf-8", "surrogatepass")
             for name, text in (("given", given), ("output", got), ("expected", wanted))
         }
-        result = self.sandbox.run(checker, args=list(files), files=files, budget=self.budget)
+        result = checked(self.sandbox.run(checker, args=list(files), files=files, budget=self.budget))
         return {0: True, 1: False, 2: False}.get(-1 if result.exit_code is None else result.exit_code)
 
     # -- asserts
@@ -329,7 +358,7 @@ class _Run:
         imported = sorted(set(re.findall(r"^[ \t]*(?:import|from)[ \t]+(\w+)", program, re.MULTILINE)))
         # The sandbox picks a fork server that has loaded what a program's text names; it sees this one.
         tester = f"{_tester()}\n# The submission imports: {' '.join(imported)}\n"
-        result = self.sandbox.run(tester, stdin=stdin, budget=self.budget)
+        result = checked(self.sandbox.run(tester, stdin=stdin, budget=self.budget))
         self.cpu_s, self.wall_s = result.cpu_s, result.wall_s
         if result.exit_code == _CANNOT_FORK:  # a rung that forbids it
             return self._assert_together(program)
@@ -360,6 +389,7 @@ class _Run:
         cases = [Case(code=f"{self.tests.preamble}\n{self.tests.inputs[i]}{end}") for i in self.chosen]
 
         def enter(place: int, result: Result) -> bool:
+            checked(result)
             self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
             why = _last_line(result.stderr)
             verdict = "AC" if result.ok else result.status.value
@@ -370,9 +400,10 @@ class _Run:
             self.outcomes.append(Outcome(verdict, why))
             return verdict == "AC" or (self.partial and verdict != "CE")
 
-        results = self.sandbox.judge(program, cases, go_on=enter, budget=self.budget)
+        results = _results(self.sandbox.judge(program, cases, go_on=enter, budget=self.budget))
         if not self.outcomes and results:  # it does not compile
             enter(0, results[0])
+        self._check_all_ran()
 
 
 def _callable(code: str, name: str) -> str:

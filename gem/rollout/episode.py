@@ -140,8 +140,8 @@ def play(
         if not several:
             obs, infos = {SEAT: obs}, {SEAT: infos}
         for seat, info in infos.items():
-            record.starts[seat] = _own(dict(info))
-            ends[seat] = SeatEnd(info=_own(dict(info)))
+            record.starts[seat] = _info(info)
+            ends[seat] = SeatEnd(info=_info(info))
         for seat in ends:
             if seat in obs:
                 ends[seat].observation = check_obs(obs[seat])
@@ -227,9 +227,12 @@ def play(
             waiting = {}
             by_seat = _by_seat(result) if several else ((SEAT, *result),)
             for seat, seen, reward, terminated, truncated, info in by_seat:
-                info, end = _own(info if type(info) is dict else dict(info)), ends[seat]
+                info, end = _info(info), ends[seat]
                 paid = _reward(reward)
-                shown = None if seen is None else check_obs(seen)
+                if type(terminated) is not bool or type(truncated) is not bool:
+                    terminated, truncated = _truth(terminated), _truth(truncated)
+                lacking = seen is None and (several or not (terminated or truncated))  # told below
+                shown = None if lacking else check_obs(seen)
                 if seat in acting:
                     turn = acting[seat]
                     turn.reward, turn.info = paid, info
@@ -343,7 +346,24 @@ def _own(value: Any) -> Any:
 _CHANGE = frozenset((dict, list, set))
 
 
+def _info(info: Any) -> dict[str, Any]:
+    """Return a copy of what an environment says beside its observation."""
+    if type(info) is not dict and not isinstance(info, Mapping):
+        raise ContractBroken(f"the environment's info is a {type(info).__name__}; info is a dict.")
+    own: dict[str, Any] = _own(info if type(info) is dict else dict(info))
+    return own
+
+
+def _truth(value: Any) -> bool:
+    """Return whether an episode ended; numpy has a type of its own for that."""
+    if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
+        raise ContractBroken(f"the environment ended an episode with {value!r:.40}, which is no bool.")
+    return bool(value)
+
+
 def _reward(reward: Any) -> float:
+    if isinstance(reward, str | bytes | bytearray):  # which float() would read
+        raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
     number = float(reward)
     if not math.isfinite(number):
         raise ContractBroken(f"the environment's reward is {number}; a reward is a finite number.")

@@ -6,9 +6,11 @@ is `SandboxFailed`, a NoVerdict: it is retried once where that is safe, and neve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -74,6 +76,29 @@ class Result:
     def ok(self) -> bool:
         """Whether the program ended by itself, without an error."""
         return self.status is Status.OK
+
+
+def checked(result: object) -> Result:
+    """Return a result that is one; whoever scores by results asks this first.
+
+    Raises:
+        SandboxFailed: for what no run ends in: the sandbox is broken, whatever the program did.
+    """
+    if not isinstance(result, Result):
+        raise SandboxFailed(f"the sandbox returned {result!r:.80}, which is no Result.")
+    spent: tuple[Any, ...] = (result.wall_s, result.cpu_s, result.memory_mb)
+    fits = (
+        isinstance(result.status, Status),
+        isinstance(result.stdout, str) and isinstance(result.stderr, str),
+        all(number is None or type(number) is int for number in (result.exit_code, result.signal)),
+        all(isinstance(number, Real) and math.isfinite(number) for number in spent),
+        result.value is None or isinstance(result.value, str),
+        isinstance(result.figures, tuple) and all(isinstance(figure, bytes) for figure in result.figures),
+        isinstance(result.info, Mapping),
+    )
+    if not all(fits):
+        raise SandboxFailed(f"the sandbox returned {result!r:.200}, which no run ends in.")
+    return result
 
 
 @dataclass(frozen=True, slots=True)

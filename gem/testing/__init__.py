@@ -4,7 +4,19 @@ from gem.testing.audit import audit_env
 from gem.testing.card import Card, Check
 from gem.testing.contract import Finding, Report, check_env
 from gem.testing.doubles import EchoEnv
-from gem.testing.faults import FaultyEnv, Fell
+from gem.testing.faults import (
+    Fault,
+    Faults,
+    FaultyAgent,
+    FaultyEnv,
+    FaultyGrader,
+    FaultySandbox,
+    FaultyServer,
+    FaultyStore,
+    FaultyTool,
+    FaultyWrapper,
+    Fell,
+)
 from gem.testing.rules import HEADINGS, HOSTILE, RULES
 
 __all__ = [
@@ -14,7 +26,16 @@ __all__ = [
     "Card",
     "Check",
     "EchoEnv",
+    "Fault",
+    "Faults",
+    "FaultyAgent",
     "FaultyEnv",
+    "FaultyGrader",
+    "FaultySandbox",
+    "FaultyServer",
+    "FaultyStore",
+    "FaultyTool",
+    "FaultyWrapper",
     "Fell",
     "Finding",
     "Report",

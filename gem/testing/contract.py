@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from gem import errors, registry
 from gem.core import Env
+from gem.testing.fault_rules import FAULT_RULES
 from gem.testing.rules import RULES, Broken, Case, Skip, where
 
 Target: TypeAlias = "str | registry.EnvSpec | Env | Callable[..., Env]"
@@ -62,6 +63,7 @@ def check_env(
     rules: Collection[str] | None = None,
     hosts: bool = False,
     hash_seed: bool = False,
+    faults: bool = False,
 ) -> Report:
     """Judge an environment by what it claims.
 
@@ -72,15 +74,17 @@ def check_env(
         rules: the rules to run; None means all.
         hosts: also compare transcripts on the serial, thread and process hosts (ids and specs; seconds).
         hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
+        faults: also break it and what is around it, by the rules of `gem.testing.fault_rules` (seconds).
 
     Raises:
         BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra, MissingData: as gem.make does.
     """
+    every = {**RULES, **FAULT_RULES}
     for name in rules or ():
-        if name not in RULES:
-            known = ", ".join(RULES)
+        if name not in every:
+            known = ", ".join(every)
             raise errors.BadArgument(
-                f"no rule {name!r}.{errors.did_you_mean(name, RULES)} There are: {known}."
+                f"no rule {name!r}.{errors.did_you_mean(name, every)} There are: {known}."
             )
     name, maker, claims = resolve(target)
     case = Case(name, maker, claims, tuple(seeds), turns, hosts, hash_seed)
@@ -89,8 +93,8 @@ def check_env(
     findings: list[Finding] = []
     held: list[str] = []
     skipped: dict[str, str] = {}
-    for rule_name, check in RULES.items():
-        if rules is not None and rule_name not in rules:
+    for rule_name, check in every.items():
+        if rule_name not in rules if rules is not None else rule_name in FAULT_RULES and not faults:
             continue
         try:
             with ExitStack() as case.opened:

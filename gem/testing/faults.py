@@ -1,24 +1,293 @@
-"""FaultyEnv: an environment that breaks on purpose, to test what carries environments."""
+"""The fault kit: real things that break on purpose, at the boundaries where things break.
+
+A plan, `Faults`, says what breaks where and when. One wrapper per boundary brings it into a real environment,
+tool, sandbox, grader, agent, endpoint or store. What a plan decides follows from its seed, the episode, how
+often that was tried and the turn, so that a run with faults can be had again, on every host.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import count
+from os import PathLike
+from pathlib import Path
 from threading import Event
-from typing import ClassVar, Literal
+from time import monotonic, sleep
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, cast
 
-from gem.core import Start, Step
-from gem.errors import BadArgument
+from gem import seeding
+from gem.agents.base import BaseAgent, settle
+from gem.core import Env, EnvWrapper, Start, Step
+from gem.errors import BadArgument, NoVerdict, StoreError
+from gem.graders.base import Grader, Score
+from gem.record import Agent, AgentInfo, Ask, Episode, Reply
+from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session
+from gem.specs import Rebuildable
+from gem.testing import garbage, stub_server
 from gem.testing.doubles import EchoEnv
+from gem.testing.stub_server import StubServer
+from gem.tools.base_tool import BaseTool, ToolResult
 
-Fault = Literal["raise", "hang", "die"]
-FAULTS: tuple[Fault, ...] = ("raise", "hang", "die")
+Boundary = Literal["env", "worker", "tool", "sandbox", "grader", "agent", "endpoint", "store"]
+Kind = Literal["fail", "raise", "hang", "slow", "garbage", "die", "full-disk", "half-written"]
+
+KINDS: Mapping[Boundary, tuple[Kind, ...]] = MappingProxyType(
+    {
+        "env": ("fail", "raise", "hang", "slow", "garbage", "full-disk"),
+        "worker": ("die", "hang", "garbage"),
+        "tool": ("fail", "raise", "hang", "slow", "garbage", "full-disk"),
+        "sandbox": ("fail", "raise", "hang", "slow", "garbage", "die", "full-disk"),
+        "grader": ("fail", "raise", "hang", "slow", "garbage"),
+        "agent": ("fail", "raise", "hang", "slow", "garbage"),
+        "endpoint": ("fail", "die", "hang", "slow", "garbage", "half-written"),
+        "store": ("fail", "raise", "slow", "full-disk", "half-written"),
+    }
+)
+"""What can happen at each boundary."""
+
+HANG_S = 60.0
+"""How long something hangs when nobody releases it."""
+
+SLOW_S = 0.05
+"""How much later something slow answers."""
 
 
 class Fell(RuntimeError):
-    """What FaultyEnv raises."""
+    """An error that nobody expects: what the kind ``raise`` raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that breaks.
+
+    `kind`: ``fail`` raises the boundary's own error (NoVerdict, SandboxFailed, StoreError, status 500),
+    ``raise`` a foreign one; ``hang`` waits until `release` or for `seconds`; ``slow`` is `seconds` late;
+    ``garbage`` gives an answer of a wrong type or shape, of which `form` chooses one; ``die`` kills the
+    process; ``full-disk`` says ENOSPC, in a store once `form` bytes are written; ``half-written`` kills the
+    process in the middle of a line.
+
+    `at`: the moment, None: every one. Of an environment 0 is the reset and 1 the first step; of an agent it
+    is the turn, of a tool or of a sandbox's session the number of the call in the episode. `times`: how many
+    attempts of an episode it hits, from the first one. `of`: which episodes it hits, () all: their seeds, for
+    an agent or a store the keys of their jobs, for a sandbox, a grader or an endpoint words that stand in
+    what it is given.
+    """
+
+    boundary: Boundary
+    kind: Kind
+    at: int | None = None
+    times: int = 1
+    of: Sequence[int | str] = ()
+    seconds: float | None = None
+    form: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what never happens."""
+        if self.boundary not in KINDS:
+            raise BadArgument(f"boundary is {self.boundary!r}; accepted: {', '.join(KINDS)}.")
+        if self.kind not in KINDS[self.boundary]:
+            accepted = ", ".join(KINDS[self.boundary])
+            raise BadArgument(f"kind is {self.kind!r} at {self.boundary!r}; accepted: {accepted}.")
+        if (self.at is not None and self.at < 0) or self.times < 1:
+            raise BadArgument(f"got at={self.at}, times={self.times}; accepted: 0 or more, 1 or more.")
+
+    def hits(self, key: str, attempt: int, moment: int) -> bool:
+        """Return whether it happens to `key` at a moment of an attempt; see Faults.find."""
+        if attempt >= self.times or self.at not in (None, moment):
+            return False
+        return not self.of or any(self._means(each, key) for each in self.of)
+
+    def _means(self, each: int | str, key: str) -> bool:
+        if self.boundary in ("sandbox", "grader", "endpoint"):
+            return str(each) in key
+        if self.boundary == "tool":  # a tool is told a seed that follows from the episode's
+            return any(str(seeding.derive(int(each), "tool", number)) == key for number in range(8))
+        return str(each) == key
+
+
+class _Counts:
+    """Counters by name; a copy, in another process too, begins anew."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Iterator[int]] = {}
+
+    def next(self, name: str) -> int:
+        return next(self._counts.setdefault(name, count()))
+
+    def __reduce__(self) -> tuple[type[_Counts], tuple[()]]:
+        return _Counts, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """A plan of what breaks: the `faults` that are listed, and others at random.
+
+    `rate`: the share of an episode's attempts in which something breaks, at every boundary or by boundary; it
+    breaks at one of the first `within` moments (a number, or by boundary), if the episode comes so far.
+    `kinds`: what may happen then, by boundary; by default all but what stops a run (a hang, a death, a full
+    disk). Attempts are counted in this process, or in a `folder` where several processes share a plan:
+    retries on the process host are attempts of other processes. Jobs should have seeds of their own: two of
+    one seed count as attempts.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    rate: float | Mapping[str, float] = 0.0
+    kinds: Mapping[str, Sequence[Kind]] = field(default_factory=dict)
+    seed: int = 0
+    within: int | Mapping[str, int] = 4
+    folder: str = ""
+    _counts: _Counts = field(default_factory=_Counts, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse rates and kinds that make no sense."""
+        object.__setattr__(self, "faults", tuple(self.faults))
+        rates = self.rate if isinstance(self.rate, Mapping) else {"env": self.rate}
+        for boundary, rate in rates.items():
+            if boundary not in KINDS or not 0 <= rate <= 1:
+                raise BadArgument(f"rate is {rate} at {boundary!r}; accepted: 0 to 1 at {', '.join(KINDS)}.")
+        for boundary, kinds in self.kinds.items():
+            for kind in kinds:
+                Fault(cast(Boundary, boundary), kind)
+        if any(self._within(boundary) < 1 for boundary in KINDS):
+            raise BadArgument(f"within is {self.within}; accepted: 1 or more moments.")
+
+    def _within(self, boundary: Boundary) -> int:
+        return self.within.get(boundary, 4) if isinstance(self.within, Mapping) else self.within
+
+    def attempt(self, boundary: Boundary, key: object) -> int:
+        """Count one more attempt of `key` at a boundary, and return its number, from 0."""
+        name = f"{boundary}-{_digest(str(key)).hex()}"
+        if not self.folder:
+            return self._counts.next(name)
+        fd = os.open(Path(self.folder) / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, b".")
+            return os.lseek(fd, 0, os.SEEK_CUR) - 1  # an append ends where its own byte stands
+        finally:
+            os.close(fd)
+
+    def find(self, boundary: Boundary, key: object, attempt: int, moment: int) -> Fault | None:
+        """Return what happens at a boundary to `key` (an episode) at a moment of an attempt, if anything."""
+        for fault in self.faults:
+            if fault.boundary == boundary and fault.hits(str(key), attempt, moment):
+                return fault
+        rate = self.rate.get(boundary, 0.0) if isinstance(self.rate, Mapping) else self.rate
+        if not rate:
+            return None
+        drawn = _digest(f"{self.seed}/{boundary}/{key}/{attempt}")
+        if int.from_bytes(drawn[:8], "big") >= rate * 2**64 or drawn[8] % self._within(boundary) != moment:
+            return None
+        kinds = self.kinds.get(boundary) or [kind for kind in KINDS[boundary] if kind not in _STOPPING]
+        return Fault(boundary, kinds[drawn[9] % len(kinds)], form=drawn[10])
+
+
+_STOPPING = ("hang", "die", "full-disk", "half-written")
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class _Hanging:
+    """What everything of this process that hangs waits for."""
+
+    event = Event()
+
+
+def release() -> None:
+    """Let go everything of this process that hangs now."""
+    _Hanging.event.set()
+    _Hanging.event = Event()
+
+
+def _strike(fault: Fault | None, own: type[Exception] = NoVerdict) -> Fault | None:
+    """Let a fault happen, but for garbage: that is returned, for the caller to make."""
+    if fault is None or fault.kind == "garbage":
+        return fault
+    what = f"broken on purpose: {fault.kind} at {fault.boundary}"
+    if fault.kind == "fail":
+        raise own(what)
+    if fault.kind == "raise":
+        raise Fell(what)
+    if fault.kind == "full-disk":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if fault.kind == "die":
+        kill_process()
+    elif fault.kind == "hang":
+        _Hanging.event.wait(fault.seconds or HANG_S)
+    else:
+        sleep(fault.seconds or SLOW_S)
+    return None
+
+
+def kill_process(how: int = signal.SIGKILL) -> None:
+    """Send this process a signal that ends or stops it.
+
+    Raises:
+        BadArgument: in the main process, which would take the whole run along.
+    """
+    if multiprocessing.parent_process() is None:
+        raise BadArgument("this fault would end the main process; it is for a process host.")
+    os.kill(os.getpid(), how)
+
+
+# -- environments and their workers
+
+
+class FaultyWrapper(EnvWrapper):
+    """A real environment that breaks by a plan: itself (``env``), or the process it lives in (``worker``).
+
+    It is importable, and a task names it, so that it goes wherever environments go::
+
+        Maker("game:GuessTheNumber-v0-easy", wrappers=(partial(FaultyWrapper, plan=plan),))
+
+    A fault comes in place of the call that it hits, or before it where it is only slow.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("plan",)
+
+    def __init__(self, env: Env, plan: Faults) -> None:
+        """Wrap `env`."""
+        super().__init__(env)
+        self.plan = plan
+        self._attempt = self._moment = 0
+
+    def reset(self, seed: int | None = None, **options: Any) -> Start:
+        """Begin an episode, or break."""
+        start = self.env.reset(seed=seed, **options)
+        self._attempt = self.plan.attempt("env", self.env.seed)
+        self._moment = 0
+        given = self._break(garbage.STARTS)
+        return start if given is _NOTHING else given
+
+    def step(self, action: str) -> Step:
+        """Take a step, or break."""
+        self._moment += 1
+        given = self._break(garbage.STEPS)
+        return self.env.step(action) if given is _NOTHING else given
+
+    def _break(self, forms: Sequence[Any]) -> Any:
+        """Let happen what the plan says; return what stands in place of a result, if anything does."""
+        key, attempt, moment = self.env.seed, self._attempt, self._moment
+        if (fault := self.plan.find("worker", key, attempt, moment)) is not None:
+            if fault.kind == "garbage":
+                return Step("unloadable", 0.0, True, False, {"it": garbage.Unloadable()})
+            kill_process(signal.SIGKILL if fault.kind == "die" else signal.SIGSTOP)
+        fault = _strike(self.plan.find("env", key, attempt, moment))
+        return _NOTHING if fault is None else forms[fault.form % len(forms)]
+
+
+_NOTHING = object()
 
 
 class FaultyEnv(EchoEnv):
@@ -43,7 +312,11 @@ class FaultyEnv(EchoEnv):
     """Set it to let go every environment of this process that hangs."""
 
     def __init__(
-        self, fault: Fault = "raise", at: int = 1, seeds: Collection[int] | None = None, turns: int = 3
+        self,
+        fault: Literal["raise", "hang", "die"] = "raise",
+        at: int = 1,
+        seeds: Collection[int] | None = None,
+        turns: int = 3,
     ) -> None:
         """Choose the fault and its moment.
 
@@ -51,8 +324,8 @@ class FaultyEnv(EchoEnv):
             BadArgument: for another fault, or a moment that never comes.
         """
         super().__init__(turns)
-        if fault not in FAULTS:
-            raise BadArgument(f"fault is {fault!r}; accepted: {', '.join(FAULTS)}.")
+        if fault not in ("raise", "hang", "die"):
+            raise BadArgument(f"fault is {fault!r}; accepted: raise, hang, die.")
         if not 0 <= at <= turns:
             raise BadArgument(f"at is {at}; accepted: 0 (the reset) to {turns}.")
         self.fault = fault
@@ -77,7 +350,374 @@ class FaultyEnv(EchoEnv):
             raise Fell(f"broken on purpose at turn {moment}")
         if self.fault == "hang":
             self.released.wait()
-        elif multiprocessing.parent_process() is None:
-            raise BadArgument("fault 'die' would kill the main process; it is for a process host.")
         else:
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_process()
+
+
+# -- tools and graders
+
+
+class FaultyTool(BaseTool):
+    """A real tool whose calls break by a plan.
+
+    It keeps where it is in its episode, so every environment gets one of its own, and none can be forked.
+    Tools that read actions by a method of their own, as upstream's, are not for it.
+    """
+
+    live = True
+
+    def __init__(self, tool: BaseTool, plan: Faults) -> None:
+        """Stand for `tool`."""
+        super().__init__()
+        self.tool, self.plan = tool, plan
+        self.name, self.tag, self.fences = tool.name, tool.tag, tool.fences
+        self.result_tag, self.parallel_safe = tool.result_tag, tool.parallel_safe
+        self._key, self._attempt, self._calls = "", 0, count()
+        self._inside: dict[str, FaultyTool] = {}
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments of the tool inside."""
+        return self.tool.arguments
+
+    def schema(self) -> dict[str, Any]:
+        """Return how the tool inside is described."""
+        return self.tool.schema()
+
+    def instruction_string(self) -> str:
+        """Return what the tool inside says of itself."""
+        return self.tool.instruction_string()
+
+    def call(self, **arguments: Any) -> ToolResult:
+        """Call the tool inside, or break."""
+        fault = _strike(self.plan.find("tool", self._key, self._attempt, next(self._calls)))
+        if fault is not None:
+            return cast(ToolResult, garbage.RESULTS[fault.form % len(garbage.RESULTS)])
+        return self.tool.call(**arguments)
+
+    def offered(self) -> Sequence[BaseTool]:
+        """Return what may be called: itself, or of a toolbox what is in it, each as faulty as this."""
+        return [self if each is self.tool else self._around(each) for each in self.tool.offered()]
+
+    def _around(self, tool: BaseTool) -> FaultyTool:
+        found = self._inside.setdefault(tool.name, FaultyTool(tool, self.plan))
+        found._key, found._attempt, found._calls = self._key, self._attempt, self._calls
+        return found
+
+    def reset(self, seed: int) -> None:
+        """Begin an episode."""
+        self._key, self._calls = str(seed), count()
+        self._attempt = self.plan.attempt("tool", seed)
+        self.tool.reset(seed)
+
+    def spawn(self) -> Self:
+        """Return another around what the tool inside spawns."""
+        return type(self)(self.tool.spawn(), self.plan)
+
+    def close(self) -> None:
+        """Close the tool inside where it is this one's own."""
+        if self.tool.live:
+            self.tool.close()
+
+
+class FaultyGrader(Rebuildable):
+    """A real grader whose judgements break by a plan; a fault's words (`of`) stand in the answer."""
+
+    def __init__(self, grader: Grader, plan: Faults) -> None:
+        """Stand for `grader`."""
+        self.grader, self.plan = grader, plan
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Score, or break."""
+        fault = _strike(self.plan.find("grader", answer, self.plan.attempt("grader", answer), 0))
+        if fault is not None:
+            return cast(Score, garbage.SCORES[fault.form % len(garbage.SCORES)])
+        return self.grader(answer, reference)
+
+
+# -- sandboxes
+
+
+class FaultySandbox:
+    """A real sandbox that breaks by a plan; a fault's words (`of`) stand in the program.
+
+    ``die`` kills the processes of the sandbox, which it has to notice by itself.
+    """
+
+    def __init__(self, sandbox: Sandbox, plan: Faults) -> None:
+        """Stand for `sandbox`."""
+        self.sandbox, self.plan = sandbox, plan
+        self.rung = sandbox.rung
+
+    def run(self, code: str, **options: Any) -> Result:
+        """Run a program, or break."""
+        given = self.breaks(code, self.plan.attempt("sandbox", code), 0, garbage.RUNS)
+        return self.sandbox.run(code, **options) if given is _NOTHING else given
+
+    def session(self, **options: Any) -> Session:
+        """Open a session whose cells and commands break."""
+        return cast(Session, _FaultySession(self, self.sandbox.session(**options)))
+
+    def judge(
+        self,
+        code: str,
+        cases: Sequence[Case],
+        *,
+        go_on: Callable[[int, Result], bool] | None = None,
+        **options: Any,
+    ) -> list[Result]:
+        """Judge, or break."""
+        given = self.breaks(code, self.plan.attempt("sandbox", code), 0, garbage.JUDGEMENTS)
+        if given is _NOTHING:
+            return self.sandbox.judge(code, cases, go_on=go_on, **options)
+        for number, result in enumerate(given if isinstance(given, list) and go_on else ()):
+            cast(Any, go_on)(number, result)
+        return cast(list[Result], given)
+
+    async def arun(self, code: str, **options: Any) -> Result:
+        """Run without blocking the event loop, or break."""
+        given = self.breaks(code, self.plan.attempt("sandbox", code), 0, garbage.RUNS)
+        return await self.sandbox.arun(code, **options) if given is _NOTHING else given
+
+    def report(self) -> Mapping[str, Any]:
+        """Return what the sandbox inside reports."""
+        return self.sandbox.report()
+
+    def close(self) -> None:
+        """Close the sandbox inside."""
+        self.sandbox.close()
+
+    def breaks(self, code: str, attempt: int, moment: int, forms: Sequence[Any]) -> Any:
+        """Let happen what the plan says; return what stands in place of a result, if anything does."""
+        fault = self.plan.find("sandbox", code, attempt, moment)
+        if fault is not None and fault.kind == "die":
+            for zygote in getattr(getattr(self.sandbox, "pool", None), "every", tuple)():
+                zygote.kill()
+            return _NOTHING
+        fault = _strike(fault, SandboxFailed)
+        return _NOTHING if fault is None else forms[fault.form % len(forms)]
+
+
+class _FaultySession:
+    """A session; its cells and commands are numbered, and the first one tells it from others."""
+
+    def __init__(self, sandbox: FaultySandbox, session: Session) -> None:
+        self._sandbox, self._session = sandbox, session
+        self._first, self._attempt, self._calls = "", 0, 0
+
+    def execute(self, code: str, budget: Budget | None = None) -> Result:
+        given = self._breaks(code)
+        return self._session.execute(code, budget) if given is _NOTHING else given
+
+    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
+        given = self._breaks(command)
+        return self._session.shell(command, budget, clean=clean) if given is _NOTHING else given
+
+    def fork(self) -> Session:
+        twin = _FaultySession(self._sandbox, self._session.fork())
+        twin._first, twin._attempt, twin._calls = self._first, self._attempt, self._calls
+        return cast(Session, twin)
+
+    def _breaks(self, code: str) -> Any:
+        if not self._calls:
+            self._first, self._attempt = code, self._sandbox.plan.attempt("sandbox", code)
+        self._calls += 1
+        return self._sandbox.breaks(self._first, self._attempt, self._calls - 1, garbage.RUNS)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._session, name)
+
+
+# -- agents and endpoints
+
+
+class FaultyAgent(BaseAgent):
+    """A real agent whose answers break by a plan, asked in batches or one by one.
+
+    In a batch a fault costs its own ask alone; the garbage of form `gem.testing.garbage.TOO_FEW` costs the
+    batch. A fault is of an episode by its job's key.
+    """
+
+    def __init__(self, agent: Agent, plan: Faults) -> None:
+        """Stand for `agent`, one that is asked: a verb of the environment is not."""
+        self.agent, self.plan = agent, plan
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Answer a batch, or break."""
+        answered = [ask for ask in asks if not self._left_out(ask)]
+        return settle(self.loop.run(self._ask_each(answered)))
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer, or break."""
+        fault = self._fault(ask)
+        waited = 0.0
+        if fault is not None and fault.kind in ("hang", "slow"):
+            waited = await _waited(fault)
+        elif _strike(fault) is not None:
+            return cast(Reply, (*garbage.REPLIES, None)[cast(Fault, fault).form % (garbage.TOO_FEW + 1)])
+        reply = await self.agent.ask(ask)
+        if waited and reply.policy_s is not None:  # an agent that says its time does not know of this
+            reply = replace(reply, policy_s=reply.policy_s + waited)
+        return reply
+
+    def _fault(self, ask: Ask) -> Fault | None:
+        job, attempt = _job_of(ask.episode)
+        return self.plan.find("agent", job, attempt, ask.turn)
+
+    def _left_out(self, ask: Ask) -> bool:
+        fault = self._fault(ask)
+        if fault is None or fault.kind != "garbage":
+            return False
+        return fault.form % (garbage.TOO_FEW + 1) == garbage.TOO_FEW
+
+    @property
+    def info(self) -> AgentInfo:
+        """Who answers: the agent inside."""
+        return getattr(self.agent, "info", None) or AgentInfo(type(self.agent).__name__)
+
+    def forget(self, episode: str) -> None:
+        """Let the agent inside drop what it keeps."""
+        self.agent.forget(episode)
+
+    def close(self) -> None:
+        """Close both."""
+        super().close()
+        if hasattr(self.agent, "close"):
+            self.agent.close()
+
+
+async def _waited(fault: Fault) -> float:
+    """Be slow, or hang, in an event loop; return the seconds."""
+    began, hanging = monotonic(), _Hanging.event
+    if fault.kind == "slow":
+        await asyncio.sleep(fault.seconds or SLOW_S)
+    while fault.kind == "hang" and not hanging.is_set() and monotonic() - began < (fault.seconds or HANG_S):
+        await asyncio.sleep(0.01)
+    return monotonic() - began
+
+
+def _job_of(episode: str) -> tuple[str, int]:
+    """Return an episode's job and attempt, from its id: run-job-sample-attempt."""
+    job, _, attempt = episode.partition("-")[2].rsplit("-", 2)
+    return job, int(attempt)
+
+
+class FaultyServer(StubServer):
+    """A StubServer whose answers break by a plan; a fault's words (`of`) stand in the request."""
+
+    def __init__(self, answer: Any, plan: Faults) -> None:
+        """Begin to serve `answer`; see StubServer."""
+        self.plan = plan
+        super().__init__(answer)
+
+    def arrived(self, body: dict[str, Any], headers: Mapping[str, str]) -> stub_server.Fault | None:
+        """Take note of a request and return what it gets in place of an answer."""
+        given = super().arrived(body, headers)
+        text = json.dumps(body, sort_keys=True)
+        fault = self.plan.find("endpoint", text, self.plan.attempt("endpoint", text), 0)
+        if fault is None:
+            return given
+        if fault.kind == "slow":
+            sleep(fault.seconds or SLOW_S)
+            return given
+        if fault.kind == "hang":
+            stalled = stub_server.Fault(stall=Event())
+            self._stalled.append(cast(Event, stalled.stall))
+            return stalled
+        if fault.kind == "fail":
+            return stub_server.Fault.error(500, "broken on purpose")
+        if fault.kind == "half-written":
+            whole = json.dumps(self.completion(body)).encode()
+            return stub_server.Fault(body=whole[: len(whole) // 2])
+        if fault.kind == "garbage":
+            return stub_server.Fault(body=garbage.BODIES[fault.form % len(garbage.BODIES)])
+        return stub_server.Fault(drop=True)
+
+
+# -- stores
+
+
+class FaultyStore:
+    """A real episode store that breaks by a plan as it is written; all else is read from the store inside.
+
+    ``full-disk`` lets the append write `form` bytes, then the disk is full; ``half-written`` kills the
+    process in the middle of the line, so it is for a process of its own.
+    """
+
+    def __init__(self, store: Any, plan: Faults) -> None:
+        """Stand for `store`."""
+        self.store, self.plan = store, plan
+
+    def append(self, episode: Episode) -> None:
+        """Write an episode, or break."""
+        key = f"{episode.job}-{episode.sample}-{episode.attempt}"
+        fault = self.plan.find("store", episode.job, self.plan.attempt("store", key), 0)
+        if fault is not None and fault.kind == "full-disk":
+            with full_disk(self.store.path, fault.form):
+                self.store.append(episode)
+        elif fault is not None and fault.kind == "half-written":
+            with dying_write(self.store.path, max(1, fault.form)):
+                self.store.append(episode)
+        else:
+            _strike(fault, StoreError)
+            self.store.append(episode)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read all else from the store inside."""
+        if name in ("store", "plan"):
+            raise AttributeError(name)
+        return getattr(self.store, name)
+
+    def __len__(self) -> int:
+        """How many episodes there are."""
+        return len(self.store)
+
+
+@contextmanager
+def full_disk(path: str | PathLike[str], after: int = 0) -> Iterator[None]:
+    """Within the block, let `os.write` to the file at `path` fail with ENOSPC once it took `after` bytes.
+
+    As on a real disk, the write that goes past them takes a part, and the next one fails.
+    """
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with _breaking_write(path, after, full):
+        yield
+
+
+@contextmanager
+def dying_write(path: str | PathLike[str], after: int = 1) -> Iterator[None]:
+    """Within the block, kill this process once `os.write` has put `after` bytes into the file at `path`.
+
+    Raises:
+        BadArgument: in the main process.
+    """
+    with _breaking_write(path, after, kill_process):
+        yield
+
+
+@contextmanager
+def _breaking_write(path: str | PathLike[str], after: int, act: Callable[[], None]) -> Iterator[None]:
+    real, left = os.write, after
+    file = os.stat(path)
+
+    def write(fd: int, data: Any, /) -> int:
+        nonlocal left
+        if not os.path.samestat(os.fstat(fd), file):
+            return real(fd, data)
+        part = bytes(data)[:left]
+        if len(part) < len(data) and not part:
+            act()
+        taken = real(fd, part)
+        left -= taken
+        return taken
+
+    os.write = write
+    try:
+        yield
+    finally:
+        os.write = real

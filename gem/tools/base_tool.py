@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from gem.content import Image, ToolSpec
-from gem.errors import BadArgument, CannotFork, GemError, ToolError
+from gem.errors import BadArgument, CannotFork, GemError, NoVerdict, ToolError
 from gem.specs import Rebuildable
 from gem.tools import calls, schema
 from gem.tools.calls import ToolCall
@@ -143,13 +143,13 @@ class BaseTool(Rebuildable):
         """Check the arguments and carry out the call; the agent's faults become a result too.
 
         Raises:
-            NoVerdict: when the tool itself fails.
+            NoVerdict: when the tool itself fails, or returns what is no ToolResult.
         """
         wrong = schema.violation(arguments, self.arguments)
         if wrong:
             return ToolResult(f"{self.name}: {wrong}", error=True)
         try:
-            return self.call(**arguments)
+            return _checked(self.name, self.call(**arguments))
         except ToolError as error:
             return ToolResult(str(error), error=True)
 
@@ -175,6 +175,21 @@ def openai_schema(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool as OpenAI's chat API describes functions, and as chat templates take it."""
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)}
     return {"type": "function", "function": function}
+
+
+def _checked(name: str, result: Any) -> ToolResult:
+    """Return a result that is one: what a broken tool returns is not the agent's to answer for."""
+    if not (
+        isinstance(result, ToolResult)
+        and isinstance(result.text, str)
+        and isinstance(result.error, bool)
+        and isinstance(result.failed, bool)
+        and isinstance(result.images, Sequence)
+        and all(isinstance(image, Image) for image in result.images)
+        and isinstance(result.info, Mapping)
+    ):
+        raise NoVerdict(f"the tool {name!r} returned {result!r:.80}, which is no ToolResult.")
+    return result
 
 
 class FunctionTool(BaseTool):

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from gem.content import Image
 from gem.errors import BadArgument, CannotFork
-from gem.sandbox.base import Budget, Result, Sandbox, Session, Status
+from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, checked
 from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.shell_tool import MAX_CHARS, cut_middle
 
@@ -124,6 +124,7 @@ class PythonCodeTool(BaseTool):
         return self.__dict__
 
     def _told(self, result: Result) -> ToolResult:
+        checked(result)
         info: dict[str, Any] = {"status": result.status.value}
         if result.info.get("restarted"):
             info["restarted"] = True
@@ -184,11 +185,9 @@ def run_python(
     Raises:
         SandboxFailed: where the sandbox fails or cannot be had.
     """
-    result = rung(sandbox_type).run(
-        code,
-        stdin=(stdin or "").encode("utf-8", "surrogatepass"),
-        budget=Budget(wall_s=timeout, cpu_s=timeout),
-    )
+    budget = Budget(wall_s=timeout, cpu_s=timeout)
+    given = (stdin or "").encode("utf-8", "surrogatepass")
+    result = checked(rung(sandbox_type).run(code, stdin=given, budget=budget))
     error = result.stderr
     if result.status is Status.TLE:
         error += f"Stopped: the program took more than {timeout:g} s.\n"

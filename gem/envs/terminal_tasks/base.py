@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from gem.errors import ToolError
-from gem.sandbox.base import Budget, Result, Session
+from gem.sandbox.base import Budget, Result, Session, checked
 
 
 class Box:
@@ -33,7 +33,7 @@ class Box:
     def run(self, command: str) -> Result:
         """Run a bash command."""
         command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
-        return self.session.shell(command, self.budget, clean=True)
+        return checked(self.session.shell(command, self.budget, clean=True))
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None where there is no such regular file."""

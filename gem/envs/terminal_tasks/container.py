@@ -23,7 +23,7 @@ from typing import IO, NoReturn
 
 from gem.envs.terminal_tasks.base import Box, Check, Dockerfile, script_verdict
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
-from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status, checked
 from gem.sandbox.container import ASK_S, Engine, find_engine
 
 START_S = 60.0
@@ -375,10 +375,11 @@ def container_test(files: Mapping[str, bytes], command: str) -> Check:
         session, budget = box.session, box.budget
         assert isinstance(session, ContainerSession)
         folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
-        if session.shell(folders, budget, clean=True).info.get("ended"):
+        if checked(session.shell(folders, budget, clean=True)).info.get("ended"):
             return "the box ended before the test"
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
-        done = session.shell(f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}", budget, clean=True)
+        test = f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}"
+        done = checked(session.shell(test, budget, clean=True))
         if done.info.get("ended"):
             return "the box ended in the test"
         try:
