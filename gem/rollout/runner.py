@@ -559,9 +559,14 @@ class _Trial:
             return None
         if error.boundary == "host":
             return replace(self, attempt=self.attempt + 1, alone=True)
-        if error.boundary == "env" and error.type == NoVerdict.__name__:
+        if error.boundary == "env" and error.type in _names(NoVerdict):
             return replace(self, attempt=self.attempt + 1)
         return None
+
+
+def _names(error: type[Exception]) -> set[str]:
+    """Return the names of an error's class and of those below it; a record has no more of an error."""
+    return {error.__name__}.union(*map(_names, error.__subclasses__()))
 
 
 class _Flight:

@@ -612,9 +612,11 @@ class FaultyServer(StubServer):
         self.plan = plan
         super().__init__(answer)
 
-    def arrived(self, body: dict[str, Any], headers: Mapping[str, str]) -> stub_server.Fault | None:
+    def arrived(
+        self, body: stub_server.Body, path: str, headers: Mapping[str, str]
+    ) -> stub_server.RawAnswer | None:
         """Take note of a request and return what it gets in place of an answer."""
-        given = super().arrived(body, headers)
+        given = super().arrived(body, path, headers)
         text = json.dumps(body, sort_keys=True)
         fault = self.plan.find("endpoint", text, self.plan.attempt("endpoint", text), 0)
         if fault is None:
@@ -623,17 +625,18 @@ class FaultyServer(StubServer):
             sleep(fault.seconds or SLOW_S)
             return given
         if fault.kind == "hang":
-            stalled = stub_server.Fault(stall=Event())
+            stalled = stub_server.RawAnswer(stall=Event())
             self._stalled.append(cast(Event, stalled.stall))
             return stalled
         if fault.kind == "fail":
-            return stub_server.Fault.error(500, "broken on purpose")
+            return stub_server.RawAnswer.error(500, "broken on purpose")
         if fault.kind == "half-written":
-            whole = json.dumps(self.completion(body)).encode()
-            return stub_server.Fault(body=whole[: len(whole) // 2])
+            whole = self.response(body, path)
+            chunks = None if whole.chunks is None else [*whole.chunks][:1]
+            return replace(whole, body=whole.body[: len(whole.body) // 2], chunks=chunks, cut=True)
         if fault.kind == "garbage":
-            return stub_server.Fault(body=garbage.BODIES[fault.form % len(garbage.BODIES)])
-        return stub_server.Fault(drop=True)
+            return stub_server.RawAnswer(body=garbage.BODIES[fault.form % len(garbage.BODIES)])
+        return stub_server.RawAnswer(drop=True)
 
 
 # -- stores

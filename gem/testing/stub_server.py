@@ -10,12 +10,12 @@ from threading import Event, Lock, Thread
 from typing import Any, ClassVar, Self, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
-Answer: TypeAlias = "str | Mapping[str, Any] | Fault"
+Answer: TypeAlias = "str | Mapping[str, Any] | RawAnswer"
 """An answer's text, a whole response body, or what the server does instead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RawAnswer:
     """What a server does instead of answering one request.
 
     `status` with `headers` and `body`: that response. `chunks`: its body comes in these pieces instead, and
@@ -33,13 +33,13 @@ class Fault:
     cut: bool = False
 
     @classmethod
-    def error(cls, status: int, message: str = "", retry_after: str | None = None) -> Fault:
+    def error(cls, status: int, message: str = "", retry_after: str | None = None) -> RawAnswer:
         """A refusal as such servers word it."""
         body = json.dumps({"error": {"message": message, "code": status}}).encode()
         return cls(status, {} if retry_after is None else {"Retry-After": retry_after}, body)
 
     @classmethod
-    def stream(cls, *events: Any, done: bool = True, cut: bool = False) -> Fault:
+    def stream(cls, *events: Any, done: bool = True, cut: bool = False) -> RawAnswer:
         """A stream of these events, each a piece of its own; `done` says that it ended."""
         chunks = [event if isinstance(event, bytes) else event_of(event) for event in events]
         if done:
@@ -56,7 +56,7 @@ class StubServer:
     """
 
     def __init__(
-        self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[Fault] = (), port: int = 0
+        self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[RawAnswer] = (), port: int = 0
     ) -> None:
         """Bind a port on 127.0.0.1, a free one unless it is given, and begin to serve."""
         self.answer = answer
@@ -94,7 +94,7 @@ class StubServer:
         """Stop serving."""
         self.close()
 
-    def arrived(self, body: Body, path: str, headers: Mapping[str, str]) -> Fault | None:
+    def arrived(self, body: Body, path: str, headers: Mapping[str, str]) -> RawAnswer | None:
         """Take note of a request and return the fault that it gets, if any is left."""
         with self._lock:
             self.requests.append(body)
@@ -109,17 +109,17 @@ class StubServer:
         with self._lock:
             self._at_once -= 1
 
-    def response(self, body: Body, path: str) -> Fault:
+    def response(self, body: Body, path: str) -> RawAnswer:
         """Return the response to a request."""
         if path not in _WHOLE:
-            return Fault(404)
+            return RawAnswer(404)
         answer = self.answer(body) if callable(self.answer) else self.answer
-        if isinstance(answer, Fault):
+        if isinstance(answer, RawAnswer):
             return answer
         whole = _WHOLE[path](answer, body) if isinstance(answer, str) else dict(answer)
         if body.get("stream"):
-            return Fault.stream(*_EVENTS[path](whole), done=path == CHAT)
-        return Fault(body=json.dumps(whole).encode())
+            return RawAnswer.stream(*_EVENTS[path](whole), done=path == CHAT)
+        return RawAnswer(body=json.dumps(whole).encode())
 
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.stub.left()
 
-    def _send(self, fault: Fault) -> None:
+    def _send(self, fault: RawAnswer) -> None:
         self.send_response(fault.status)
         for name, value in {"Content-Type": "application/json", **fault.headers}.items():
             self.send_header(name, value)

@@ -19,7 +19,7 @@ from gem.rollout import Job, rollout, rollout_async
 from gem.testing.stub_server import (
     CHAT,
     RESPONSES,
-    Fault,
+    RawAnswer,
     StubServer,
     completion,
     completion_events,
@@ -213,13 +213,15 @@ def test_an_episode_with_tools_is_the_same_natively_and_as_text(api, stream, too
 @pytest.mark.parametrize(
     "refusal",
     [
-        Fault.error(
+        RawAnswer.error(
             400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
         ),
-        Fault.error(400, "registry.example/tiny does not support tools"),
-        Fault.error(404, "No endpoints found that support tool use."),
-        Fault.error(500, "tools param requires --jinja flag"),
-        Fault(422, body=b'{"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}'),
+        RawAnswer.error(400, "registry.example/tiny does not support tools"),
+        RawAnswer.error(404, "No endpoints found that support tool use."),
+        RawAnswer.error(500, "tools param requires --jinja flag"),
+        RawAnswer(
+            422, body=b'{"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}'
+        ),
     ],
 )
 def test_a_server_without_tools_says_what_to_pass(refusal):
@@ -232,7 +234,7 @@ def test_a_server_without_tools_says_what_to_pass(refusal):
 
 
 def test_what_a_model_wrote_cannot_make_tools_look_refused():
-    odd = Fault.error(400, "unknown tools in the conversation")
+    odd = RawAnswer.error(400, "unknown tools in the conversation")
     with StubServer("fine", []) as server, agent_of(server) as agent:
         agent([ask(tools=TOOLS)])
         server.answer = odd
@@ -341,7 +343,7 @@ def test_a_stream_is_asked_for_with_its_counters_and_read_in_any_pieces():
     replies = []
     for size in (1, 7, len(lines)):
         pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
-        fault = Fault(headers={"Content-Type": "text/event-stream; charset=utf-8"}, chunks=pieces)
+        fault = RawAnswer(headers={"Content-Type": "text/event-stream; charset=utf-8"}, chunks=pieces)
         with StubServer(fault) as server:
             replies.append(one(server, stream=True))
         assert server.requests[0]["stream"] is True
@@ -364,7 +366,7 @@ def test_calls_in_a_stream_are_told_apart_by_index_and_by_id():
         delta({"id": "d", "function": {"name": "four", "arguments": {"x": 1}}}),  # no index
         delta(end="tool_calls"),
     ]
-    with StubServer(Fault.stream(*events)) as server:
+    with StubServer(RawAnswer.stream(*events)) as server:
         found = [(c.id, c.name, c.arguments) for c in one(server, stream=True).tool_calls]
     assert found == [("a", "one", "{}"), ("b", "two", "{}"), ("c", "three", "{}"), ("d", "four", '{"x": 1}')]
 
@@ -379,7 +381,7 @@ def test_token_ids_and_logprobs_come_in_a_stream_too():
         chunk("b", [6], -1.0),
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     ]
-    with StubServer(Fault.stream(*events)) as server:
+    with StubServer(RawAnswer.stream(*events)) as server:
         reply = one(server, stream=True, token_ids=True)
     assert (reply.text, reply.prompt_ids, reply.token_ids, reply.logprobs) == (
         "ab",
@@ -391,7 +393,7 @@ def test_token_ids_and_logprobs_come_in_a_stream_too():
 
 def test_a_stream_that_is_whole_counts_even_if_it_is_cut_behind_its_end():
     events = completion_events(completion("fine"))
-    with StubServer(Fault.stream(*events, b"data: {brok", done=False, cut=True)) as server:
+    with StubServer(RawAnswer.stream(*events, b"data: {brok", done=False, cut=True)) as server:
         assert one(server, stream=True, retries=0).text == "fine"
 
 
@@ -403,7 +405,7 @@ def test_a_stream_that_stays_open_behind_its_end_is_not_waited_for(monkeypatch):
         yield from map(event_of, completion_events(completion("fine")))
         over.wait(60)
 
-    fault = Fault(headers={"Content-Type": "text/event-stream"}, chunks=chunks())
+    fault = RawAnswer(headers={"Content-Type": "text/event-stream"}, chunks=chunks())
     with StubServer(fault) as server:
         try:
             assert one(server, stream=True, retries=0).text == "fine"
@@ -412,22 +414,22 @@ def test_a_stream_that_stays_open_behind_its_end_is_not_waited_for(monkeypatch):
 
 
 def test_a_server_that_streams_or_does_not_whatever_it_was_asked_for_is_read():
-    with StubServer(Fault.stream(*completion_events(completion("fine")))) as server:
+    with StubServer(RawAnswer.stream(*completion_events(completion("fine")))) as server:
         assert one(server).text == "fine"
-    with StubServer(Fault(body=json.dumps(completion("fine")).encode())) as server:
+    with StubServer(RawAnswer(body=json.dumps(completion("fine")).encode())) as server:
         assert one(server, stream=True).text == "fine"
 
 
 def test_the_last_event_counts_without_an_empty_line_behind_it():
     events = [event_of(event) for event in completion_events(completion("fine"))]
-    with StubServer(Fault.stream(*events[:-1], events[-1].strip(), done=False)) as server:
+    with StubServer(RawAnswer.stream(*events[:-1], events[-1].strip(), done=False)) as server:
         assert one(server, stream=True, retries=0).text == "fine"
 
 
 def test_responses_leave_their_output_to_the_items_sometimes():
     *events, last = response_events(response("fine"))
     last = {**last, "response": {**last["response"], "output": []}}
-    with StubServer(Fault.stream(*events, last, done=False)) as server:
+    with StubServer(RawAnswer.stream(*events, last, done=False)) as server:
         assert one(server, api="responses", stream=True).text == "fine"
 
 
@@ -438,7 +440,7 @@ def refusing(*fields, answer="fine", message="Unsupported parameter: {!r} is not
     def respond(body):
         for name in fields:
             if name in body:
-                return Fault.error(400, message.format(name))
+                return RawAnswer.error(400, message.format(name))
         return answer
 
     return respond
@@ -465,7 +467,7 @@ def test_a_limit_that_was_named_is_the_callers():
 
 def test_a_limit_that_is_too_large_is_no_refusal_of_its_field():
     too_large = "max_tokens is too large: 100000. This model supports at most 16384 completion tokens."
-    with StubServer(Fault.error(400, too_large)) as server:
+    with StubServer(RawAnswer.error(400, too_large)) as server:
         assert "too large" in str(error_of(server, max_tokens=100_000))
         assert len(server.requests) == 1
 
@@ -521,7 +523,7 @@ def test_an_answer_is_shortened_until_it_fits():
     def respond(body):
         asked = body["max_tokens"]
         if asked > 61:
-            return Fault.error(
+            return RawAnswer.error(
                 400,
                 "This model's maximum context length is 100 tokens. However, you requested "
                 f"{asked + 38} tokens (38 in the messages, {asked} in the completion).",
@@ -537,7 +539,7 @@ def test_an_answer_is_shortened_until_it_fits():
 def test_a_prompt_that_leaves_no_space_ends_at_the_context_limit():
     def respond(body):  # vLLM counts the prompt only up to there
         asked = body["max_tokens"]
-        return Fault.error(
+        return RawAnswer.error(
             400,
             f"This model's maximum context length is 100 tokens. However, you requested {asked} output "
             f"tokens and your prompt contains at least {101 - asked} input tokens, at least 101 in total.",
@@ -625,7 +627,7 @@ def test_a_dead_key_is_told_to_every_ask_and_the_key_to_nobody(monkeypatch):
     monkeypatch.setenv("MY_KEY", " sk-very-secret\n")
     said = "Incorrect API key provided: sk-very-secret. header-secret"
     options = {"api_key_env": "MY_KEY", "headers": {"X-Other": "header-secret"}, "concurrency": 2}
-    with StubServer(Fault.error(401, said)) as server, agent_of(server, **options) as agent:
+    with StubServer(RawAnswer.error(401, said)) as server, agent_of(server, **options) as agent:
         with pytest.raises(BatchBroken) as caught:
             agent([ask()] * 30)
         assert server.headers[0]["Authorization"] == "Bearer sk-very-secret"
@@ -640,14 +642,14 @@ def test_a_dead_key_is_told_to_every_ask_and_the_key_to_nobody(monkeypatch):
 
 
 def test_an_unknown_model_is_told_with_its_name_and_address():
-    with StubServer(Fault.error(404, "no such model")) as server:
+    with StubServer(RawAnswer.error(404, "no such model")) as server:
         shown = str(error_of(server))
         assert f"{server.base_url}/chat/completions answered 404" in shown
         assert "'tiny'" in shown
 
 
 def test_a_password_in_the_address_is_not_shown():
-    with StubServer(Fault.error(403, "no")) as server:
+    with StubServer(RawAnswer.error(403, "no")) as server:
         url = server.base_url.replace("http://", "http://me:hidden@")
         with OpenAIAgent("tiny", base_url=url) as agent, pytest.raises(BatchBroken, match="403") as caught:
             agent([ask()])
@@ -700,7 +702,7 @@ def test_an_unknown_host_is_a_server_that_is_not_there():
 
 
 def test_the_grace_time_counts_from_the_last_success_of_any_ask():
-    answer = Fault(headers={"Connection": "close"}, body=json.dumps(completion("x")).encode())
+    answer = RawAnswer(headers={"Connection": "close"}, body=json.dumps(completion("x")).encode())
     with StubServer(answer) as server, agent_of(server, grace_s=0.2, backoff_s=0.01) as agent:
         agent([ask()])
         agent._away_since = perf_counter() - 1000  # it was away, and nobody asked since
@@ -716,7 +718,7 @@ def test_a_redirection_is_not_followed_and_the_key_stays_here(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     with StubServer("stolen") as elsewhere:
         for status in (301, 302, 303, 307, 308):
-            place = Fault(status, {"Location": f"{elsewhere.base_url}/chat/completions"})
+            place = RawAnswer(status, {"Location": f"{elsewhere.base_url}/chat/completions"})
             with StubServer(place) as server:
                 error = error_of(server)
             assert isinstance(error, AgentUnavailable)
@@ -793,13 +795,13 @@ def test_the_wait_for_a_place_is_not_the_agents_time():
 
 
 def test_retries_and_the_waits_between_them_are_the_agents_time():
-    with StubServer("x", [Fault.error(429, retry_after="0.2")]) as server:
+    with StubServer("x", [RawAnswer.error(429, retry_after="0.2")]) as server:
         assert one(server).policy_s >= 0.2
 
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(stall=Event()), Fault.error(429, retry_after="30")],
+    [RawAnswer(stall=Event()), RawAnswer.error(429, retry_after="30")],
 )
 def test_time_that_is_spent_is_out_of_time(fault):
     with StubServer("x", [fault] * 9) as server:
@@ -829,7 +831,7 @@ def test_one_slow_answer_costs_its_own_episode_in_both_drivers():
 
 
 def test_a_wait_that_the_server_asked_for_holds_no_place():
-    first = Fault.error(429, retry_after="0.3")
+    first = RawAnswer.error(429, retry_after="0.3")
     with StubServer("x", [first]) as server, agent_of(server, concurrency=1) as agent:
 
         async def both():

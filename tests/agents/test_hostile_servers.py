@@ -16,7 +16,7 @@ from gem.errors import NoVerdict
 from gem.history import CHAT
 from gem.record import Ask, Reply
 from gem.testing.stub_server import (
-    Fault,
+    RawAnswer,
     StubServer,
     completion,
     completion_events,
@@ -178,11 +178,11 @@ def test_reading_an_error_takes_no_longer_than_its_length():
 
 
 def body(content, **fields):
-    return Fault(body=content if isinstance(content, bytes) else json.dumps(content).encode(), **fields)
+    return RawAnswer(body=content if isinstance(content, bytes) else json.dumps(content).encode(), **fields)
 
 
 def sse(*chunks, **fields):
-    return Fault(headers={"Content-Type": "text/event-stream", **fields}, chunks=chunks)
+    return RawAnswer(headers={"Content-Type": "text/event-stream", **fields}, chunks=chunks)
 
 
 GZIP = {"Content-Encoding": "gzip"}
@@ -229,14 +229,14 @@ ATTACKS = {
     "another encoding": body(b"hello", headers={"Content-Encoding": "br"}),
     "two encodings": body(b"hello", headers={"Content-Encoding": "gzip, gzip"}),
     "a bomb": body(BOMB, headers=GZIP),
-    "a bomb under 500": Fault(500, body=BOMB, headers=GZIP),
-    "a bomb in a stream": Fault(headers={"Content-Type": "text/event-stream", **GZIP}, body=BOMB),
-    "a long error": Fault(503, body=b"x" * 1_000_000),
-    "an error that is cut": Fault(503, body=b"x", cut=True),
-    "an odd Retry-After": Fault(503, {"Retry-After": "-1"}),
-    "a Retry-After without a zone": Fault(503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00"}),
-    "a Retry-After of no number": Fault(503, {"Retry-After": "nan"}),
-    "no content": Fault(204, body=b""),
+    "a bomb under 500": RawAnswer(500, body=BOMB, headers=GZIP),
+    "a bomb in a stream": RawAnswer(headers={"Content-Type": "text/event-stream", **GZIP}, body=BOMB),
+    "a long error": RawAnswer(503, body=b"x" * 1_000_000),
+    "an error that is cut": RawAnswer(503, body=b"x", cut=True),
+    "an odd Retry-After": RawAnswer(503, {"Retry-After": "-1"}),
+    "a Retry-After without a zone": RawAnswer(503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00"}),
+    "a Retry-After of no number": RawAnswer(503, {"Retry-After": "nan"}),
+    "no content": RawAnswer(204, body=b""),
     "a stream of nothing": sse(b""),
     "a stream of comments": sse(b": x\n\n" * 100),
     "a stream of no JSON": sse(b"data: {\n\n"),
@@ -303,7 +303,7 @@ def test_an_answer_without_end_is_bounded(headers, piece, monkeypatch):
             yield piece
 
     with (
-        StubServer("fine", [Fault(headers=headers, chunks=endless())]) as server,
+        StubServer("fine", [RawAnswer(headers=headers, chunks=endless())]) as server,
         OpenAIAgent("tiny", base_url=server.base_url, retries=0, timeout_s=60.0) as agent,
     ):
         (answer,) = agent_answers(agent, 1)

@@ -11,7 +11,7 @@ from gem.content import Image, Message, Text
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Ask, Limits, StopReason
 from gem.rollout import Job, rollout, rollout_async
-from gem.testing.stub_server import Fault, StubServer
+from gem.testing.stub_server import RawAnswer, StubServer
 
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 
@@ -93,7 +93,7 @@ def test_text_with_lone_surrogates_is_sent_and_read():
 
 def test_the_key_is_sent_and_never_shown(monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-secret")
-    refusal = Fault.error(401, "who are you?")
+    refusal = RawAnswer.error(401, "who are you?")
     with StubServer("x", [refusal, refusal]) as server:
         shown = failure(server, api_key_env="MY_KEY")
         assert server.headers[0]["Authorization"] == "Bearer sk-secret"
@@ -157,8 +157,8 @@ def test_the_servers_count_of_tokens_is_usage():
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault.error(400, "This model's maximum context length is 4096 tokens."),
-        Fault(400, body=b'{"error": {"code": "context_length_exceeded"}}'),
+        RawAnswer.error(400, "This model's maximum context length is 4096 tokens."),
+        RawAnswer(400, body=b'{"error": {"code": "context_length_exceeded"}}'),
     ],
 )
 def test_a_prompt_that_is_too_long_is_a_context_limit(fault):
@@ -185,18 +185,18 @@ def test_tokens_that_the_server_counts_count_against_the_episodes_limit():
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault.error(500, "oops"),
-        Fault.error(503),
-        Fault.error(429, "slow down", retry_after="0.01"),
-        Fault.error(429, retry_after="Thu, 01 Jan 1970 00:00:00 GMT"),
-        Fault.error(429, retry_after="soon"),
-        Fault(body=b"<html>not json"),
-        Fault(body=b"[]"),
-        Fault(body=b'{"choices": []}'),
-        Fault(body=b"[" * 100_000),
-        Fault(body=b'{"choices": [{"message": {"content": 3}}]}'),
-        Fault(headers={"Content-Encoding": "gzip"}, body=b"not gzip"),
-        Fault(drop=True),
+        RawAnswer.error(500, "oops"),
+        RawAnswer.error(503),
+        RawAnswer.error(429, "slow down", retry_after="0.01"),
+        RawAnswer.error(429, retry_after="Thu, 01 Jan 1970 00:00:00 GMT"),
+        RawAnswer.error(429, retry_after="soon"),
+        RawAnswer(body=b"<html>not json"),
+        RawAnswer(body=b"[]"),
+        RawAnswer(body=b'{"choices": []}'),
+        RawAnswer(body=b"[" * 100_000),
+        RawAnswer(body=b'{"choices": [{"message": {"content": 3}}]}'),
+        RawAnswer(headers={"Content-Encoding": "gzip"}, body=b"not gzip"),
+        RawAnswer(drop=True),
     ],
 )
 def test_a_fault_is_tried_again_and_then_told(fault):
@@ -208,7 +208,7 @@ def test_a_fault_is_tried_again_and_then_told(fault):
 
 
 def test_a_slow_answer_is_given_up_and_tried_again():
-    with StubServer("fine", [Fault(stall=Event())]) as server:
+    with StubServer("fine", [RawAnswer(stall=Event())]) as server:
         assert one(server, timeout_s=0.1).text == "fine"
 
 
@@ -220,7 +220,7 @@ def test_a_server_that_is_not_there_is_told():
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_a_request_that_the_server_refuses_is_not_tried_again(status):
-    with StubServer("fine", [Fault.error(status, "no such model")]) as server:
+    with StubServer("fine", [RawAnswer.error(status, "no such model")]) as server:
         shown = failure(server)
         assert len(server.requests) == 1
     assert f"answered {status}" in shown
@@ -326,7 +326,7 @@ def test_a_server_that_goes_on_for_ever_byte_by_byte_is_given_up():
 
 
 def test_an_ask_that_takes_too_long_is_cut_off_with_its_connection():
-    with StubServer("x", [Fault(stall=Event())]) as server, agent_of(server) as agent:
+    with StubServer("x", [RawAnswer(stall=Event())]) as server, agent_of(server) as agent:
         (episode,) = asyncio.run(rollout_async([Job(EASY, 0)], agent, limits=Limits(policy_s=0.1)))
     assert (episode.stop, episode.scored) == (StopReason.TIME_LIMIT, False)
 

@@ -11,7 +11,7 @@ import pytest
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.record import Ask, Reply, StopReason
 from gem.rollout import Job, rollout, rollout_async
-from gem.testing.stub_server import Fault, StubServer, completion, response
+from gem.testing.stub_server import RawAnswer, StubServer, completion, response
 
 outcomes = pytest.importorskip("gem.agents.outcomes", exc_type=ImportError)
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
@@ -34,11 +34,11 @@ def sampled(count, *args, **message):
 
 
 def body(content):
-    return Fault(body=content if isinstance(content, bytes) else json.dumps(content).encode())
+    return RawAnswer(body=content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def says(status, message, **fields):
-    return Fault(status, body=json.dumps({"error": {"message": message, **fields}}).encode())
+    return RawAnswer(status, body=json.dumps({"error": {"message": message, **fields}}).encode())
 
 
 PIECE = {"choices": [{"index": 0, "delta": {"content": "ye"}}]}
@@ -47,13 +47,13 @@ STREAMED = {"stream": True}
 CHAT_ANSWERS = [
     # row, what the server sends, keywords of the agent, fields of the reply
     ("no connection", AWAY, {"grace_s": 0.0}, None),
-    ("no whole answer in time", Fault(chunks=[b" ", b" "], cut=True, stall=None), {}, None),
-    ("a broken connection", Fault(drop=True), {}, None),
-    ("a broken connection", Fault(body=b'{"choices": [', cut=True), {}, None),
-    ("a broken connection", Fault(chunks=[b'{"choices": ['], cut=True), {}, None),
-    ("a stream cut before its end", Fault.stream(PIECE, done=False), STREAMED, None),
-    ("a stream cut before its end", Fault.stream(PIECE, done=False, cut=True), STREAMED, None),
-    ("a stream cut before its end", Fault.stream(done=False), STREAMED, None),
+    ("no whole answer in time", RawAnswer(chunks=[b" ", b" "], cut=True, stall=None), {}, None),
+    ("a broken connection", RawAnswer(drop=True), {}, None),
+    ("a broken connection", RawAnswer(body=b'{"choices": [', cut=True), {}, None),
+    ("a broken connection", RawAnswer(chunks=[b'{"choices": ['], cut=True), {}, None),
+    ("a stream cut before its end", RawAnswer.stream(PIECE, done=False), STREAMED, None),
+    ("a stream cut before its end", RawAnswer.stream(PIECE, done=False, cut=True), STREAMED, None),
+    ("a stream cut before its end", RawAnswer.stream(done=False), STREAMED, None),
     ("a body that is no JSON or of another shape", body(b"<html>busy</html>"), {}, None),
     ("a body that is no JSON or of another shape", body({}), {}, None),
     ("a body that is no JSON or of another shape", body({"choices": []}), {}, None),
@@ -85,7 +85,7 @@ CHAT_ANSWERS = [
     ("a key that is refused (401, 403)", says(403, "Forbidden"), {}, None),
     ("an unknown model or address (404)", says(404, "The model `x` does not exist."), {}, None),
     ("an unknown model or address (404)", says(400, "bad", code="model_not_found"), {}, None),
-    ("a redirection", Fault(307, {"Location": "http://elsewhere.example/v1"}), {}, None),
+    ("a redirection", RawAnswer(307, {"Location": "http://elsewhere.example/v1"}), {}, None),
     ("a busy or broken server (429, 5xx)", says(429, "slow down"), {}, None),
     ("a busy or broken server (429, 5xx)", says(500, "oops"), {}, None),
     ("a busy or broken server (429, 5xx)", says(503, "loading model"), {}, None),
@@ -96,7 +96,7 @@ CHAT_ANSWERS = [
     ("an error under status 200", body({"error": {"message": "engine died"}}), {}, None),
     ("an error under status 200", body({"object": "error", "message": "engine died"}), {}, None),
     ("an error under status 200", body({"choices": [{"error": {"code": 502}}]}), {}, None),
-    ("an error under status 200", Fault.stream(PIECE, {"error": {"message": "x"}}), STREAMED, None),
+    ("an error under status 200", RawAnswer.stream(PIECE, {"error": {"message": "x"}}), STREAMED, None),
     ("an end by the server (filter, error, abort)", body(completion("ye", "content_filter")), {}, None),
     ("an end by the server (filter, error, abort)", body(completion("ye", "error")), {}, None),
     ("an end by the server (filter, error, abort)", body(completion("", "abort")), {}, None),
@@ -152,7 +152,7 @@ CHAT_ANSWERS = [
     ("nothing that the model said", body(completion("", None)), {}, None),
     ("nothing that the model said", body(completion(None, "a_new_word")), {}, None),
     ("nothing that the model said", body(sampled(4, "", "a_new_word")), {}, None),
-    ("nothing that the model said", Fault.stream(), STREAMED, None),
+    ("nothing that the model said", RawAnswer.stream(), STREAMED, None),
 ]
 
 ITEM = {"type": "function_call", "call_id": "c", "name": "search", "arguments": "{}"}
@@ -171,14 +171,14 @@ RESPONSES_ANSWERS = [
     ),
     (
         "a stream cut before its end",
-        Fault.stream({"type": "response.output_text.delta"}, done=False),
+        RawAnswer.stream({"type": "response.output_text.delta"}, done=False),
         STREAMED,
         None,
     ),
     ("an error under status 200", body(response("ye", "failed", error={"code": "server_error"})), {}, None),
     (
         "an error under status 200",
-        Fault.stream({"type": "error", "message": "x"}, done=False),
+        RawAnswer.stream({"type": "error", "message": "x"}, done=False),
         STREAMED,
         None,
     ),
@@ -224,7 +224,7 @@ def slow(row, fault, options):
         while True:
             yield b" "
 
-    return Fault(chunks=spaces()), {**options, "timeout_s": 0.05}
+    return RawAnswer(chunks=spaces()), {**options, "timeout_s": 0.05}
 
 
 def ask_once(agent):
@@ -270,7 +270,7 @@ def test_a_row_of_the_table_through_responses(row, fault, options, expected):
 def whole_ones(cases):
     """The whole answers among the cases, which are to come to the same as streams."""
     for row, fault, _, expected in cases:
-        if ROWS[row].verdict in (Verdict.SCORED, Verdict.RETRIED) and isinstance(fault, Fault):
+        if ROWS[row].verdict in (Verdict.SCORED, Verdict.RETRIED) and isinstance(fault, RawAnswer):
             with contextlib.suppress(ValueError, LookupError, TypeError):
                 whole = json.loads(fault.body)
                 if whole["choices"][0]["message"]["content"] != 3 and "a body" not in row:

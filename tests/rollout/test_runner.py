@@ -22,6 +22,7 @@ from gem.hosts.threads import Threads
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Branch, Job, Runner, rollout, rollout_async, runner
+from gem.sandbox.base import SandboxFailed
 from gem.specs import TaskRef
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
@@ -589,7 +590,8 @@ def test_threads_do_not_wait_for_the_slowest():
 
 
 @both
-def test_what_infrastructure_broke_is_played_again_from_its_seed_and_both_attempts_are_stored(drive):
+@pytest.mark.parametrize("error", [NoVerdict, SandboxFailed])
+def test_what_infrastructure_broke_is_played_again_from_its_seed_and_both_attempts_are_stored(drive, error):
     class Flaky(Env):
         broke: ClassVar[set] = set()
 
@@ -600,7 +602,7 @@ def test_what_infrastructure_broke_is_played_again_from_its_seed_and_both_attemp
         def step(self, action):
             if self.seed % 3 == 1 and self.seed not in self.broke:
                 self.broke.add(self.seed)
-                raise NoVerdict("the container went away")
+                raise error("the container went away")
             return Step("end", 1.0, True, False, {"success": True})
 
     stored = Kept()
