@@ -536,8 +536,8 @@ class _FaultySession:
 class FaultyAgent(BaseAgent):
     """A real agent whose answers break by a plan, asked in batches or one by one.
 
-    In a batch a fault costs its own ask alone; the garbage of form `gem.testing.garbage.TOO_FEW` costs the
-    batch. A fault is of an episode by its job's key.
+    In a batch a fault costs its own ask alone. The garbage of form `gem.testing.garbage.TOO_FEW` leaves its
+    answer out, so that the batch has to be asked again in parts. A fault is of an episode by its job's key.
     """
 
     def __init__(self, agent: Agent, plan: Faults) -> None:

@@ -181,7 +181,8 @@ def test_sound_environments_pass():
     report = check_env(SOUND, faults=True, seeds=(0, 1))
     assert report.ok, str(report)
     assert {"no-false-zero", "dying-workers"} <= set(report.held)
-    assert set(report.skipped) == {"hash-seed", "same-on-every-host", "broken-tools", "broken-sandbox"}
+    no_tools = {"tools-declared", "tools-reachable", "broken-tools", "broken-sandbox"}
+    assert set(report.skipped) == {"hash-seed", "same-on-every-host"} | no_tools
     assert check_env(tools, rules=FAULT_RULES, seeds=(0,)).ok
 
 

@@ -391,11 +391,10 @@ def test_garbage_of_an_agent_is_no_verdict(tmp_path, drive, host, workers):
 
 
 @both
-def test_a_batch_with_too_few_answers_costs_that_batch_alone(tmp_path, drive, workers):
+def test_a_batch_with_too_few_answers_costs_the_ask_without_one_alone(tmp_path, drive, workers):
     plan = Faults((Fault("agent", "garbage", at=1, of=(HIT,), form=garbage.TOO_FEW),))
     agent = FaultyAgent(Speaker(), plan)
-    in_its_batch = range(4) if drive is rounds else [HIT]  # asked one by one, it costs its own ask
-    broken = dict.fromkeys(in_its_batch, ("agent", None))
+    broken = {HIT: ("agent", None)}  # a batch is asked again in halves until who breaks it is alone
     play_cell(tmp_path, drive, "serial", workers, "env", Faults(), agent, broken, fault_free_of=Speaker())
 
 
