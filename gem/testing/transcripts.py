@@ -56,14 +56,34 @@ def future(env: Env, turns: int, player: Callable[[Env], Any] = act) -> Transcri
     return said
 
 
+EPISODE_BEFORE = "prev_ep_"
+"""Info under keys that begin so tells of the episode before: it is no part of this one, nor compared."""
+
+
 def difference(one: Transcript, other: Transcript) -> str:
     """Return the first difference in words, or ``""`` where there is none."""
     for turn, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return f"turn {turn} was {str(a)[:150]!r}, then {str(b)[:150]!r}"
+        if a != b and _of_this_episode(a) != _of_this_episode(b):
+            first, second = str(_of_this_episode(a)), str(_of_this_episode(b))
+            place = len(os.path.commonprefix([first, second]))
+            start = max(0, place - 50)
+            return f"turn {turn} was {first[start : start + 150]!r}, then {second[start : start + 150]!r}"
     if len(one) != len(other):
         return f"one transcript has {len(one)} entries, the other {len(other)}"
     return ""
+
+
+def _of_this_episode(entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what was said at a reset or in a turn, without what its info tells of the episode before."""
+    *said, info = entry
+    if not isinstance(info, dict):
+        return entry
+    seats = {key: _kept(own) if isinstance(own, dict) else own for key, own in info.items()}
+    return *said, _kept(seats)
+
+
+def _kept(info: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in info.items() if not str(key).startswith(EPISODE_BEFORE)}
 
 
 _IN_CHILD = """

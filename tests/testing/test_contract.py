@@ -18,6 +18,7 @@ from gem.testing import RULES, EchoEnv, FaultyEnv, Fell, check_env
 from gem.tools.base_tool import FunctionTool
 from gem.tools.calls import find
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
+from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 
 
 def double(number: int) -> int:
@@ -354,8 +355,21 @@ def test_every_rule_is_broken_by_some_environment_here():
         lambda: EchoEnv(5),
         HasATool,
         EnvWrapper(HasATool()),
+        lambda: ToolEnvWrapper(HasATool(), [FunctionTool(double)]),
+        lambda: EpisodeTrackingWrapper(EchoEnv()),
     ],
-    ids=["class", "instance", "wrapped", "spec", "faultless", "callable", "tool", "wrapped tool"],
+    ids=[
+        "class",
+        "instance",
+        "wrapped",
+        "spec",
+        "faultless",
+        "callable",
+        "tool",
+        "wrapped tool",
+        "tools around",
+        "tracked",
+    ],
 )
 def test_a_sound_environment_breaks_no_rule(target):
     report = check_env(target)
