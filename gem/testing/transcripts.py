@@ -65,8 +65,8 @@ def difference(one: Transcript, other: Transcript) -> str:
     for turn, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b and _of_this_episode(a) != _of_this_episode(b):
             first, second = str(_of_this_episode(a)), str(_of_this_episode(b))
-            place = len(os.path.commonprefix([first, second]))
-            start = max(0, place - 50)
+            pairs = enumerate(zip(first, second, strict=False))
+            start = max(0, next((at for at, (x, y) in pairs if x != y), 0) - 50)
             return f"turn {turn} was {first[start : start + 150]!r}, then {second[start : start + 150]!r}"
     if len(one) != len(other):
         return f"one transcript has {len(one)} entries, the other {len(other)}"
