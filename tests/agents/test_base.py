@@ -104,11 +104,13 @@ def test_call_asks_all_at_the_same_time():
 
 def test_closing_ends_the_agents_thread():
     agent = OneByOne()
+    before = set(threading.enumerate())
     agent(asks(0))
-    assert "gem-agent-loop" in {thread.name for thread in threading.enumerate()}
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.name == "gem-agent-loop"
     agent.close()
     agent.close()
-    assert "gem-agent-loop" not in {thread.name for thread in threading.enumerate()}
+    assert not thread.is_alive()
 
 
 def test_closing_ends_the_generators_that_an_ask_left_open():
