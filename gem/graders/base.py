@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+UNDECIDED = "undecided"
+"""`Score.why` where a budget was spent before the answer was decided: another budget may decide it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

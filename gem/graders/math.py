@@ -20,7 +20,7 @@ from gem.graders._algebra import same
 from gem.graders._evaluation import TooBig
 from gem.graders._latex import LENGTH, Node, Unread, normalised, read
 from gem.graders._scalars import constant
-from gem.graders.base import Score
+from gem.graders.base import UNDECIDED, Score
 from gem.graders.pool import Missing, Pool, WorkerLost
 from gem.parsing import boxed
 from gem.specs import Rebuildable
@@ -137,13 +137,13 @@ class MathGrader(Rebuildable):
                 verdict = self._question({"gold": gold, "answer": answer})
             except WorkerLost as lost:
                 if lost.spent:
-                    return False, "undecided"
+                    return False, UNDECIDED
                 self._control()
                 continue
             if "equal" in verdict:
                 return verdict["equal"], "equal by math-verify" if verdict["equal"] else "different"
-            return False, "undecided"
-        return False, "undecided"
+            return False, UNDECIDED
+        return False, UNDECIDED
 
     def _question(self, question: dict[str, str]) -> dict[str, Any]:
         try:
@@ -384,7 +384,7 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if unread.hopeless:
             return False, "unreadable"
         if _BURST.search(answer):
-            return False, "undecided"
+            return False, UNDECIDED
         if left[0] == "ratio" or _words.date(answer) is not None:
             return False, "text"  # a time, or a date: numbers in words around them are no answer
         main = _CLAUSE.sub("", answer)
@@ -398,11 +398,11 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if verdict is not True and "," in gold + answer:
             verdict = _decimal_comma(gold, answer) or verdict
     except TooBig:
-        return False, "undecided"  # too big for sympy as well: no worker's time is spent on it
+        return False, UNDECIDED  # too big for sympy as well: no worker's time is spent on it
     except RecursionError:
         return None, "deep"
     if verdict is None and _BURST.search(answer):
-        return False, "undecided"
+        return False, UNDECIDED
     return verdict, "equal" if verdict else "different"
 
 
