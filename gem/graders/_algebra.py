@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from gem.graders._evaluation import Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
+from gem.graders._evaluation import USERS, Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
 from gem.graders._intervals import from_inequality, same_set, variable
-from gem.graders._latex import Node
+from gem.graders._latex import ASKED, Node
 from gem.graders._scalars import all_of, constant, exactly, facts, is_scalar, same_scalar
 
 SETS = 40  # members of a finite set that are compared one by one
@@ -27,10 +27,17 @@ def same(gold: Node, answer: Node) -> bool | None:
     """
     if gold == answer:
         return True
-    gold, answer = _relations(gold, answer)
+    if "logic" in (gold[0], answer[0]):
+        return _same_logic(gold, answer)
+    named = _relations(gold, _asked(gold, answer))
+    if named is None:
+        return False
+    gold, answer = named
     if gold == answer:
         return True
     if gold[0] == "rel" or answer[0] == "rel":
+        if answer[0] == "rel" and is_scalar(gold):
+            return False  # x > 5, x^2 = 5 and 5 != x are no 5
         if gold[0] == answer[0]:
             return _same_relation(gold, answer)
         if gold[0] == "seq" or answer[0] == "seq":
@@ -60,9 +67,24 @@ def same(gold: Node, answer: Node) -> bool | None:
         return None if "seq" in kinds or gold[0] not in ("num", "const") else False
     if "seq" in kinds:
         return False if is_scalar(answer if kinds[0] == "seq" else gold) else None
-    if "base" in kinds or "ratio" in kinds:
+    if "ratio" in kinds:
         return _same_notation(gold, answer)
     return same_scalar(gold, answer)
+
+
+def _same_logic(gold: Node, answer: Node) -> bool:
+    """Whether two propositions are the same but for the order of their parts."""
+    if gold[0] != "logic" or answer[0] != "logic" or gold[1] != answer[1]:
+        return False
+    return sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
+
+
+def _asked(gold: Node, answer: Node) -> Node:
+    """Give "at least 5", which names no variable, the reference's."""
+    if answer[0] != "rel" or answer[2][0] != ASKED or gold[0] not in ("rel", "union"):
+        return answer
+    name = variable(gold)
+    return answer if name is None else ("rel", answer[1], (name, *answer[2][1:]))
 
 
 def _same_notation(gold: Node, answer: Node) -> bool | None:
@@ -73,8 +95,6 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
             equal = exactly(left) is not None and exactly(left) == exactly(right)
             return equal and not any(_clock(tree) for tree in (gold, answer))
         return verdict
-    if gold[0] == answer[0] == "base":
-        return gold == answer if gold[2] == answer[2] else None
     ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
     if ratio[0] == "ratio" and is_scalar(other):
         quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
@@ -160,9 +180,15 @@ def _equation(node: Node) -> bool:
 
 
 def _name(node: Node) -> Node | None:
-    """Return the left side of a definition: a variable, or a function of variables."""
+    """Return the left side of a definition: a variable, or a function of variables or numbers."""
     left: Node = node[2][0]
-    if left[0] == "sym" or (left[0] == "fn" and left[1] in "fghFG" and all(x[0] == "sym" for x in left[2])):
+    if left[0] == "sym":
+        return left
+    if (
+        left[0] == "fn"
+        and left[1].rstrip("'") in USERS
+        and all(x[0] == "sym" or constant(x) for x in left[2])
+    ):
         return left
     if left[0] == "*" and all(x[0] == "sym" for x in left[1]):  # P(x), ABC
         return left
@@ -171,8 +197,28 @@ def _name(node: Node) -> Node | None:
     return None
 
 
-def _relations(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Take off names: the answer's when the reference has none, the reference's when the answer has none."""
+def _says(answer: Node) -> Node | None:
+    """Return the value that a chain of equations says, or None where it does not say one.
+
+    What stands on the left is a name, a sum of several unknowns, or a number that equals the last one:
+    x^2 = 5 says nothing about x.
+    """
+    sides = answer[2]
+    first, last = sides[0], sides[-1]
+    summed = first[0] == "+" and len(set(first[1])) == len(first[1]) and all(x[0] == "sym" for x in first[1])
+    length = (
+        first[:2] == ("fn", "abs") and first[2][0][0] == "*" and all(x[0] == "sym" for x in first[2][0][1])
+    )
+    if _name(answer) is not None or summed or length:
+        return last
+    return last if constant(first) and same(first, last) else None
+
+
+def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
+    """Take off names: the answer's when the reference has none, the reference's when the answer has none.
+
+    None where the reference is a value and the answer an equation that does not say one.
+    """
     gold, answer = _settled(gold), _settled(answer)
     if gold[0] == "seq" and answer[0] == "seq":
         gold_named, answer_named = (any(_equation(x) for x in tree[3]) for tree in (gold, answer))
@@ -194,9 +240,10 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node]:
             return _unnamed(gold), answer
         return gold, answer
     if _equation(answer) and not _equation(gold):
-        if gold[0] == "seq" and not gold[1]:
-            return _unnamed(gold), answer[2][-1]
-        return gold, answer[2][-1]
+        said = _says(answer)
+        if said is None:
+            return None if gold[0] != "seq" else (gold, answer)
+        return (_unnamed(gold) if gold[0] == "seq" and not gold[1] else gold), said
     if _equation(gold) and answer[0] != "rel" and _name(gold) is not None:
         return gold[2][-1], _unnamed(answer)
     return gold, answer
@@ -273,10 +320,15 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _same_equation(gold: Node, answer: Node) -> bool | None:
-    """Whether two equations are multiples of each other; that they are not only sympy can say, or a root."""
+    """Whether two equations have the same solutions: multiples of each other do; of others sympy may say."""
     a, b = gold[2]
     c, d = answer[2]
     left, right = ("+", (a, ("-", b))), ("+", (c, ("-", d)))
+    try:
+        if facts(left)[0] != facts(right)[0]:
+            return False  # 1 = 1, or an equation of other unknowns
+    except Opaque:
+        return None
     if _ratio(left, right) is not None:
         return True
     if _has_other_root(left, right) or _has_other_root(right, left):
