@@ -27,6 +27,9 @@ def same(gold: Node, answer: Node) -> bool | None:
     """
     if gold == answer:
         return True
+    if "in" in (gold[0], answer[0]):
+        names = {name for name in map(_member, (gold, answer)) if name is not None}
+        return len(names) < 2 and same(*(tree[2] if tree[0] == "in" else tree for tree in (gold, answer)))
     if "logic" in (gold[0], answer[0]):
         return _same_logic(gold, answer)
     named = _relations(gold, _asked(gold, answer))
@@ -70,6 +73,14 @@ def same(gold: Node, answer: Node) -> bool | None:
     if "ratio" in kinds:
         return _same_notation(gold, answer)
     return same_scalar(gold, answer)
+
+
+def _member(tree: Node) -> Node | None:
+    """Return the variable that is said to lie in a set, or to obey an inequality."""
+    if tree[0] == "in":
+        return tree[1] if tree[1] != ASKED else None
+    named = tree[0] == "rel" or (tree[0] == "union" and all(part[0] == "rel" for part in tree[1]))
+    return variable(tree) if named else None
 
 
 def _same_logic(gold: Node, answer: Node) -> bool:
@@ -120,8 +131,8 @@ def _same_sequence(gold: Node, answer: Node) -> bool | None:
         return _same_members(members, others)
     if len(members) != len(others):
         return False
-    if len(members) == 2 and not any(finite) and kinds[0] != kinds[1]:
-        return False  # intervals with other ends
+    if len(members) == 2 and kinds[0] != kinds[1] and (not any(finite) or {"[]", "[)", "(]"} & set(kinds)):
+        return False  # intervals with other ends; an interval and its two ends
     return all_of(same(x, y) for x, y in zip(members, others, strict=True))
 
 
@@ -259,13 +270,18 @@ def _single(name: Node | None) -> bool:
     return name is not None and name[0] != "seq"
 
 
+def _bound(name: Node) -> bool:
+    """Whether it is f(x, y), whose variables may have other names: f(2) is one value."""
+    return name[0] == "fn" and all(x[0] == "sym" for x in name[2]) and len(set(name[2])) == len(name[2])
+
+
 def _same_relation(gold: Node, answer: Node) -> bool | None:
     if _equation(gold) and _equation(answer):
         left, right = _name(gold), _name(answer)
         if left is not None and right is not None:
             if left == right:
                 return same(gold[2][-1], answer[2][-1])
-            if left[0] == right[0] == "fn" and left[1] == right[1] and len(left[2]) == len(right[2]):
+            if _bound(left) and _bound(right) and left[1] == right[1] and len(left[2]) == len(right[2]):
                 bound = [("sym", f"argument {i}") for i in range(len(left[2]))]
                 return same(
                     _renamed(gold[2][-1], dict(zip(left[2], bound, strict=True))),

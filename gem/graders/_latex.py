@@ -5,7 +5,7 @@ A tree is a tuple whose first item is its tag::
     ("num", Fraction, places)       a number; places: decimals written, None for an integer
     ("sym", name)  ("const", name)  a variable; e, pi, i, inf
     ("+", nodes)  ("*", nodes)  ("/", a, b)  ("^", a, b)  ("-", a)  ("fn", name, nodes)
-    ("%", node)  ("unit", node, name)  ("ratio", nodes)  ("logic", operator, nodes)
+    ("%", node)  ("unit", node, name)  ("ratio", nodes)  ("logic", operator, nodes)  ("in", variable, set)
     ("seq", open, close, nodes)     (1,2)  [0,1)  {1,2}; a bare list has no brackets
     ("union", nodes)  ("without", a, b)  ("matrix", rows)  ("rel", operators, nodes)
 
@@ -121,7 +121,7 @@ _LETTER_UNIT = re.compile(r"^([+-]?[\d.]+) ([mgshlL])$")
 
 _COUNTED = re.compile(r"^([+-]?[\d.,/]+) ?(?:([A-Za-z][A-Za-z /-]+)|\(([A-Za-z][A-Za-z -]+)\))$")
 _DIFFERENTIALS = re.compile(
-    r"\\frac\s*\{\s*(?P<sign>d|\\partial(?![a-zA-Z]))\s*(?P<order>\^\s*\{?\s*\d\s*\}?)?\s*(?P<top>[a-zA-Z])\s*\}\s*"
+    r"\\[dtc]?frac\s*\{\s*(?P<sign>d|\\partial(?![a-zA-Z]))\s*(?P<order>\^\s*\{?\s*\d\s*\}?)?\s*(?P<top>[a-zA-Z])\s*\}\s*"
     r"\{\s*(?P=sign)\s*(?P<below>[a-zA-Z])\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
     r"|(?<![\w\\])d(?P<y>[a-zA-Z])\s*/\s*d(?P<x>[a-zA-Z])(?!\w)"
 )
@@ -155,7 +155,7 @@ def normalised(text: str) -> str:
         text = _PRICE.sub(_price, text)
     if "\\" in text:
         text = _CURRENCY.sub(" ", text)
-        text = _DELIMITERS.sub(" ", text) if "\\begin" not in text else text
+        text = _DELIMITERS.sub(" ", text)
     elif "$" in text or not text.isascii():
         text = _CURRENCY.sub(" ", text)
     text = text.replace("~", " ").replace("**", "^") if "~" in text or "**" in text else text
@@ -412,7 +412,7 @@ class _Reader:
         if not operators:
             return sides[0]
         if operators == ["in"] and sides[0][0] == "sym":
-            return sides[1]
+            return self.node("in", sides[0], sides[1])
         return self.node("rel", tuple(operators), tuple(sides))
 
     def union(self) -> Node:
@@ -499,7 +499,7 @@ class _Reader:
         if len(factors) == 1:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
-            return factors[1]  # "t(0,4]": the sign for "in" was lost
+            return self.node("in", *factors)  # "t(0,4]": the sign was lost
         if any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors):
             self.fail("a product of sets, matrices or measures")
         return self.node("*", tuple(factors))
@@ -709,7 +709,7 @@ class _Reader:
 
     def based(self, digits: str, base: Fraction) -> Fraction:
         try:
-            return Fraction(int(digits, int(base)))
+            return Fraction(int(digits, base.numerator if base.denominator == 1 else 1))
         except ValueError:
             return self.fail("digits that the base does not have")
 
@@ -875,7 +875,8 @@ class _Reader:
         if row:
             rows.append(tuple(row))
         self.take()
-        self.index()
+        if self.index() != kind:
+            self.fail("another end of a matrix")
         if not rows or len({len(row) for row in rows}) > 1:
             self.fail("a ragged matrix")
         return self.node("matrix", tuple(rows))
@@ -886,7 +887,12 @@ def _counted(match: re.Match[str]) -> str:
     number, words, bracketed = match.groups()
     if bracketed is not None:
         return rf"{number} (\text{{{bracketed}}})"
-    return rf"{number} \text{{{words}}}" if counted(words) else match[0]
+    return rf"{number} \text{{{words}}}" if _spoken(words) else match[0]
+
+
+def _spoken(words: str) -> bool:
+    """Whether words are no product of letters: they are known, or one is long and no function."""
+    return counted(words) or any(len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split())
 
 
 def _inequality(node: Node) -> bool:

@@ -97,7 +97,7 @@ _NOUNS = frozenset(
     tablespoon tablet tank task taxi teacher team teaspoon teenager term test text ticket tie tiger tile toad toe
     toffee token tomato tooth topping toucan tournament towel tower town toy track train treat tree triangle trip
     truck tub tulip turkey turn turtle twig umbrella uncle utensil value van vase vegetable vertex video view
-    visit visitor volunteer vote voter wagon wall watch watermelon way whale wheel window wing wolf woman word
+    visit visitor volunteer vote voter wagon holder cd dvd tv wall watch watermelon way whale wheel window wing wolf woman word
     worker world worm zebra zoo
     """.split()
 )
@@ -107,7 +107,7 @@ _KINDS = frozenset(
     """
     red green blue yellow white black brown pink purple orange gold silver big small large little long short tall
     new whole full different distinct total possible extra additional fresh square sq cubic fluid hot cold sweet
-    baseball soccer basketball unique real drawing chewing pet duck pop popsicle ice cream sheet
+    math reading easter homeless dangerous miniature medieval art recycled bug baseball soccer basketball unique real drawing chewing pet duck pop popsicle ice cream sheet
     """.split()
 )
 _TAILS = ("in total", "in all", "altogether", "each", "left", "old", "long", "tall", "high", "wide", "deep", "away",
@@ -199,15 +199,38 @@ def measure(words: str) -> Measure | None:
 
 
 def same_things(one: str, other: str) -> bool:
-    """Return whether two nouns name the same: equal but for number, or one is a kind of the other.
+    """Return whether two nouns name the same: equal but for number, or one is a known kind of the other.
 
-    >>> same_things("red apples", "apple"), same_things("apples", "oranges")
-    (True, False)
+    >>> same_things("red apples", "apple"), same_things("inches of snow", "inches"), same_things("apples", "pears")
+    (True, True, False)
+    >>> same_things("packs of cookies", "cookies"), same_things("dozen eggs", "eggs")
+    (False, False)
     """
-    left, right = (_stems(words) for words in (one, other))
-    return bool(left and right) and (left <= right or right <= left)
+    left, right = _phrase(one), _phrase(other)
+    if left == right:
+        return True
+    if (
+        not left
+        or not right
+        or left[0][-1:] != right[0][-1:]
+        or (left[1] and right[1] and left[1] != right[1])
+    ):
+        return False
+    kinds = set(left[0]) ^ set(right[0])
+    return all(word in _KINDS or _is_noun(word) for word in kinds)
 
 
-def _stems(words: str) -> frozenset[str]:
-    found = (word.strip(".()") for word in words.casefold().replace("-", " ").split())
-    return frozenset((_singular(word) or (word,))[-1].rstrip("e") for word in found if word)
+def _phrase(words: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the words of "pink boxes of candy" in the singular: what is counted, and what it is of."""
+    found = [word.strip(".()") for word in words.casefold().replace("-", " ").split()]
+    stems = tuple(_stem(word) for word in found if word)
+    if not stems or "per" in stems:
+        return (stems, ()) if stems else None
+    at = stems.index("of") if "of" in stems else len(stems)
+    head, rest = stems[:at], stems[at + 1 :]
+    return (rest, ()) if head == ("piece",) and rest else (head, rest)
+
+
+def _stem(word: str) -> str:
+    options = _singular(word)
+    return next((one for one in options if one in _NOUNS or one in UNITS), options[-1] if options else word)

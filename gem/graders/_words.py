@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from gem.graders._units import counted
+
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen"
@@ -69,8 +71,6 @@ def number(words: str) -> int | None:
 
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}  # fmt: skip
-_NO_NOUNS = ("dozen", "dozens", "score", "pair", "pairs", "percent", "point", "times", "squared", "cubed",
-             "in", "out", "of", "to")  # fmt: skip
 
 
 def quantity(words: str) -> Fraction | None:
@@ -88,8 +88,7 @@ def quantity(words: str) -> Fraction | None:
     count = 1 if one else number(rest)
     if count is None or part:
         return Fraction(count, part) if count and part else None
-    noun = last.isalpha() and not last.endswith("ths") and last not in _NO_NOUNS and last not in SCALES
-    return Fraction(count) if noun and rest != "a" and number(last) is None else None
+    return Fraction(count) if counted(last) and rest != "a" else None
 
 
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"

@@ -37,7 +37,9 @@ CONTROL = {"gold": r"\frac{1}{2} + x", "answer": r"x + \frac{2}{4}"}
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|[.:)]\s*\S.*|(?<=\))\s*\S.*)", re.DOTALL
+    r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|(?:[.:)]\s*|(?<=\))\s*)(?:[\dA-Z$\"'\\]|\s-\d)"
+    r"(?:(?!\([A-Z]\)).)*$)",
+    re.DOTALL,
 )
 _STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|rm|bf)\s*\{([^{}]*)\}")
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
@@ -60,6 +62,7 @@ _SAYINGS = {
 }
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
+_WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
 _ITEM = re.compile(r"[-*•]|\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
@@ -285,8 +288,8 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     if anchors:
         return _anchored(stripped[-REPLY:][anchors[-1].end() :]), len(stripped) < 40
     if "\n" not in stripped and (len(stripped) <= 200 or " " not in stripped):
-        return stripped, True
-    return _last_sentence(stripped[-REPLY:])[-ANSWER:], False
+        return _unassured(stripped), True
+    return _sentences(stripped[-REPLY:])[-1].strip()[-ANSWER:], False
 
 
 def _anchored(rest: str) -> str | None:
@@ -300,12 +303,17 @@ def _anchored(rest: str) -> str | None:
     return re.split(r"\.\s|\.$", line, maxsplit=1)[0] or None
 
 
-def _last_sentence(text: str) -> str:
-    """Return the last sentence, without assurances behind it."""
-    sentences = [part for part in _SENTENCES.split(text) if part.strip()]
-    while len(sentences) > 1 and _ASSURANCE.fullmatch(sentences[-1].strip()):
-        sentences.pop()
-    return sentences[-1].strip() if sentences else ""
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a reply, without assurances at its end."""
+    found = [part for part in _SENTENCES.split(text) if part.strip()]
+    while len(found) > 1 and _ASSURANCE.fullmatch(found[-1].strip()):
+        found.pop()
+    return found or [text]
+
+
+def _unassured(line: str) -> str:
+    last = _SENTENCES.split(line)[-1].strip()
+    return line[: -len(last)].strip() if len(last) < len(line) and _ASSURANCE.fullmatch(last) else line
 
 
 def _joined_boxes(text: str, last: str) -> str:
@@ -611,6 +619,8 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
     """Compare with a reference that is not read: as a formula, by its parts, as a date, or word for word."""
     if _spelled(gold) == _spelled(answer):
         return True, "same words"
+    if _WORDS_ALONE.fullmatch(gold) and _flat(gold) == _flat(answer):
+        return True, "same words"
     main, rest = _CLAUSE.sub("", gold), _CLAUSE.sub("", answer)
     if main and main != gold and rest != answer:  # "2n, where n is odd": both halves count
         conditions = _spelled(gold[len(main) :]) == _spelled(answer[len(rest) :])
@@ -626,7 +636,7 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
 
 def _spelled(text: str) -> str:
     """Return a text word for word: without case where words are, styles, spaces beside signs, quotes and ends."""
-    text = " ".join(re.sub(r"[\"'`$]|\\[,;: ]", "", _STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
+    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", _STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
     text = re.sub(r" ?([^\w\s]) ?", r"\1", text).strip(".,;: ")
     return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text
 

@@ -13,7 +13,7 @@ WRONG_PHRASES = (
     "at least {}", "at most {}", "not {}", "not equal to {}", "minus {}", "negative {}", "-({})", "more than {}",
     "less than {}", "greater than {}", "{} or more", "{} or less", "{} or so", "half of {}", "twice {}",
     "{} squared", "the square root of {}", "over {}", "any number but {}", "everything except {}",
-    "between {} and 1000", "{} thousand", r"\neq {}", "> {}", r"\geq {}", "< {}", "{}+", "{}!", "1/({})",
+    "between {} and 1000", "{} thousand", r"\neq {}", "> {}", r"\geq {}", "< {}", "{}+", "({})!", "1/({})",
     "{} is wrong", "the opposite of {}", "the answer is not {}", "{} or 77", "{} and 77", "{}, 77", "up to {}",
     "{} cubed", "three times {}", "{} more than x", "the reciprocal of {}", r"\text{{not }} {}", "{} minus 1",
     r"\text{{at least }} {}", "x > {}", r"x \le {}", "if {} then 7", "neither {}", "{} is too small",
@@ -22,7 +22,8 @@ WRONG_PHRASES = (
 
 def bare(gold: str) -> str:
     """A reference without its delimiters."""
-    return gold.replace("$", "").rstrip(". ")
+    text = re.sub(r"(?<!\\)\$", "", gold)
+    return text if text.endswith("...") else text.rstrip(". ")
 
 
 def value(gold: str) -> Fraction | None:
@@ -46,7 +47,7 @@ def _numbers(text):
         lambda m: m[0] + "0" if float(m[0]) and "." not in m[0] else None,
         lambda m: "1" + m[0],
         lambda m: m[0] + ".5" if "." not in m[0] else None,
-        lambda m: m[0][:-1] if len(m[0]) > 1 and m[0][-1] != "." and float(m[0]) else None,
+        lambda m: m[0][:-1] if len(m[0]) > 1 and m[0][-2] != "." and float(m[0]) and not ("." in m[0] and m[0][-1] == "0") else None,
         lambda m: m[0][1] + m[0][0] + m[0][2:] if m[0][1:2].isdigit() and m[0][1] != m[0][0] else None,
         lambda m: m[0][0] + "," + m[0][1:] if m[0].isdigit() and 2 <= len(m[0]) != 4 else None,
         lambda m: m[0][:-1] + "." + m[0][-1] if m[0].isdigit() and len(m[0]) > 1 and m[0][-1] != "0" else None,
@@ -121,7 +122,7 @@ def _relations(text):
 
 
 def _lists(text):
-    if re.fullmatch(r"-?[\d ]+(?:, ?-?\d+)+", text):
+    if re.fullmatch(r"-?[\d ]+(?:, ?-?\d+)+", text) and not re.fullmatch(r"\d{1,3}(?:,\d{3})+", text):
         yield text.rpartition(",")[0]
         yield text.partition(",")[2]
         yield text.replace(",", ".", 1)
@@ -129,7 +130,7 @@ def _lists(text):
         yield text.replace(",", "+")
         yield f"[{text}]"
     tuples = re.findall(r"\([^()]*,[^()]*\)", text)
-    if tuples and "infty" not in text:
+    if tuples and "left" not in text and "infty" not in text:
         for one in tuples:
             parts = one[1:-1].split(",")
             turned = "(" + ",".join(parts[::-1]) + ")"
@@ -152,8 +153,8 @@ UNITS = {
 
 
 def _units(text):
-    found = re.fullmatch(r"(-?[\d.]+)( ?\(?)([a-z][A-Za-z ]*)(\)?)", text)
-    if found:
+    found = re.fullmatch(r"(-?[\d.]+)( \(?)([a-z][A-Za-z ]*)(\)?)", text)
+    if found and float(found[1]):
         number, gap, unit, end = found.groups()
         other = UNITS.get(unit, "zebras")
         yield f"{number}{gap}{other}{end}"
@@ -163,8 +164,8 @@ def _units(text):
         yield rf"{number} \text{{ {unit}}}^5"
     yield from _each(r"(?<=\^)[23]", text, "4") if "text" in text else ()
     yield from _each(r"(?<=\{ )(cm|km|m|ft|kg)(?=\})", text, lambda m: {"kg": "m"}.get(m[1], "kg"), "s")
-    yield from _each(r"a\.?m\.?", text, "p.m.")
-    yield from _each(r"p\.?m\.?", text, "a.m.")
+    yield from _each(r"\ba\.?m\b\.?", text, "p.m.")
+    yield from _each(r"\bp\.?m\b\.?", text, "a.m.")
 
 
 def _words(text):
@@ -205,10 +206,12 @@ def phrased(gold):
         ):  # fmt: skip
             continue
         if number == 1 and phrase in (
-            "{} squared", "{} cubed", "the square root of {}", "{}!", "1/({})", "the reciprocal of {}"
+            "{} squared", "{} cubed", "the square root of {}", "({})!", "1/({})", "the reciprocal of {}"
         ):
             continue
-        if number == 2 and phrase == "{}!":
+        if phrase == "({})!" and re.fullmatch(r"[A-Za-z. ]+", text):
+            continue  # an exclamation
+        if number == 2 and phrase == "({})!":
             continue
         yield phrase, phrase.format(text)
 
@@ -230,7 +233,8 @@ def writings(gold):
     yield "text inside", rf"\boxed{{\text{{The answer is }} {text}}}"
     if re.search(r"[=+,]", text) and not re.search(r"\d,\d{3}(?!\d)", text):
         yield "spaced", re.sub(r"([=+,])", r" \1 ", text)
-    yield "unspaced", re.sub(r"(?<=[^a-zA-Z]) | (?=[^a-zA-Z])", "", text) if "\\" in text else text
+    if "\\" in text:
+        yield "unspaced", re.sub(r"(?<=[^a-zA-Z\d}]) | (?=[^a-zA-Z\d])", "", text)
     if r"\frac" in text:
         yield "dfrac", text.replace(r"\frac", r"\dfrac")
         yield "tfrac", text.replace(r"\frac", r"\tfrac")
