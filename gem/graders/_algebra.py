@@ -48,10 +48,7 @@ def same(gold: Node, answer: Node) -> bool | None:
         if _equation(gold) and len(gold[1]) == 1 and is_scalar(answer):
             return False  # an equation that is no definition, and an expression
         return _relation_and_set(gold, answer)
-    if gold[0] == "seq" and len(gold[3]) == 1 and gold[1] in ("", "{"):
-        gold = gold[3][0]
-    if answer[0] == "seq" and len(answer[3]) == 1 and answer[1] in ("", "{"):
-        answer = answer[3][0]
+    gold, answer = _lone(gold), _lone(answer)
     kinds = gold[0], answer[0]
     if kinds == ("seq", "seq"):
         return _same_sequence(gold, answer)
@@ -73,6 +70,14 @@ def same(gold: Node, answer: Node) -> bool | None:
     if "ratio" in kinds:
         return _same_notation(gold, answer)
     return same_scalar(gold, answer)
+
+
+def _lone(tree: Node) -> Node:
+    """Return the one member of a list or set; a set in a set stays one."""
+    if tree[0] == "seq" and len(tree[3]) == 1 and tree[1] in ("", "{") and tree[3][0][0] != "seq":
+        member: Node = tree[3][0]
+        return member
+    return tree
 
 
 def _member(tree: Node) -> Node | None:
@@ -108,6 +113,8 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
         return verdict
     ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
     if ratio[0] == "ratio" and is_scalar(other):
+        if other[0] in ("num", "unit") or _clock(ratio):  # 5 is no ratio; 12:30 may be a time
+            return other == ("/", *ratio[1])
         quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
         return quotient is not None and quotient == exactly(other)
     return None
@@ -115,6 +122,8 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
 
 def _clock(ratio: Node) -> bool:
     """Whether a ratio of two may be a time of the day: 12:00 is not 1:00."""
+    if len(ratio[1]) != 2:
+        return False
     hours, minutes = (exactly(part) for part in ratio[1])
     return hours is not None and minutes is not None and hours <= 24 and (minutes >= 10 or minutes == 0)
 

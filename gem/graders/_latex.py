@@ -158,7 +158,8 @@ def normalised(text: str) -> str:
         text = _DELIMITERS.sub(" ", text)
     elif "$" in text or not text.isascii():
         text = _CURRENCY.sub(" ", text)
-    text = text.replace("~", " ").replace("**", "^") if "~" in text or "**" in text else text
+    if "~" in text or "**" in text:
+        text = (text if "~~" in text else text.replace("~", " ")).replace("**", "^")  # ~~struck out~~
     return _without_ending(_SPACES.sub(" ", text).strip())
 
 
@@ -166,7 +167,7 @@ def _without_ending(text: str) -> str:
     """Return `text` without the punctuation at its end, but for an ellipsis."""
     end = len(text)
     while end:
-        if text[end - 1] in " ,;:?" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
+        if text[end - 1] in " ,;:" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
             end -= 1
         elif text.endswith("\\cr", 0, end):
             end -= 3
@@ -831,6 +832,8 @@ class _Reader:
                 base = self.script()
         if self.peek() in ("(", "{"):
             arguments = self.items(self.group())
+        elif name in ("min", "max", "gcd", "lcm"):
+            self.fail(f"{name} without brackets")
         elif self.peek() == "|":
             arguments = (self.primary(),)
         else:

@@ -69,6 +69,12 @@ def number(words: str) -> int | None:
     return -(total + group) if negative else total + group
 
 
+def ordinal(words: str) -> bool:
+    """Return whether words say the place of something: fifth, twenty-first."""
+    last = re.split(r"[\s-]+", words.casefold())[-1]
+    return (last in _ORDINALS or last.endswith("th") or last == "third") and number(words) is not None
+
+
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}  # fmt: skip
 
@@ -136,7 +142,7 @@ _OPENINGS = re.compile(
 _LABEL = re.compile(
     r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|result|solution|value)\s*(?::|=)\s*", re.IGNORECASE
 )
-_VERBS = frozenset("is are was were equals equal be makes has".split())
+_VERBS = frozenset("is are was were equals equal be makes has takes costs leaves".split())
 _SUBJECTS = frozenset(
     """
     it this that they there these he she we you the our its their his her my a an of for in final correct right numerical
@@ -159,6 +165,7 @@ _COMPARED = {
     "at most": r"\le", "no more than": r"\le", "not more than": r"\le", "less than or equal to": r"\le",
     "more than": ">", "greater than": ">", "less than": "<", "not equal to": r"\ne",
 }  # fmt: skip
+_SIGNS = (r"\ge", r"\le", r"\ne", "> ", "< ")
 _TURNED = {
     "minus": "-({})", "negative": "-({})", "the opposite of": "-({})", "half of": "({})/2", "twice": "2({})",
     "double": "2({})", "the square root of": r"\sqrt{{{}}}", "square root of": r"\sqrt{{{}}}",
@@ -176,9 +183,11 @@ def stated(text: str) -> str | None:
     """
     if len(text) > 400:
         return None
-    rest = _after_subject(_without_opening(text.strip()))
+    name, rest = _after_subject(_without_opening(text.strip()))
     hedge = _HEDGES.match(rest)
     rest = _turned((rest[hedge.end() :] if hedge else rest).strip(), 0)
+    if name and rest:
+        rest = f"{name} {rest}" if rest.startswith(_SIGNS) else f"{name} = {rest}"
     return None if rest == text.strip() or not rest else rest
 
 
@@ -189,18 +198,19 @@ def _without_opening(text: str) -> str:
     return text[label.end() :] if label else text
 
 
-def _after_subject(text: str) -> str:
-    """Return what stands behind "the answer is", where every word before the verb is known."""
+def _after_subject(text: str) -> tuple[str, str]:
+    """Return the variable spoken of, and what stands behind "is", where every word before the verb is known."""
     words = text.split(" ", 12)
     for i, word in enumerate(words[:12]):
         lower = word.casefold().rstrip(":,")
         if i and lower in _VERBS and (i + 1 == len(words) or words[i + 1] != "="):
-            return " ".join(words[i + 1 :])
-        if i and word == "=" and any(w.casefold() in _SUBJECTS for w in words[:i]):
-            return " ".join(words[i + 1 :])
+            name = words[i - 1].strip("$,") if _VARIABLE.fullmatch(words[i - 1].rstrip(",")) else ""
+            return name, " ".join(words[i + 1 :])
+        if i and word == "=" and len(words[i - 1]) > 2 and words[i - 1].casefold() in _SUBJECTS:
+            return "", " ".join(words[i + 1 :])
         if lower not in _SUBJECTS and not _VARIABLE.fullmatch(word.rstrip(",")):
             break
-    return text
+    return "", text
 
 
 def _turned(text: str, depth: int) -> str:

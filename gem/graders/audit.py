@@ -299,7 +299,9 @@ MATH_EQUIVALENCES: dict[str, Rewriting] = {
     "fraction with a slash": _fitting(FRACTION, lambda m: f"{m[1]}{m[2]}/{m[3]}"),
     "fraction expanded": _fitting(FRACTION, lambda m: rf"{m[1]}\frac{{{int(m[2]) * 6}}}{{{int(m[3]) * 6}}}"),
     "fraction of negatives": _fitting(FRACTION, lambda m: rf"{m[1]}\frac{{-{m[2]}}}{{-{m[3]}}}"),
-    "sum of itself and zero": lambda gold: f"{gold}+0" if not re.search(r"[=<>,\\%]", gold) else None,
+    "sum of itself and zero": lambda gold: (
+        f"{gold}+0" if not re.search(r"[=<>,\\%]|^-?[\d.]+$", gold) else None
+    ),
     "half of the double": lambda gold: (
         rf"\frac{{2({gold})}}{{2}}" if not re.search(r"[=<>,%]|begin|cup|leq", gold) else None
     ),
@@ -353,6 +355,7 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
         else None
     ),
     "another variable": _renamed_variable,
+    "a sum left to do": _fitting(INTEGER, lambda m: f"{int(m[0]) - 1}+1"),
     "one more": lambda gold: f"{gold}+1" if not re.search(r"[<>,%]|begin|cup|leq", gold) else None,
     "tuple turned round": _fitting(TUPLE, _turned),
     "tuple with a member more": _fitting(TUPLE, lambda m: f"({m[1]},1)"),

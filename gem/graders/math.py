@@ -64,7 +64,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
 _WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
-_ITEM = re.compile(r"[-*•]|\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
+_ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
 _CONCLUDING = re.compile(
     r"\b(?:so|thus|hence|therefore|finally|final|answers?|no|not|wrong|wait|correction|corrected|mistake|instead|rather|actually|now"
@@ -93,7 +93,7 @@ _COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d*,(?!\d{3}$)\d+|[1-9]\d{3,},\d+)", re
 _BURST = re.compile(  # towers and factorials of what sympy would only burst on
     r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|\d{5,}[\s})]*!|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
 )
-_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z$\\])|\n\s*\n|(?<=[\]$])\s*\n(?=[A-Z])")
+_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z]|\$(?=\S)|\\[(\[])|\n\s*\n|(?<=[\]$])\s*\n(?=[A-Z])")
 _ASSURANCE = re.compile(
     r"(?:done|qed|i (?:hope|am sure|believe|think)[a-z ]{0,30}|that is all|good luck)[.!]*", re.IGNORECASE
 )
@@ -372,6 +372,8 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
         return _digits(whole[0]) == _digits(whole[1]), "integers"
     if len(answer) > ANSWER or len(gold) > ANSWER:
         return False, "too long"
+    if _ORDINAL.fullmatch(gold) and _words.ordinal(answer.strip(" .")):
+        return _words.number(answer.strip(" .")) == int(gold[:-2]), "text"
     left, right = _prepared(gold), _prepared.__wrapped__(answer)
     if not right:
         return False, "no answer"
@@ -530,7 +532,10 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         left: Node = _read_gold(gold)
     except Unread:
         return _unread_gold(gold, answer)
-    number = _words.quantity(answer) if answer[:1].isalpha() and "\\" not in answer else None
+    spoken = (
+        answer[:1].isalpha() and "\\" not in answer and not _words.ordinal(answer)
+    )  # a fifth, or the fifth?
+    number = _words.quantity(answer) if spoken else None
     if number is not None and constant(left):
         answer = str(number)
     try:

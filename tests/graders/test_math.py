@@ -1,4 +1,5 @@
 import importlib.util
+import re
 import subprocess
 import sys
 import threading
@@ -75,7 +76,8 @@ def test_a_verdict_is_the_same_whichever_side_an_expression_stands_on():
         "\\pm",
     )  # where order has a meaning
     for gold, answer, right in PAIRS:
-        if answer and right and not any(mark in gold + answer for mark in one_sided):
+        decimal_comma = re.fullmatch(r"\d+,\d+", answer)  # a list as a reference
+        if answer and right and not decimal_comma and not any(mark in gold + answer for mark in one_sided):
             assert decide(answer, gold)[0] in (True, None), (gold, answer)
 
 
