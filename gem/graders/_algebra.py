@@ -223,7 +223,7 @@ def _says(answer: Node) -> Node | None:
     What stands on the left is a name, a sum of several unknowns, or a number that equals the last one:
     x^2 = 5 says nothing about x.
     """
-    sides = answer[2]
+    sides: tuple[Node, ...] = answer[2]
     first, last = sides[0], sides[-1]
     summed = first[0] == "+" and len(set(first[1])) == len(first[1]) and all(x[0] == "sym" for x in first[1])
     length = (
@@ -231,7 +231,8 @@ def _says(answer: Node) -> Node | None:
     )
     if _name(answer) is not None or summed or length:
         return last
-    return last if constant(first) and same(first, last) else None
+    said: Node | None = last if constant(first) and same(first, last) else None
+    return said
 
 
 def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:

@@ -377,8 +377,8 @@ def _real_root(number: complex, degree: complex) -> complex:
 class Precise(Field):
     """mpmath's complex numbers of `bits` bits; a context per thread.
 
-    `top` is the size in bits of the largest number met, `total` the sum of the sizes of all, small ones too:
-    what the numbers of an expression can hide from one another is a matter of these.
+    `top` is the size in bits of the largest number met, `widest` that of the largest or smallest, `total` the
+    sum of the sizes of all: what the numbers of an expression can hide from one another is a matter of these.
     """
 
     def __init__(self, point: int = 0, kind: str = "rational", bits: int = 220) -> None:
@@ -386,6 +386,7 @@ class Precise(Field):
         self.context = _context()
         self.context.prec = bits
         self.top = 0
+        self.widest = 0
         self.total = 0
 
     def seen(self, number: Any) -> Any:
@@ -394,7 +395,8 @@ class Precise(Field):
             if abs(size) > 2 * BITS:
                 raise TooBig
             self.top = max(self.top, size)
-            self.total += min(abs(size), self.context.prec)
+            self.widest = max(self.widest, abs(size))
+            self.total += abs(size)
         return number
 
     def number(self, number: Fraction) -> Any:

@@ -48,7 +48,8 @@ _CHARACTERS = str.maketrans(
         "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
         "⁴": "^{4}", "¹": "^{1}", "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ", "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
+        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
+        "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
         "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
         "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
         "\u202f": " ", "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
@@ -61,12 +62,13 @@ _NO_MEANING = re.compile(
 _SPACES = re.compile(r"\s+")
 _THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
 _SIGNS = {
-    "\\$": "dollars", "$": "dollars", "€": "euros", "£": "sterling", "¥": "yen", "₹": "rupees", "Rs": "rupees",
-    "Rs.": "rupees", "USD": "dollars", "EUR": "euros", "GBP": "sterling",
+    "\\$": "dollars", "$": "dollars", "€": "euros", "£": "sterling", "¥": "yen", "₹": "rupees",
+    "Rs": "rupees", "Rs.": "rupees", "USD": "dollars", "EUR": "euros", "GBP": "sterling",
 }  # fmt: skip
 _CURRENCY = re.compile(r"\\\$|[$€£¥₹₽₩₪₫฿]|\b(?:USD|EUR|GBP)\b|\bRs\.?(?= ?\d)")
 _PRICE = re.compile(
-    r"(\\\$|[$€£¥₹]|\b(?:USD|EUR|GBP|Rs\.?)) ?(-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: (?:thousand|million|billion|trillion)\b)?)"
+    r"(\\\$|[$€£¥₹]|\b(?:USD|EUR|GBP|Rs\.?)) ?"
+    r"(-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: (?:thousand|million|billion|trillion)\b)?)"
     r"(?=[\s.$)\\\]]*(?:$|(?:per|each|for|a|an|in total|and|or)\b|,\s|/\s?[a-z]))"
 )
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
@@ -288,16 +290,15 @@ def _word(word: str, found: list[str]) -> None:
 
 
 def english(word: str) -> bool:
-    """Return whether two or three letters are a word, and no product of variables: no variable is called o."""
+    """Return whether two or three letters are a word and no product of variables: none is called o."""
     return "o" in word or word in _LITTLE
 
 
-_LITTLE = frozenset(
-    """
-    is if but any all the its it are was has had his her per can may yes let set say she he did get few etc ten six
-    red bad mad men big
-    """.split()
-)
+_LITTLE_LIST = """
+is if but any all the its it are was has had his her per can may yes let set say she he did get few etc ten
+six red bad mad men big
+"""
+_LITTLE = frozenset(_LITTLE_LIST.split())
 
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\in": "in", "\\approx": "~",

@@ -18,12 +18,12 @@ from functools import lru_cache
 from gem.graders._evaluation import (
     EXACT,
     FLOAT,
+    USERS,
     Exact,
     Float,
     Inexact,
-    Opaque,
-    USERS,
     Number,
+    Opaque,
     Precise,
     TooBig,
     Undefined,
@@ -174,7 +174,7 @@ def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bo
         return None
 
 
-MOST_BITS = 200_000
+MOST_BITS = 12_000
 """Bits to which two numbers are computed at most before nobody says that they are equal."""
 
 
@@ -186,8 +186,10 @@ def _agree(a: Node, b: Node, point: int, kind: str, quick: bool) -> bool | None:
         return False
     if quick:
         return True if gap < field.context.ldexp(1, field.top - 140) else None
-    bits = separation(("+", (a, ("-", b)))) if not facts(a)[0] and not facts(b)[0] else None
-    bits = 160 + 4 * field.total if bits is None else bits
+    if facts(a)[0] or facts(b)[0]:  # a point that nobody chose: no digits were made to agree there
+        bits = 160 + 2 * field.widest
+    else:
+        bits = separation(("+", (a, ("-", b)))) or 160 + 2 * field.total
     if bits > MOST_BITS:
         raise TooBig
     exact = Precise(point, kind, 2 * bits + field.top + 64)

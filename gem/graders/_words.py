@@ -134,7 +134,8 @@ def date(words: str) -> str | None:
 # -- what a sentence says
 
 _OPENINGS = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up|in (?:total|all|conclusion|summary)"
+    r"(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up"
+    r"|in (?:total|all|conclusion|summary)"
     r"|(?:this|that|which) (?:means|gives|yields)|we (?:get|have|find|obtain|conclude|see)|it follows|and so)\b[,:]?\s*"
     r"(?:that\s+)?)+",
     re.IGNORECASE,
@@ -142,18 +143,21 @@ _OPENINGS = re.compile(
 _LABEL = re.compile(
     r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|result|solution|value)\s*(?::|=)\s*", re.IGNORECASE
 )
-_VERBS = frozenset("is are was were equals equal be makes has takes costs leaves".split())
-_SUBJECTS = frozenset(
-    """
-    it this that they there these he she we you the our its their his her my a an of for in final correct right numerical
-    exact required desired possible total whole number amount answer result solution value sum product difference
-    quotient remainder area perimeter circumference volume length width height distance time speed rate price cost
-    profit income probability chance slope ratio radius diameter angle measure mean average median mode maximum minimum
-    max min largest smallest greatest least lowest highest limit integral determinant coefficient degree age weight
-    mass count equation function expression set interval domain range coordinates point vertex center centre term
-    must will would distinct different integer numbers values solutions ways people apples dollars now only
-    """.split()
-)
+_VERBS_LIST = """
+is are was were equals equal be makes has takes costs leaves
+"""
+_VERBS = frozenset(_VERBS_LIST.split())
+_SUBJECTS_LIST = """
+it this that they there these he she we you the our its their his her my a an of for in final correct right
+numerical exact required desired possible total whole number amount answer result solution value sum product
+difference quotient remainder area perimeter circumference volume length width height distance time speed
+rate price cost profit income probability chance slope ratio radius diameter angle measure mean average
+median mode maximum minimum max min largest smallest greatest least lowest highest limit integral
+determinant coefficient degree age weight mass count equation function expression set interval domain range
+coordinates point vertex center centre term must will would distinct different integer numbers values
+solutions ways people apples dollars now only
+"""
+_SUBJECTS = frozenset(_SUBJECTS_LIST.split())
 _VARIABLE = re.compile(
     r"\$?\\?[A-Za-z](?:_\{?\w+\}?|\([a-z]\))?\$?|\\?(?:alpha|beta|theta|lambda|mu|sigma|phi)|[A-Z]{2,3}"
 )
@@ -199,7 +203,7 @@ def _without_opening(text: str) -> str:
 
 
 def _after_subject(text: str) -> tuple[str, str]:
-    """Return the variable spoken of, and what stands behind "is", where every word before the verb is known."""
+    """Return the variable spoken of, and what stands behind "is", where every word before it is known."""
     words = text.split(" ", 12)
     for i, word in enumerate(words[:12]):
         lower = word.casefold().rstrip(":,")

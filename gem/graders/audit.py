@@ -8,7 +8,7 @@ end closed) refused. The share of mutants that are refused is the mutation score
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -138,6 +138,28 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
         for table, expected in ((equivalences, True), (mutations, False))
     ]
     return GraderCard(name, len(golds), *rules)
+
+
+def unread_references(references: Iterable[Any]) -> list[tuple[int, str]]:
+    """Return the references that the mathematics grader cannot read whole, each with its place in the data.
+
+    Of these only the same words are right, whatever else says the same. Where a reference has several texts,
+    of which any will do, it is listed when none of them is read.
+
+    Raises:
+        BadArgument: for a reference that is neither text nor a number nor a sequence of them.
+        MissingExtra: where only sympy could say, and the `math` extra is absent.
+    """
+    from gem.graders.math import MathGrader
+    from gem.graders.math import references as texts
+
+    grader = MathGrader()
+    found = []
+    for at, reference in enumerate(references):
+        unread = grader.unread(reference)
+        if len(unread) == len(texts(reference)):
+            found.append((at, unread[0]))
+    return found
 
 
 def _judged(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str], expected: bool) -> Rule:

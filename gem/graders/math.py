@@ -22,7 +22,7 @@ from gem.graders import _words
 from gem.graders._algebra import same
 from gem.graders._evaluation import TooBig
 from gem.graders._latex import LENGTH, Node, Unread, english, normalised, read
-from gem.graders._scalars import constant, exactly
+from gem.graders._scalars import constant
 from gem.graders._units import counted
 from gem.graders.base import UNDECIDED, Score
 from gem.graders.pool import Missing, Pool, WorkerLost
@@ -81,10 +81,11 @@ _CLAUSE = re.compile(
 )
 _TALK = re.compile(r"(?<![\\a-zA-Z])[A-Za-z]{2,}|\\text")
 _COMMANDS = (
-    "frac dfrac tfrac sqrt sum prod int lim infty to rightarrow cdot times div pi alpha beta gamma theta lambda mu "
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp binom lfloor rfloor lceil rceil det cr "
-    "partial"
+    "frac dfrac tfrac sqrt sum prod int lim infty to rightarrow cdot times div pi alpha beta gamma theta "
+    "lambda mu sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp binom lfloor rfloor lceil "
+    "rceil det cr partial"
 )
+_TO = re.compile(r"\\(?:to|rightarrow)(?![a-zA-Z])")
 _FORMULA = re.compile(
     rf"(?:\\(?:{'|'.join(_COMMANDS.split())})(?![a-zA-Z])|\\(?:begin|end)\{{[bp]?matrix\}}|\d+(?:\.\d+)?(?!\s*_)"
     r"|(?<![a-zA-Z\\])(?:[a-eh-zA-Z]|[a-eh-zA-Z]{2,3}|[fgh](?!\s*\())(?![a-zA-Z])|[-+*/^=_{}()|&!\s])+"
@@ -293,8 +294,8 @@ def final_answer(text: str) -> tuple[str | None, bool]:
 
 
 def _anchored(rest: str) -> str | None:
-    """Return what is said after "answer is": to the end of the sentence, or of the formula that stands alone."""
-    rest = rest.strip()
+    """Return what is said after "answer is": the sentence, or the formula that stands alone."""
+    rest = rest.strip().removeprefix("}").strip()  # the end of \text{The answer is }
     segment = _SEGMENT.match(rest)
     behind = rest[segment.end() :].partition("\n")[0] if segment else ""
     if segment and (not behind.strip(" .!*") or _SENTENCE_END.match(behind.lstrip())):
@@ -321,7 +322,7 @@ def _joined_boxes(text: str, last: str) -> str:
     found = [last]
     start = text.rfind("\\boxed")
     tail = text[start:]
-    while start > 0 and len(found) < 20:
+    while start > 0 and len(found) < 20 and text.find("\\boxed", 0, start) >= 0:
         before = text[:start]
         earlier = boxed(before[-ANSWER:])
         if earlier is None:
@@ -408,7 +409,8 @@ def readable(gold: str) -> bool | None:
     if not text:
         return False
     plain = _STYLED.sub(r"\1", text).strip()
-    if _CHOICE.fullmatch(plain) or (_PHRASE.fullmatch(plain) and _WORD.search(plain)) or _words.date(plain):
+    words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
+    if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or _words.date(plain):
         return True
     for form in (text, _words.stated(_untexted(text))):
         if form is None:
@@ -437,7 +439,9 @@ def _formula(text: str) -> str | None:
     text = _prepared.__wrapped__(text)
     if len(text) > LENGTH or not _FORMULA.fullmatch(text):
         return None
-    if any(english(word) for word in re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}", text)):
+    if ("\\cr" in text and "\\begin" not in text) or (_TO.search(text) and "\\lim" not in text):
+        return None
+    if any(english(word.lower()) for word in re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}", text)):
         return None
     return text.replace("\\cr ", r"\\ ")
 
@@ -541,8 +545,8 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
     try:
         right: Node = read.__wrapped__(answer)
     except Unread as unread:
-        if unread.hopeless:
-            return False, "unreadable"
+        if unread.hopeless or "\\" not in answer:
+            return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
         return _for_sympy(gold, answer, "unread")
     if _unevaluated(left, right, answer):
         return False, "not evaluated"
@@ -595,11 +599,23 @@ def _unevaluated(gold: Node, answer: Node, text: str) -> bool:
         answer = answer[1]
     if gold[0] == "-":
         gold = gold[1]
-    if gold[0] != "num" or answer[0] not in ("+", "*", "/"):
+    whole = gold[0] == "num"
+    if not (whole or (gold[0] == "/" and _numerals(gold[1:]))) or answer[0] not in ("+", "*", "/"):
         return False
     if answer[0] == "/":
-        return "frac" not in text and gold[1].denominator == 1 and gold[2] is None and _numerals(answer[1:])
-    return _numerals(answer[1])
+        return (
+            whole
+            and "frac" not in text
+            and gold[1].denominator == 1
+            and gold[2] is None
+            and _numerals(answer[1:])
+        )
+    return _numerals(answer[1]) and not (_mixed(answer) and not whole)
+
+
+def _mixed(tree: Node) -> bool:
+    """Whether a sum is an integer and a fraction, as a mixed number is read."""
+    return tree[0] == "+" and [part[0] for part in tree[1]] == ["num", "/"]
 
 
 def _numerals(parts: Sequence[Node]) -> bool:
@@ -636,11 +652,13 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
             return left == right, "text"
     if len(answer) > LENGTH:
         return False, "too long"
+    if "\\" not in gold:
+        return False, "the reference is no plain formula"
     return _for_sympy(gold, answer, "the reference is no plain formula")
 
 
 def _spelled(text: str) -> str:
-    """Return a text word for word: without case where words are, styles, spaces beside signs, quotes and ends."""
+    """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
     text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", _STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
     text = re.sub(r" ?([^\w\s]) ?", r"\1", text).strip(".,;: ")
     return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text

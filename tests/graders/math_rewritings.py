@@ -10,14 +10,55 @@ from fractions import Fraction
 NUMERAL = re.compile(r"-?\d+(?:\.\d+)?")
 CONSTANTS = ("0", "1", "2", "n", "x")
 WRONG_PHRASES = (
-    "at least {}", "at most {}", "not {}", "not equal to {}", "minus {}", "negative {}", "-({})", "more than {}",
-    "less than {}", "greater than {}", "{} or more", "{} or less", "{} or so", "half of {}", "twice {}",
-    "{} squared", "the square root of {}", "over {}", "any number but {}", "everything except {}",
-    "between {} and 1000", "{} thousand", r"\neq {}", "> {}", r"\geq {}", "< {}", "{}+", "({})!", "1/({})",
-    "{} is wrong", "the opposite of {}", "the answer is not {}", "{} or 77", "{} and 77", "{}, 77", "up to {}",
-    "{} cubed", "three times {}", "{} more than x", "the reciprocal of {}", r"\text{{not }} {}", "{} minus 1",
-    r"\text{{at least }} {}", "x > {}", r"x \le {}", "if {} then 7", "neither {}", "{} is too small",
-)  # fmt: skip
+    "at least {}",
+    "at most {}",
+    "not {}",
+    "not equal to {}",
+    "minus {}",
+    "negative {}",
+    "-({})",
+    "more than {}",
+    "less than {}",
+    "greater than {}",
+    "{} or more",
+    "{} or less",
+    "{} or so",
+    "half of {}",
+    "twice {}",
+    "{} squared",
+    "the square root of {}",
+    "over {}",
+    "any number but {}",
+    "everything except {}",
+    "between {} and 1000",
+    "{} thousand",
+    r"\neq {}",
+    "> {}",
+    r"\geq {}",
+    "< {}",
+    "{}+",
+    "({})!",
+    "1/({})",
+    "{} is wrong",
+    "the opposite of {}",
+    "the answer is not {}",
+    "{} or 77",
+    "{} and 77",
+    "{}, 77",
+    "up to {}",
+    "{} cubed",
+    "three times {}",
+    "{} more than x",
+    "the reciprocal of {}",
+    r"\text{{not }} {}",
+    "{} minus 1",
+    r"\text{{at least }} {}",
+    "x > {}",
+    r"x \le {}",
+    "if {} then 7",
+    "neither {}",
+    "{} is too small",
+)
 
 
 def bare(gold: str) -> str:
@@ -47,10 +88,16 @@ def _numbers(text):
         lambda m: m[0] + "0" if float(m[0]) and "." not in m[0] else None,
         lambda m: "1" + m[0],
         lambda m: m[0] + ".5" if "." not in m[0] else None,
-        lambda m: m[0][:-1] if len(m[0]) > 1 and m[0][-2] != "." and float(m[0]) and not ("." in m[0] and m[0][-1] == "0") else None,
+        lambda m: (
+            m[0][:-1]
+            if len(m[0]) > 1 and m[0][-2] != "." and float(m[0]) and not ("." in m[0] and m[0][-1] == "0")
+            else None
+        ),
         lambda m: m[0][1] + m[0][0] + m[0][2:] if m[0][1:2].isdigit() and m[0][1] != m[0][0] else None,
         lambda m: m[0][0] + "," + m[0][1:] if m[0].isdigit() and 2 <= len(m[0]) != 4 else None,
-        lambda m: m[0][:-1] + "." + m[0][-1] if m[0].isdigit() and len(m[0]) > 1 and m[0][-1] != "0" else None,
+        lambda m: (
+            m[0][:-1] + "." + m[0][-1] if m[0].isdigit() and len(m[0]) > 1 and m[0][-1] != "0" else None
+        ),
         lambda m: f"{m[0]}!" if m[0] not in ("1", "2") else None,
         lambda m: f"{m[0]}^{{2}}" if m[0] not in ("0", "1") else None,
         lambda m: rf"\sqrt{{{m[0]}}}" if m[0] not in ("0", "1") else None,
@@ -79,14 +126,19 @@ def _signs(text):
 
 def _commands(text):
     for old, new in (
-        (r"\lfloor", r"\lceil"), (r"\rfloor", r"\rceil"), (r"\lceil", r"\lfloor"), (r"\rceil", r"\rfloor"),
-    ):  # fmt: skip
+        (r"\lfloor", r"\lceil"),
+        (r"\rfloor", r"\rceil"),
+        (r"\lceil", r"\lfloor"),
+        (r"\rceil", r"\rfloor"),
+    ):
         if old in text:
             yield text.replace(old, new)
     both = text.replace(r"\lfloor", r"\lceil").replace(r"\rfloor", r"\rceil")
     if both != text:
         yield both
-    off = re.sub(r"\\(?:left\s*)?(?:right\s*)?\\?[lr](?:floor|ceil)|\\(?:left|right)\\[lr](?:floor|ceil)", " ", text)
+    off = re.sub(
+        r"\\(?:left\s*)?(?:right\s*)?\\?[lr](?:floor|ceil)|\\(?:left|right)\\[lr](?:floor|ceil)", " ", text
+    )
     off = re.sub(r"\\[lr](?:floor|ceil)", " ", off)
     if off != text:
         yield off
@@ -112,11 +164,26 @@ def _variables(text):
 
 def _relations(text):
     for old, new in (
-        ("=", r"\neq "), ("=", "<"), ("=", r"\le "), ("=", "+"), (r"\geqslant", r"\leqslant"), (r"\geqslant", ">"),
-        (r"\geq", r"\leq"), (r"\leq", r"\geq"), (r"\leq", "<"), ("<", ">"), ("<", r"\le "), (">", "<"), (">", r"\ge "),
-        (r"\geqslant", "="), (r"\in", r"\notin"), (r"\land", r"\lor"), (r"\lor", r"\land"), (">=", "<="),
+        ("=", r"\neq "),
+        ("=", "<"),
+        ("=", r"\le "),
+        ("=", "+"),
+        (r"\geqslant", r"\leqslant"),
+        (r"\geqslant", ">"),
+        (r"\geq", r"\leq"),
+        (r"\leq", r"\geq"),
+        (r"\leq", "<"),
+        ("<", ">"),
+        ("<", r"\le "),
+        (">", "<"),
+        (">", r"\ge "),
+        (r"\geqslant", "="),
+        (r"\in", r"\notin"),
+        (r"\land", r"\lor"),
+        (r"\lor", r"\land"),
+        (">=", "<="),
         (" and ", " or "),
-    ):  # fmt: skip
+    ):
         if old in text:
             yield text.replace(old, new, 1)
 
@@ -146,10 +213,25 @@ def _lists(text):
 
 
 UNITS = {
-    "apples": "oranges", "dollars": "cents", "cents": "dollars", "cm": "km", "m": "kg", "km": "cm", "minutes": "hours",
-    "hours": "minutes", "inches": "feet", "feet": "inches", "miles": "feet", "pounds": "ounces", "balls": "apples",
-    "seconds": "minutes", "meters": "grams", "degrees": "hours", "people": "dollars", "books": "pages",
-}  # fmt: skip
+    "apples": "oranges",
+    "dollars": "cents",
+    "cents": "dollars",
+    "cm": "km",
+    "m": "kg",
+    "km": "cm",
+    "minutes": "hours",
+    "hours": "minutes",
+    "inches": "feet",
+    "feet": "inches",
+    "miles": "feet",
+    "pounds": "ounces",
+    "balls": "apples",
+    "seconds": "minutes",
+    "meters": "grams",
+    "degrees": "hours",
+    "people": "dollars",
+    "books": "pages",
+}
 
 
 def _units(text):
@@ -179,9 +261,15 @@ def _words(text):
 
 
 _RULES = {
-    "number": _numbers, "sign or operator": _signs, "command": _commands, "variable": _variables,
-    "relation": _relations, "list": _lists, "unit": _units, "word": _words,
-}  # fmt: skip
+    "number": _numbers,
+    "sign or operator": _signs,
+    "command": _commands,
+    "variable": _variables,
+    "relation": _relations,
+    "list": _lists,
+    "unit": _units,
+    "word": _words,
+}
 
 
 def mutants(gold):
@@ -201,12 +289,26 @@ def phrased(gold):
     number = value(gold)
     for phrase in WRONG_PHRASES:
         if number == 0 and phrase in (
-            "minus {}", "negative {}", "-({})", "half of {}", "twice {}", "{} squared", "{} thousand", "{} cubed",
-            "the square root of {}", "three times {}", "the opposite of {}",
-        ):  # fmt: skip
+            "minus {}",
+            "negative {}",
+            "-({})",
+            "half of {}",
+            "twice {}",
+            "{} squared",
+            "{} thousand",
+            "{} cubed",
+            "the square root of {}",
+            "three times {}",
+            "the opposite of {}",
+        ):
             continue
         if number == 1 and phrase in (
-            "{} squared", "{} cubed", "the square root of {}", "({})!", "1/({})", "the reciprocal of {}"
+            "{} squared",
+            "{} cubed",
+            "the square root of {}",
+            "({})!",
+            "1/({})",
+            "the reciprocal of {}",
         ):
             continue
         if phrase == "({})!" and re.fullmatch(r"[A-Za-z. ]+", text):
@@ -238,9 +340,8 @@ def writings(gold):
     if r"\frac" in text:
         yield "dfrac", text.replace(r"\frac", r"\dfrac")
         yield "tfrac", text.replace(r"\frac", r"\tfrac")
-    if "(" in text and "[" not in text and "]" not in text and r"\left" not in text and "(apples" not in text:
-        if not re.search(r"\([a-z]{2}", text):
-            yield "left and right", text.replace("(", r"\left(").replace(")", r"\right)")
+    if "(" in text and not re.search(r"[\[\]]|\\left|\([a-z]{2}", text):
+        yield "left and right", text.replace("(", r"\left(").replace(")", r"\right)")
     whole = re.fullmatch(r"-?\d+", text)
     if whole:
         yield "decimal", text + ".0"
@@ -280,4 +381,7 @@ def writings(gold):
     if name and "," not in text:
         yield "without its name", text[name.end() :].strip()
     if value(gold) is None and "=" not in text and re.search(r"[a-z]", text) and "\\text" not in text:
-        yield "sum with zero", f"{text}+0" if not re.search(r"[,<>\[]|geq|leq|%| and |\(.{2,}[a-z]\)", text) else text
+        yield (
+            "sum with zero",
+            f"{text}+0" if not re.search(r"[,<>\[]|geq|leq|%| and |\(.{2,}[a-z]\)", text) else text,
+        )
