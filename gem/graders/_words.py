@@ -136,7 +136,8 @@ def date(words: str) -> str | None:
 _OPENINGS = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up"
     r"|in (?:total|all|conclusion|summary)"
-    r"|(?:this|that|which) (?:means|gives|yields)|we (?:get|have|find|obtain|conclude|see)|it follows|and so)\b[,:]?\s*"
+    r"|(?:this|that|which) (?:means|gives|yields)"
+    r"|we (?:get|have|find|obtain|conclude|see)|it follows|and so)\b[,:]?\s*"
     r"(?:that\s+)?)+",
     re.IGNORECASE,
 )

@@ -82,8 +82,8 @@ _CLAUSE = re.compile(
 _TALK = re.compile(r"(?<![\\a-zA-Z])[A-Za-z]{2,}|\\text")
 _COMMANDS = (
     "frac dfrac tfrac sqrt sum prod int lim infty to rightarrow cdot times div pi alpha beta gamma theta "
-    "lambda mu sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp binom lfloor rfloor lceil "
-    "rceil det cr partial"
+    "lambda mu sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp binom lfloor rfloor "
+    "lceil rceil det cr partial"
 )
 _TO = re.compile(r"\\(?:to|rightarrow)(?![a-zA-Z])")
 _FORMULA = re.compile(

@@ -380,8 +380,6 @@ def writings(gold):
     name = re.match(r"[a-zA-Z](?:\([a-z]\))?\s*=(?!.*=)(?!.*,)", text)
     if name and "," not in text:
         yield "without its name", text[name.end() :].strip()
-    if value(gold) is None and "=" not in text and re.search(r"[a-z]", text) and "\\text" not in text:
-        yield (
-            "sum with zero",
-            f"{text}+0" if not re.search(r"[,<>\[]|geq|leq|%| and |\(.{2,}[a-z]\)", text) else text,
-        )
+    variable = re.search(r"(?<![a-zA-Z\\{])[a-z](?![a-zA-Z'])", text)
+    if variable and not re.search(r"[=<>,\[%]|[a-zA-Z]{3} |\\(?:geq|leq|land|frac\{d|text)|\([a-z]{2}", text):
+        yield "sum with zero", f"{text}+0"
