@@ -381,5 +381,7 @@ def writings(gold):
     if name and "," not in text:
         yield "without its name", text[name.end() :].strip()
     variable = re.search(r"(?<![a-zA-Z\\{])[a-z](?![a-zA-Z'])", text)
-    if variable and not re.search(r"[=<>,\[%]|[a-zA-Z]{3} |\\(?:geq|leq|land|frac\{d|text)|\([a-z]{2}", text):
+    if variable and not re.search(
+        r"[=<>,\[%]|p\.m|(?<!\\)\b[a-z]{4}|[a-zA-Z]{3} |\\(?:geq|leq|land|frac\{d|text)|\([a-z]{2}", text
+    ):
         yield "sum with zero", f"{text}+0"
