@@ -129,6 +129,7 @@ _DIFFERENTIALS = re.compile(
 )
 _OPERATOR = re.compile(r"\\frac\s*\{\s*(?:d|\\partial)\b[^{}]*\}\s*\{\s*(?:d|\\partial)\s*\\?[a-zA-Z]")
 _PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|\\prime(?![a-zA-Z]))")
+_PREFIXED = re.compile(r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])")
 _LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))")
 
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
@@ -161,7 +162,9 @@ def normalised(text: str) -> str:
     elif "$" in text or not text.isascii():
         text = _CURRENCY.sub(" ", text)
     if "~" in text or "**" in text:
-        text = (text if "~~" in text else text.replace("~", " ")).replace("**", "^")  # ~~struck out~~
+        text = (text if "~~" in text or text.lstrip().startswith("~") else text.replace("~", " ")).replace(
+            "**", "^"
+        )  # but ~~struck out~~, ~p
     return _without_ending(_SPACES.sub(" ", text).strip())
 
 
@@ -565,7 +568,17 @@ class _Reader:
         self.take()
         if self.degrees():
             return self.postfix(self.node("unit", base, "degree"))
+        if (
+            base[0] == "sym"
+            and self.tokens[self.at : self.at + 2] == ["{", "("]
+            and self._number_in_brackets()
+        ):
+            self.fail("an index above, as of a derivative")
         return self.postfix(self.node("^", base, self.tower()))
+
+    def _number_in_brackets(self) -> bool:
+        ahead = self.tokens[self.at + 2 : self.at + 5]
+        return len(ahead) == 3 and ahead[0].isdigit() and ahead[1:] == [")", "}"]
 
     def tower(self) -> Node:
         """Exponents; 2^3^2 binds to the right."""
@@ -915,6 +928,8 @@ def _plainer(text: str) -> str:
         text = _REPEATING.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5]), text)
         if "..." in text or "dots" in text:
             text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
+    if "0" in text:
+        text = _PREFIXED.sub(lambda m: str(int(m[0], 0)), text)
     if "_" in text:
         text = _LETTER_DIGITS.sub(_valued, _BASED_WORD.sub(r"\1", text))
     if "d" in text:

@@ -8,6 +8,7 @@ is taken out of a text, no side out of an equation.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -48,7 +49,7 @@ def grade(gold: str, answer: str) -> dict[str, Any]:
 def _parsed(text: str) -> Any:
     from latex2sympy2_extended import latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
-    from sympy import Basic, Float, MatrixBase, nsimplify
+    from sympy import Basic, Float, Limit, MatrixBase, nsimplify
 
     config = ConversionConfig(lowercase_symbols=False)
     try:
@@ -59,11 +60,23 @@ def _parsed(text: str) -> Any:
         return None
     if not isinstance(found, Basic | MatrixBase):
         return None
+    if found.has(Limit) and not _ONE_SIDED.search(text):
+        found = found.replace(lambda part: isinstance(part, Limit), _from_both_sides)
     constants = _constants(found)
     found = found.subs(constants) if constants else found
     if found.has(Float):  # decimals are written as they are meant
         found = found.xreplace({x: nsimplify(x, rational=True) for x in found.atoms(Float)})
     return found
+
+
+_ONE_SIDED = re.compile(r"\^\s*(?:[+-]|\{\s*[+-]\s*\})\s*\}")
+
+
+def _from_both_sides(limit: Any) -> Any:
+    from sympy import Limit
+
+    inside, name, at, _ = limit.args
+    return Limit(inside, name, at, "+-") if at.is_finite else limit
 
 
 def _constants(found: Any) -> dict[Any, Any]:
@@ -92,10 +105,11 @@ def _equal(left: Any, right: Any) -> bool:
         return False
     if left.is_number and right.is_number and len({left, right} & {oo, -oo, zoo}) > 0:
         return bool(left == right)
+    stated = left, right
     left, right = left.doit(), right.doit()
     unfinished = (Sum, Integral, Product, Limit, Derivative)
     if left == right:
-        return True
+        return left not in (oo, -oo, zoo) or left in stated  # two sums that diverge are not the same
     if left.has(oo, -oo, zoo) or right.has(oo, -oo, zoo):
         return False
     gap = simplify(left - right)

@@ -63,6 +63,7 @@ _SAYINGS = {
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
 _WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
+_ROMAN = re.compile(r"[IVX]{2,}")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
 _ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
@@ -502,6 +503,8 @@ def _phrase(gold: str, answer: str) -> bool | None:
     given = _IT_IS.sub("", _STYLED.sub(r"\1", answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
+    if _ROMAN.fullmatch(plain):
+        return plain == given
     if (
         len(plain) <= 3
         and not english(plain.lower())
@@ -660,7 +663,8 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
 def _spelled(text: str) -> str:
     """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
     text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", _STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
-    text = re.sub(r" ?([^\w\s]) ?", r"\1", text).strip(".,;: ")
+    text = re.sub(r" ?([^\w\s]) ?", r"\1", text)
+    text = text if text.endswith("..") else text.strip(".,;: ")
     return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text
 
 

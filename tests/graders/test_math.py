@@ -48,7 +48,7 @@ def test_the_table_is_decided_without_sympy_but_for_a_few():
         assert verdict in (right, None), (gold, answer)
         undecided += [(gold, answer)] if verdict is None else []
     assert len(PAIRS) >= 900
-    assert len(undecided) <= 24, undecided
+    assert len(undecided) <= 50, undecided
 
 
 @needs_sympy
