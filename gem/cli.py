@@ -256,6 +256,21 @@ def _audit_code() -> int:
     return code
 
 
+def _audit_data(path: Path, answer_key: str) -> int:
+    from gem.graders.audit import unread_references
+    from gem.tasks.sources import load
+
+    tasks = load(path, None, answer_key, answer_key)
+    found = unread_references([tasks[i].reference for i in range(len(tasks))])
+    for row, text in found:
+        print(f"  row {row}: {printable(text)[:200]}")
+    print(
+        f"{path}: {len(found)} of {len(tasks)} references cannot be read whole: only the same words "
+        "are right."
+    )
+    return FAILED if found else 0
+
+
 def audit(
     targets: Annotated[
         Positional[tuple[str, ...]], arg(metavar="ID|FAMILY|FILE.py:Class", help_behavior_hint="")
@@ -264,6 +279,8 @@ def audit(
     instances: int = 200,
     json: MaybePath = None,
     grader: MaybeText = None,
+    data: MaybePath = None,
+    answer_key: str = "answer",
 ) -> int:
     """Audit environments: is the full reward reached, what does knowing nothing earn, does the answer leak?
 
@@ -276,7 +293,13 @@ def audit(
         instances: how many seeds are dealt to count distinct instances.
         json: write the cards to this file; the cards of other environments that it holds stay.
         grader: audit a grader instead, math, text or code: rewritings must score the same, mutants not.
+        data: list instead the references in this file that the mathematics grader cannot read whole.
+        answer_key: the column of the reference in that file.
     """
+    if data is not None:
+        if targets or json is not None or grader is not None:
+            raise BadArgument("--data audits the references of a file alone; leave out the others.")
+        return _audit_data(data, answer_key)
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")

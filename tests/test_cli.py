@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and its exit codes."""
 
+import json
 import os
 import pty
 import subprocess
@@ -393,3 +394,17 @@ def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
     assert (found.way, found.broken) == ("pip install 'gem-gym[games]'", True)
     monkeypatch.setattr(doctor, "backends", lambda: [])
     assert cli.main(["doctor"]) == 1
+
+
+@pytest.mark.parametrize(("golds", "code"), [(["5", r"\frac{1}{2}"], 0), (["5", "about 3 m", "5+"], 1)])
+def test_references_that_nobody_reads_are_listed(golds, code, tmp_path, capsys):
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"problem": "?", "gold": gold}) + "\n" for gold in golds))
+    assert cli.main(["audit", "--data", str(data), "--answer-key", "gold"]) == code
+    said = capsys.readouterr().out
+    assert ("row 1: about 3 m" in said) is bool(code)
+    assert f"{2 * code} of {len(golds)} references" in said
+
+
+def test_the_audit_of_data_stands_alone():
+    assert cli.main(["audit", "--data", "x.jsonl", "game:Sudoku-v0-easy"]) != 0

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from gem.graders._evaluation import Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
+from gem.graders._evaluation import USERS, Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
 from gem.graders._intervals import from_inequality, same_set, variable
-from gem.graders._latex import Node
+from gem.graders._latex import ASKED, Node
 from gem.graders._scalars import all_of, constant, exactly, facts, is_scalar, same_scalar
 
 SETS = 40  # members of a finite set that are compared one by one
@@ -27,10 +27,20 @@ def same(gold: Node, answer: Node) -> bool | None:
     """
     if gold == answer:
         return True
-    gold, answer = _relations(gold, answer)
+    if "in" in (gold[0], answer[0]):
+        names = {name for name in map(_member, (gold, answer)) if name is not None}
+        return len(names) < 2 and same(*(tree[2] if tree[0] == "in" else tree for tree in (gold, answer)))
+    if "logic" in (gold[0], answer[0]):
+        return _same_logic(gold, answer)
+    named = _relations(gold, _asked(gold, answer))
+    if named is None:
+        return False
+    gold, answer = named
     if gold == answer:
         return True
     if gold[0] == "rel" or answer[0] == "rel":
+        if answer[0] == "rel" and is_scalar(gold):
+            return False  # x > 5, x^2 = 5 and 5 != x are no 5
         if gold[0] == answer[0]:
             return _same_relation(gold, answer)
         if gold[0] == "seq" or answer[0] == "seq":
@@ -38,10 +48,7 @@ def same(gold: Node, answer: Node) -> bool | None:
         if _equation(gold) and len(gold[1]) == 1 and is_scalar(answer):
             return False  # an equation that is no definition, and an expression
         return _relation_and_set(gold, answer)
-    if gold[0] == "seq" and len(gold[3]) == 1 and gold[1] in ("", "{"):
-        gold = gold[3][0]
-    if answer[0] == "seq" and len(answer[3]) == 1 and answer[1] in ("", "{"):
-        answer = answer[3][0]
+    gold, answer = _lone(gold), _lone(answer)
     kinds = gold[0], answer[0]
     if kinds == ("seq", "seq"):
         return _same_sequence(gold, answer)
@@ -60,9 +67,40 @@ def same(gold: Node, answer: Node) -> bool | None:
         return None if "seq" in kinds or gold[0] not in ("num", "const") else False
     if "seq" in kinds:
         return False if is_scalar(answer if kinds[0] == "seq" else gold) else None
-    if "base" in kinds or "ratio" in kinds:
+    if "ratio" in kinds:
         return _same_notation(gold, answer)
     return same_scalar(gold, answer)
+
+
+def _lone(tree: Node) -> Node:
+    """Return the one member of a list or set; a set in a set stays one."""
+    if tree[0] == "seq" and len(tree[3]) == 1 and tree[1] in ("", "{") and tree[3][0][0] != "seq":
+        member: Node = tree[3][0]
+        return member
+    return tree
+
+
+def _member(tree: Node) -> Node | None:
+    """Return the variable that is said to lie in a set, or to obey an inequality."""
+    if tree[0] == "in":
+        return tree[1] if tree[1] != ASKED else None
+    named = tree[0] == "rel" or (tree[0] == "union" and all(part[0] == "rel" for part in tree[1]))
+    return variable(tree) if named else None
+
+
+def _same_logic(gold: Node, answer: Node) -> bool:
+    """Whether two propositions are the same but for the order of their parts."""
+    if gold[0] != "logic" or answer[0] != "logic" or gold[1] != answer[1]:
+        return False
+    return sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
+
+
+def _asked(gold: Node, answer: Node) -> Node:
+    """Give "at least 5", which names no variable, the reference's."""
+    if answer[0] != "rel" or answer[2][0] != ASKED or gold[0] not in ("rel", "union"):
+        return answer
+    name = variable(gold)
+    return answer if name is None else ("rel", answer[1], (name, *answer[2][1:]))
 
 
 def _same_notation(gold: Node, answer: Node) -> bool | None:
@@ -73,10 +111,10 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
             equal = exactly(left) is not None and exactly(left) == exactly(right)
             return equal and not any(_clock(tree) for tree in (gold, answer))
         return verdict
-    if gold[0] == answer[0] == "base":
-        return gold == answer if gold[2] == answer[2] else None
     ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
     if ratio[0] == "ratio" and is_scalar(other):
+        if other[0] in ("num", "unit") or _clock(ratio):  # 5 is no ratio; 12:30 may be a time
+            return other == ("/", *ratio[1])
         quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
         return quotient is not None and quotient == exactly(other)
     return None
@@ -84,6 +122,8 @@ def _same_notation(gold: Node, answer: Node) -> bool | None:
 
 def _clock(ratio: Node) -> bool:
     """Whether a ratio of two may be a time of the day: 12:00 is not 1:00."""
+    if len(ratio[1]) != 2:
+        return False
     hours, minutes = (exactly(part) for part in ratio[1])
     return hours is not None and minutes is not None and hours <= 24 and (minutes >= 10 or minutes == 0)
 
@@ -100,8 +140,8 @@ def _same_sequence(gold: Node, answer: Node) -> bool | None:
         return _same_members(members, others)
     if len(members) != len(others):
         return False
-    if len(members) == 2 and not any(finite) and kinds[0] != kinds[1]:
-        return False  # intervals with other ends
+    if len(members) == 2 and kinds[0] != kinds[1] and (not any(finite) or {"[]", "[)", "(]"} & set(kinds)):
+        return False  # intervals with other ends; an interval and its two ends
     return all_of(same(x, y) for x, y in zip(members, others, strict=True))
 
 
@@ -160,9 +200,15 @@ def _equation(node: Node) -> bool:
 
 
 def _name(node: Node) -> Node | None:
-    """Return the left side of a definition: a variable, or a function of variables."""
+    """Return the left side of a definition: a variable, or a function of variables or numbers."""
     left: Node = node[2][0]
-    if left[0] == "sym" or (left[0] == "fn" and left[1] in "fghFG" and all(x[0] == "sym" for x in left[2])):
+    if left[0] == "sym":
+        return left
+    if (
+        left[0] == "fn"
+        and left[1].rstrip("'") in USERS
+        and all(x[0] == "sym" or constant(x) for x in left[2])
+    ):
         return left
     if left[0] == "*" and all(x[0] == "sym" for x in left[1]):  # P(x), ABC
         return left
@@ -171,8 +217,29 @@ def _name(node: Node) -> Node | None:
     return None
 
 
-def _relations(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Take off names: the answer's when the reference has none, the reference's when the answer has none."""
+def _says(answer: Node) -> Node | None:
+    """Return the value that a chain of equations says, or None where it does not say one.
+
+    What stands on the left is a name, a sum of several unknowns, or a number that equals the last one:
+    x^2 = 5 says nothing about x.
+    """
+    sides: tuple[Node, ...] = answer[2]
+    first, last = sides[0], sides[-1]
+    summed = first[0] == "+" and len(set(first[1])) == len(first[1]) and all(x[0] == "sym" for x in first[1])
+    length = (
+        first[:2] == ("fn", "abs") and first[2][0][0] == "*" and all(x[0] == "sym" for x in first[2][0][1])
+    )
+    if _name(answer) is not None or summed or length:
+        return last
+    said: Node | None = last if constant(first) and same(first, last) else None
+    return said
+
+
+def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
+    """Take off names: the answer's when the reference has none, the reference's when the answer has none.
+
+    None where the reference is a value and the answer an equation that does not say one.
+    """
     gold, answer = _settled(gold), _settled(answer)
     if gold[0] == "seq" and answer[0] == "seq":
         gold_named, answer_named = (any(_equation(x) for x in tree[3]) for tree in (gold, answer))
@@ -194,9 +261,10 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node]:
             return _unnamed(gold), answer
         return gold, answer
     if _equation(answer) and not _equation(gold):
-        if gold[0] == "seq" and not gold[1]:
-            return _unnamed(gold), answer[2][-1]
-        return gold, answer[2][-1]
+        said = _says(answer)
+        if said is None:
+            return None if gold[0] != "seq" else (gold, answer)
+        return (_unnamed(gold) if gold[0] == "seq" and not gold[1] else gold), said
     if _equation(gold) and answer[0] != "rel" and _name(gold) is not None:
         return gold[2][-1], _unnamed(answer)
     return gold, answer
@@ -212,13 +280,18 @@ def _single(name: Node | None) -> bool:
     return name is not None and name[0] != "seq"
 
 
+def _bound(name: Node) -> bool:
+    """Whether it is f(x, y), whose variables may have other names: f(2) is one value."""
+    return name[0] == "fn" and all(x[0] == "sym" for x in name[2]) and len(set(name[2])) == len(name[2])
+
+
 def _same_relation(gold: Node, answer: Node) -> bool | None:
     if _equation(gold) and _equation(answer):
         left, right = _name(gold), _name(answer)
         if left is not None and right is not None:
             if left == right:
                 return same(gold[2][-1], answer[2][-1])
-            if left[0] == right[0] == "fn" and left[1] == right[1] and len(left[2]) == len(right[2]):
+            if _bound(left) and _bound(right) and left[1] == right[1] and len(left[2]) == len(right[2]):
                 bound = [("sym", f"argument {i}") for i in range(len(left[2]))]
                 return same(
                     _renamed(gold[2][-1], dict(zip(left[2], bound, strict=True))),
@@ -273,10 +346,15 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _same_equation(gold: Node, answer: Node) -> bool | None:
-    """Whether two equations are multiples of each other; that they are not only sympy can say, or a root."""
+    """Whether two equations have the same solutions: multiples of each other do; of others sympy may say."""
     a, b = gold[2]
     c, d = answer[2]
     left, right = ("+", (a, ("-", b))), ("+", (c, ("-", d)))
+    try:
+        if facts(left)[0] != facts(right)[0]:
+            return False  # 1 = 1, or an equation of other unknowns
+    except Opaque:
+        return None
     if _ratio(left, right) is not None:
         return True
     if _has_other_root(left, right) or _has_other_root(right, left):

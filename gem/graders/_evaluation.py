@@ -1,4 +1,4 @@
-"""What an expression is worth at a point: as a fraction, as a float, or to about 60 digits.
+"""What an expression is worth at a point: as a fraction, as a float, or to as many digits as are asked for.
 
 A `Field` is a kind of number and a value for every variable; `value` computes a tree in it, or says why that
 cannot be: `Undefined`, `Inexact`, `TooBig` or `Opaque`.
@@ -30,6 +30,10 @@ class Undefined(Exception):
 
 class Inexact(Exception):
     """The value is no fraction."""
+
+
+USERS = frozenset("fghFG")
+"""Functions that nobody has defined: two of their values are the same where name and arguments are."""
 
 
 class TooBig(Exception):
@@ -157,6 +161,11 @@ class Exact(Field):
         return base**n
 
     def function(self, name: str, arguments: list[Fraction]) -> Fraction:
+        if name.rstrip("'") in USERS:
+            shown = ", ".join(map(str, arguments))
+            if len(shown) > 1000:
+                raise Opaque
+            return sample(f"{name}({shown})", 0, "rational")
         exact = EXACT.get(name)
         if exact is None:
             raise Inexact if name in FLOAT else Opaque
@@ -202,6 +211,16 @@ def _factorial(number: Fraction) -> Fraction:
     return Fraction(math.factorial(n))
 
 
+def _factorials(number: Fraction, step: Fraction) -> Fraction:
+    """Return 7 * 5 * 3 of 7!!, 7 * 4 of 7!!!."""
+    n, by = _whole(number), _whole(step)
+    if n < 0:
+        raise Undefined
+    if n > 4000:
+        raise TooBig(hopeless=n > 100_000)
+    return Fraction(math.prod(range(n, 0, -by)))
+
+
 def _binomial(n: Fraction, k: Fraction) -> Fraction:
     top, below = _whole(n), _whole(k)
     if top < 0 or below < 0:
@@ -237,6 +256,7 @@ EXACT: dict[str, Callable[..., Fraction]] = {
     "floor": lambda x: Fraction(math.floor(x)),
     "ceil": lambda x: Fraction(math.ceil(x)),
     "factorial": _factorial,
+    "factorials": _factorials,
     "binom": _binomial,
     "mod": _modulo,
     "gcd": lambda *xs: Fraction(math.gcd(*map(_whole, xs))),
@@ -355,15 +375,34 @@ def _real_root(number: complex, degree: complex) -> complex:
 
 
 class Precise(Field):
-    """mpmath's complex numbers of about 60 digits; a context per thread."""
+    """mpmath's complex numbers of `bits` bits; a context per thread.
 
-    def __init__(self, point: int = 0, kind: str = "rational") -> None:
+    `top` is the size in bits of the largest number met, `widest` that of the largest or smallest, `total` the
+    sum of the sizes of all: what the numbers of an expression can hide from one another is a matter of these.
+    """
+
+    def __init__(self, point: int = 0, kind: str = "rational", bits: int = 220) -> None:
         super().__init__(point, kind)
         self.context = _context()
+        self.context.prec = bits
+        self.top = 0
+        self.widest = 0
+        self.total = 0
+
+    def seen(self, number: Any) -> Any:
+        if number != 0:
+            size = int(self.context.mag(number))
+            if abs(size) > 2 * BITS:
+                raise TooBig
+            self.top = max(self.top, size)
+            self.widest = max(self.widest, abs(size))
+            self.total += abs(size)
+        return number
 
     def number(self, number: Fraction) -> Any:
         context = self.context
-        return context.mpc(context.mpf(number.numerator) / number.denominator)
+        self.total += number.denominator.bit_length()
+        return self.seen(context.mpc(context.mpf(number.numerator) / number.denominator))
 
     def constant(self, name: str) -> Any:
         if name == "inf":
@@ -380,13 +419,11 @@ class Precise(Field):
         if abs(exponent) * (abs(context.mag(base)) + 4) > BITS:
             raise TooBig(hopeless=abs(exponent) * abs(context.mag(base)) > HUGE)
         if exponent.imag == 0 and exponent.real == int(exponent.real):
-            return base ** int(exponent.real)
-        return base**exponent
+            return self.seen(base ** int(exponent.real))
+        return self.seen(base**exponent)
 
     def checked(self, number: Any) -> Any:
-        if abs(self.context.mag(number)) > 2 * BITS and number != 0:
-            raise TooBig
-        return number
+        return self.seen(number)
 
     def function(self, name: str, arguments: list[Any]) -> Any:
         function = _precise(name)
@@ -398,11 +435,99 @@ class Precise(Field):
         ):
             raise TooBig
         try:
-            return context.mpc(function(context, *arguments))
+            return self.seen(context.mpc(function(context, *arguments)))
         except TypeError as error:
             raise Opaque from error
         except (ValueError, ZeroDivisionError, OverflowError) as error:
             raise Undefined from error
+
+
+def separation(node: Node) -> int | None:
+    """Return bits such that a number of integers, roots and field operations is 0 or at least 2**-bits.
+
+    It is the bound of Burnikel, Funke, Mehlhorn, Schirra and Schmitt, "A separation bound for real algebraic
+    expressions". None where the tree holds anything else, or the bound is of no use.
+    """
+    roots: dict[Node, int] = {}
+    try:
+        top, below = _bounds(node, roots)
+    except Opaque:
+        return None
+    degree = math.prod(roots.values())
+    bits = (degree - 1) * top + below
+    return math.ceil(bits) + 8 if bits < BITS else None
+
+
+def _bounds(node: Node, roots: dict[Node, int]) -> tuple[float, float]:
+    """Return the logarithms of the bounds of a numerator and a denominator, with all their conjugates."""
+    tag = node[0]
+    if tag == "num":
+        return _log2(node[1].numerator), _log2(node[1].denominator)
+    if tag == "-":
+        return _bounds(node[1], roots)
+    if tag == "%":
+        top, below = _bounds(node[1], roots)
+        return top, below + 7
+    if tag == "+":
+        top, below = _bounds(node[1][0], roots)
+        for term in node[1][1:]:
+            more, under = _bounds(term, roots)
+            top, below = max(top + under, more + below) + 1, below + under
+        return top, below
+    if tag == "*":
+        parts = [_bounds(factor, roots) for factor in node[1]]
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+    if tag == "/":
+        (a, b), (c, d) = _bounds(node[1], roots), _bounds(node[2], roots)
+        return a + d, b + c
+    if tag == "^":
+        return _bounds_of_power(node, roots)
+    if tag == "fn" and node[1] in ("sqrt", "cbrt", "root"):
+        degree = 2 if node[1] == "sqrt" else 3 if node[1] == "cbrt" else _small(node[2][1])
+        return _bounds_of_root(node[2][0], degree, roots)
+    if node == ("const", "i"):
+        roots[node] = 2
+        return 0.0, 0.0
+    raise Opaque
+
+
+def _bounds_of_power(node: Node, roots: dict[Node, int]) -> tuple[float, float]:
+    exponent = _fraction(node[2])
+    if abs(exponent.numerator) > BITS or exponent.denominator > 64:
+        raise Opaque
+    inside = node[1]
+    top, below = (
+        _bounds(inside, roots)
+        if exponent.denominator == 1
+        else _bounds_of_root(inside, exponent.denominator, roots)
+    )
+    top, below = top * abs(exponent.numerator), below * abs(exponent.numerator)
+    return (top, below) if exponent > 0 else (below, top)
+
+
+def _bounds_of_root(inside: Node, degree: int, roots: dict[Node, int]) -> tuple[float, float]:
+    top, below = _bounds(inside, roots)
+    roots[("fn", "root", (inside, degree))] = degree
+    if top >= below:
+        return (top + (degree - 1) * below) / degree, below
+    return top, ((degree - 1) * top + below) / degree
+
+
+def _log2(number: int) -> float:
+    return math.log2(abs(number)) if number else 0.0
+
+
+def _small(node: Node) -> int:
+    if node[0] != "num" or node[1].denominator != 1 or not 1 < node[1] <= 64:
+        raise Opaque
+    return int(node[1])
+
+
+def _fraction(node: Node) -> Fraction:
+    try:
+        return Fraction(value(node, Exact()))
+    except (Inexact, Undefined, TooBig) as error:
+        raise Opaque from error
 
 
 _local = threading.local()

@@ -5,7 +5,7 @@ A tree is a tuple whose first item is its tag::
     ("num", Fraction, places)       a number; places: decimals written, None for an integer
     ("sym", name)  ("const", name)  a variable; e, pi, i, inf
     ("+", nodes)  ("*", nodes)  ("/", a, b)  ("^", a, b)  ("-", a)  ("fn", name, nodes)
-    ("%", node)  ("unit", node, name)  ("base", digits, base)  ("ratio", nodes)
+    ("%", node)  ("unit", node, name)  ("ratio", nodes)  ("logic", operator, nodes)  ("in", variable, set)
     ("seq", open, close, nodes)     (1,2)  [0,1)  {1,2}; a bare list has no brackets
     ("union", nodes)  ("without", a, b)  ("matrix", rows)  ("rel", operators, nodes)
 
@@ -19,6 +19,8 @@ import unicodedata
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
+
+from gem.graders._units import SHORT_UNITS, UNITS, counted
 
 Node: TypeAlias = tuple[Any, ...]
 
@@ -46,7 +48,8 @@ _CHARACTERS = str.maketrans(
         "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
         "⁴": "^{4}", "¹": "^{1}", "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
+        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
+        "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
         "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
         "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
         "\u202f": " ", "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
@@ -54,18 +57,26 @@ _CHARACTERS = str.maketrans(
 )  # fmt: skip
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
-    r"|(?:middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace|angle"
-    r"|triangle)(?![a-zA-Z]))"
+    r"|(?:middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
 )
 _SPACES = re.compile(r"\s+")
 _THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
+_SIGNS = {
+    "\\$": "dollars", "$": "dollars", "€": "euros", "£": "sterling", "¥": "yen", "₹": "rupees",
+    "Rs": "rupees", "Rs.": "rupees", "USD": "dollars", "EUR": "euros", "GBP": "sterling",
+}  # fmt: skip
 _CURRENCY = re.compile(r"\\\$|[$€£¥₹₽₩₪₫฿]|\b(?:USD|EUR|GBP)\b|\bRs\.?(?= ?\d)")
+_PRICE = re.compile(
+    r"(\\\$|[$€£¥₹]|\b(?:USD|EUR|GBP|Rs\.?)) ?"
+    r"(-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: (?:thousand|million|billion|trillion)\b)?)"
+    r"(?=[\s.$)\\\]]*(?:$|(?:per|each|for|a|an|in total|and|or)\b|,\s|/\s?[a-z]))"
+)
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
 _RENAMED = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "geq": "ge", "geqslant": "ge", "leq": "le", "leqslant": "le", "neq": "ne", "gt": ">", "lt": "<",
     "times": "*", "cdot": "*", "ast": "*", "div": "/", "lbrace": "{", "rbrace": "}", "lvert": "|",
-    "rvert": "|", "vert": "|", "land": "and", "wedge": "and", "lor": "or", "simeq": "approx",
+    "rvert": "|", "vert": "|", "wedge": "land", "vee": "lor", "lnot": "neg", "simeq": "approx",
     "backslash": "setminus", "varnothing": "emptyset", "lbrack": "[", "rbrack": "]", "cosec": "csc",
     "arcctg": "arccot", "tg": "tan", "ctg": "cot", "lg": "log10", "sim": "approx", "doteq": "approx",
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
@@ -110,31 +121,23 @@ _SEGMENT = re.compile(r"\\overline\s*\{\s*([A-Z]{2})\s*\}")
 
 _LETTER_UNIT = re.compile(r"^([+-]?[\d.]+) ([mgshlL])$")
 
-UNITS: dict[str, tuple[str, Fraction]] = {}
-"""Units that are known: what they measure, and how many of the base unit one is."""
+_COUNTED = re.compile(r"^([+-]?[\d.,/]+) ?(?:([A-Za-z][A-Za-z /-]+)|\(([A-Za-z][A-Za-z -]+)\))$")
+_DIFFERENTIALS = re.compile(
+    r"\\[dtc]?frac\s*\{\s*(?P<sign>d|\\partial(?![a-zA-Z]))\s*(?P<order>\^\s*\{?\s*\d\s*\}?)?\s*(?P<top>[a-zA-Z])\s*\}\s*"
+    r"\{\s*(?P=sign)\s*(?P<below>[a-zA-Z])\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
+    r"|(?<![\w\\])d(?P<y>[a-zA-Z])\s*/\s*d(?P<x>[a-zA-Z])(?!\w)"
+)
+_OPERATOR = re.compile(r"\\frac\s*\{\s*(?:d|\\partial)\b[^{}]*\}\s*\{\s*(?:d|\\partial)\s*\\?[a-zA-Z]")
+_PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|\\prime(?![a-zA-Z]))")
+_PREFIXED = re.compile(r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])")
+_LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))")
 
-for _measure, _names in {
-    "length": {
-        "mm": "1/1000", "cm": "1/100", "m": "1", "meter": "1", "metre": "1", "km": "1000", "inch": "127/5000",
-        "inche": "127/5000", "ft": "381/1250", "feet": "381/1250", "foot": "381/1250", "mile": "201168/125",
-        "centimeter": "1/100",
-        "kilometer": "1000", "millimeter": "1/1000", "yard": "1143/1250", "yd": "1143/1250",
-    },
-    "mass": {"mg": "1/1000000", "g": "1/1000", "gram": "1/1000", "kg": "1", "kilogram": "1", "ton": "1000"},
-    "time": {
-        "s": "1", "sec": "1", "second": "1", "min": "60", "minute": "60", "h": "3600", "hr": "3600",
-        "hour": "3600", "day": "86400", "week": "604800",
-    },
-    "money": {"cent": "1/100", "penny": "1/100", "pennie": "1/100", "dollar": "1", "buck": "1", "usd": "1"},
-    "volume": {"ml": "1/1000", "milliliter": "1/1000", "liter": "1", "litre": "1", "l": "1"},
-    "angle": {"degree": "1", "deg": "1"},
-    "morning": {"am": "1"},
-    "afternoon": {"pm": "1"},
-}.items():  # fmt: skip
-    for _name, _size in _names.items():
-        UNITS[_name] = (_measure, Fraction(_size))
-_SHORT = "mm cm km kg mg ml ft hr sec min mph kph yd lb lbs oz hrs mins secs cc deg"
-_SHORT_UNITS = frozenset(_SHORT.split())
+_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
+
+
+def _price(match: re.Match[str]) -> str:
+    """Write what a currency costs with the currency's name behind it."""
+    return f"{match[2]} \\text{{ {_SIGNS[match[1]]}}} "
 
 
 def normalised(text: str) -> str:
@@ -143,17 +146,25 @@ def normalised(text: str) -> str:
         text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
         text = text.translate(_CHARACTERS).replace("⁄", "/")
     text = "".join(c if c >= " " else " " for c in text) if not text.isprintable() else text
-    if "\\\\" in text:  # the end of a matrix' row, or doubled by an escape too many
-        text = text.replace("\\\\", "\\cr " if "\\begin" in text else "\\")
+    if "\\\\" in text:  # the end of a row, or doubled by an escape too many
+        text = _DOUBLED.sub(r"\\", text) if "\\begin" not in text else text.replace("\\\\", "\\cr ")
+        text = text.replace("\\\\", "\\cr ")
     if "," in text:
         text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
+    priced = "\\$" in text or text.count("$") % 2 or not text.isascii() or "USD" in text or "Rs" in text
     if "\\" in text:
         text = _NO_MEANING.sub(" ", text)
+    if priced or "EUR" in text or "GBP" in text:
+        text = _PRICE.sub(_price, text)
+    if "\\" in text:
         text = _CURRENCY.sub(" ", text)
-        text = _DELIMITERS.sub(" ", text) if "\\begin" not in text else text
+        text = _DELIMITERS.sub(" ", text)
     elif "$" in text or not text.isascii():
         text = _CURRENCY.sub(" ", text)
-    text = text.replace("~", " ").replace("**", "^") if "~" in text or "**" in text else text
+    if "~" in text or "**" in text:
+        text = (text if "~~" in text or text.lstrip().startswith("~") else text.replace("~", " ")).replace(
+            "**", "^"
+        )  # but ~~struck out~~, ~p
     return _without_ending(_SPACES.sub(" ", text).strip())
 
 
@@ -161,10 +172,10 @@ def _without_ending(text: str) -> str:
     """Return `text` without the punctuation at its end, but for an ellipsis."""
     end = len(text)
     while end:
-        if text[end - 1] in " ,;:?" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
+        if text[end - 1] in " ,;:" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
             end -= 1
-        elif text[max(end - 2, 0) : end] == "\\\\":
-            end -= 2
+        elif text.endswith("\\cr", 0, end):
+            end -= 3
         else:
             break
     return text[:end]
@@ -210,7 +221,7 @@ def _tokens(text: str) -> list[str]:
                     found.append("%" if value == "%" else "|")
                 elif value in ("<", ">", "*", "/", "[", "]", ":"):
                     found.append(value)
-                elif value in ("'", "#", "&", "_"):
+                elif value not in " ,;!":
                     raise Unread(f"command \\{value}")
             else:
                 if value in _STYLES:
@@ -241,7 +252,10 @@ def _styled(text: str, at: int, found: list[str]) -> int:
         return at  # a group as any other
     inside = inside.strip()
     if re.fullmatch(r"[\d.,]+", inside) or not inside:
-        found.extend(re.findall(r"\d+(?:\.\d+)?|,", inside))
+        parts = re.findall(r"\d+(?:\.\d+)?|,", inside)
+        if "".join(parts) != inside.rstrip("."):
+            raise Unread("points in a number")
+        found.extend(parts)
     elif re.fullmatch(r"[A-Za-z]", inside):
         unit = found and (found[-1][-1].isdigit() or found[-1] == "}") and inside in UNITS
         found.append("'" + inside if unit else inside)
@@ -259,7 +273,7 @@ def _styled(text: str, at: int, found: list[str]) -> int:
 
 def _word(word: str, found: list[str]) -> None:
     lower = word.lower()
-    known = lower in UNITS or lower.rstrip("s") in UNITS or lower in _SHORT_UNITS
+    known = lower in UNITS or lower.rstrip("s") in UNITS or lower in SHORT_UNITS
     counted = bool(found) and found[-1][-1].isdigit()
     measure = counted and lower in ("min", "sec", "in", "am", "pm")  # else functions, or products of letters
     if measure or not word.isascii():
@@ -272,15 +286,32 @@ def _word(word: str, found: list[str]) -> None:
         found.append(word)
     elif known or len(word) > 3 or (found and found[-1][0] == "'"):  # the last: another word of a phrase
         found.append("'" + lower)
+    elif english(lower):
+        raise Unread(f"the word {word}")
     else:
         found.extend(word)
 
 
+def english(word: str) -> bool:
+    """Return whether two or three letters are a word and no product of variables: none is called o."""
+    return "o" in word or word in _LITTLE
+
+
+_LITTLE_LIST = """
+is if but any all the its it are was has had his her per can may yes let set say she he did get few etc ten
+six red bad mad men big
+"""
+_LITTLE = frozenset(_LITTLE_LIST.split())
+
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\in": "in", "\\approx": "~",
 }  # fmt: skip
+_OPEN_RELATIONS = frozenset(["<", ">", "\\le", "\\ge", "\\ne", "=", "\\approx"])
+ASKED: Node = ("sym", "?")
+"""The unnamed variable of "at least 5"."""
+
 _CLOSERS = {"(": ")", "[": "]", "\\{": "\\}", "{": "}"}
-_STOPPING = r") ] } \} , ; \and \or \cup \setminus & \cr \rfloor \rceil \end : ! ^ _"
+_STOPPING = r") ] } \} , ; \and \or \land \lor \mid \cup \setminus & \cr \rfloor \rceil \end : ! ^ _"
 _STOP = frozenset([*_STOPPING.split(), *_RELATIONS])
 
 
@@ -294,6 +325,7 @@ class _Reader:
             text = _SPACED.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
             text = _MIXED.sub(_mixed, text)
             text = _LETTER_UNIT.sub(r"\1 \\text{\2}", text)
+            text = _COUNTED.sub(_counted, text)
         self.tokens = _tokens(text)
         self.at = 0
         self.depth = 0
@@ -351,10 +383,10 @@ class _Reader:
         return tree
 
     def listing(self) -> Node:
-        """Items separated by commas, semicolons, and, or."""
+        """Items separated by commas, semicolons, and, or; propositions joined by logic's signs."""
         items = [self.relation()]
         between: set[str] = set()
-        while self.peek() in (",", ";", "\\and", "\\or"):
+        while self.peek() in (",", ";", "\\and", "\\or", "\\land", "\\lor"):
             last = self.take()
             while self.peek() in (",", "\\and", "\\or"):  # the Oxford comma
                 last = self.take()
@@ -362,12 +394,22 @@ class _Reader:
             items.append(self.relation())
         if len(items) == 1:
             return items[0]
+        if between & {"\\land", "\\lor"}:
+            if len(between) > 1:
+                self.fail("signs of logic without brackets")
+            if not all(item[0] == "rel" for item in items):
+                return self.node("logic", between.pop(), tuple(items))
+            between = {"\\or" if between == {"\\lor"} else "\\and"}
         if between == {"\\or"} and all(_inequality(item) for item in items):
             return self.node("union", tuple(items))
         return self.node("seq", "", "", tuple(items))
 
     def relation(self) -> Node:
         operators: list[str] = []
+        if self.peek() in _OPEN_RELATIONS:  # "> 5": of what is asked for
+            operator = _RELATIONS[self.take()]
+            side = self.union()
+            return side if operator in ("~", "=") else self.node("rel", (operator,), (ASKED, side))
         sides = [self.union()]
         while self.peek() in _RELATIONS:
             operators.append(_RELATIONS[self.take()])
@@ -375,7 +417,7 @@ class _Reader:
         if not operators:
             return sides[0]
         if operators == ["in"] and sides[0][0] == "sym":
-            return sides[1]
+            return self.node("in", sides[0], sides[1])
         return self.node("rel", tuple(operators), tuple(sides))
 
     def union(self) -> Node:
@@ -462,7 +504,7 @@ class _Reader:
         if len(factors) == 1:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
-            return factors[1]  # "t(0,4]": the sign for "in" was lost
+            return self.node("in", *factors)  # "t(0,4]": the sign was lost
         if any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors):
             self.fail("a product of sets, matrices or measures")
         return self.node("*", tuple(factors))
@@ -491,17 +533,30 @@ class _Reader:
         if bracket:
             self.take()
         words: list[str] = []
-        while self.peek()[:1] == "'" or (words and self.peek() in ("/", "\\and") and self._word_next()):
+        while self.peek()[:1] == "'" or (words and self.peek() in ("/", "^", "\\and") and self._goes_on()):
             token = self.take()
-            words.append(token[1:] if token[0] == "'" else "per")
+            if token == "'":
+                self.fail("a prime behind a number")
+            if token == "^":
+                words[-1] += "^" + self._power_of_unit()
+            else:
+                words.append(token[1:] if token[0] == "'" else "and" if token == "\\and" else "per")
         if bracket:
             self.expect(")")
-        if self.peek() == "^" and words:
-            self.take()
-            words.append("^" + repr(self.script()))
-        if amount[0] in ("seq", "rel", "matrix", "sym") or (amount[0] == "*" and len(words) != 1):
+            words = ["(" + " ".join(words) + ")"]
+        if amount[0] in ("seq", "rel", "matrix", "sym", "unit") or (amount[0] == "*" and len(words) != 1):
             self.fail("words")
         return self.node("unit", amount, " ".join(words))
+
+    def _power_of_unit(self) -> str:
+        exponent = self.script()
+        sign, exponent = ("-", exponent[1]) if exponent[0] == "-" else ("", exponent)
+        if exponent[0] != "num" or exponent[2] is not None or exponent[1] > 9:
+            self.fail("an exponent of a unit")
+        return f"{sign}{exponent[1]}"
+
+    def _goes_on(self) -> bool:
+        return self.peek() == "^" or self._word_next()
 
     def _word_next(self) -> bool:
         return self.at + 1 < len(self.tokens) and self.tokens[self.at + 1][0] == "'"
@@ -513,7 +568,17 @@ class _Reader:
         self.take()
         if self.degrees():
             return self.postfix(self.node("unit", base, "degree"))
+        if (
+            base[0] == "sym"
+            and self.tokens[self.at : self.at + 2] == ["{", "("]
+            and self._number_in_brackets()
+        ):
+            self.fail("an index above, as of a derivative")
         return self.postfix(self.node("^", base, self.tower()))
+
+    def _number_in_brackets(self) -> bool:
+        ahead = self.tokens[self.at + 2 : self.at + 5]
+        return len(ahead) == 3 and ahead[0].isdigit() and ahead[1:] == [")", "}"]
 
     def tower(self) -> Node:
         """Exponents; 2^3^2 binds to the right."""
@@ -553,10 +618,13 @@ class _Reader:
         return inside
 
     def postfix(self, node: Node) -> Node:
+        step = 0
         while self.peek() == "!":
             self.take()
-            node = self.node("fn", "factorial", (node,))
-        return node
+            step += 1
+        if step > 1:  # 7!! is 7 * 5 * 3; (7!)! has brackets
+            return self.node("fn", "factorials", (node, ("num", Fraction(step), None)))
+        return self.node("fn", "factorial", (node,)) if step else node
 
     def primary(self) -> Node:
         self.deeper()
@@ -574,6 +642,9 @@ class _Reader:
         if token in ("(", "["):
             return self.bracketed(token)
         if token == "\\{":
+            described = self.described()
+            if described is not None:
+                return described
             items = () if self.peek() == "\\}" else self.items(self.listing())
             self.expect("\\}")
             return self.node("seq", "{", "}", items)
@@ -594,6 +665,28 @@ class _Reader:
         if first == "\\" and len(token) > 1:
             return self.command(token[1:])
         return self.fail(f"unexpected {token}")
+
+    def described(self) -> Node | None:
+        r"""Read the rest of {x | -2 < x < 1} as its inequality, or take nothing."""
+        start = self.at
+        if self.peek()[:1].isalpha():
+            try:
+                name = self.symbol(self.take())
+                if self.peek() == "\\in":
+                    self.take()
+                    if not (self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))):
+                        self.fail("a set of others than the real numbers")
+                if self.take() in ("|", ":", "\\mid"):
+                    inside = self.listing()
+                    parts = inside[1] if inside[0] == "union" else (inside,)
+                    if self.take() == "\\}" and all(_inequality(x) and name in x[2] for x in parts):
+                        return inside
+                    self.fail("a described set")
+            except Unread:
+                if {"|", "\\mid"} & set(self.tokens[start : start + 2]):
+                    raise
+        self.at = start
+        return None
 
     def items(self, inside: Node) -> tuple[Node, ...]:
         return inside[3] if inside[0] == "seq" and not inside[1] else (inside,)
@@ -622,24 +715,31 @@ class _Reader:
             base = self.script()
             if decimals or base[0] != "num":
                 self.fail("a number with an index")
-            return self.node("base", whole.lstrip("0"), str(base[1]))
+            return self.node("num", self.based(whole, base[1]), None)
         if decimals:
             return self.node(
                 "num", Fraction(int(whole + decimals or "0"), 10 ** len(decimals)), len(decimals)
             )
         return self.node("num", Fraction(int(whole)), None)
 
+    def based(self, digits: str, base: Fraction) -> Fraction:
+        try:
+            return Fraction(int(digits, base.numerator if base.denominator == 1 else 1))
+        except ValueError:
+            return self.fail("digits that the base does not have")
+
     def symbol(self, name: str) -> Node:
+        letter = name
         if self.peek() == "_":
             self.take()
-            return self.node("sym", f"{name}_{self.index()}")
-        if self.peek() == "'":
-            self.fail("a derivative")
+            name = f"{name}_{self.index()}"
+        while self.peek() == "'":  # a derivative has its own name
+            name += self.take()
         if name == "e":
             return self.node("const", "e")
         if name == "i":
             return self.node("const", "i")
-        if name in "fghFG" and self.peek() == "(":
+        if letter in "fghFG" and self.peek() == "(":
             return self.node("fn", name, self.items(self.group()))
         return self.node("sym", name)
 
@@ -682,6 +782,10 @@ class _Reader:
             inside = self.listing()
             self.expect("\\rfloor" if name == "lfloor" else "\\rceil")
             return self.node("fn", "floor" if name == "lfloor" else "ceil", (inside,))
+        if name in ("angle", "triangle"):
+            return self.corners(name)
+        if name == "neg":
+            return self.node("fn", "not", (self.power(),))
         if name == "emptyset":
             return self.node("seq", "{", "}", ())
         if name == "mathbb" and (self.after("R") or self.after("{", "R", "}")):
@@ -693,6 +797,17 @@ class _Reader:
         if name in ("prime", "sum", "prod", "int", "lim"):
             self.fail(f"\\{name}")
         return self.fail(f"command \\{name}")
+
+    def corners(self, name: str) -> Node:
+        r"""An angle or triangle and the points that name it: of a triangle in any order."""
+        points = []
+        while self.peek()[:1].isupper():
+            points.append(self.symbol(self.take())[1])
+        if not points:
+            self.fail(f"\\{name}")
+        if name == "triangle" or points[0] > points[-1]:
+            points = sorted(points) if name == "triangle" else points[::-1]
+        return self.node("sym", f"{name} {' '.join(points)}")
 
     def after(self, *tokens: str) -> bool:
         """Whether these tokens are next; then they are taken."""
@@ -731,6 +846,8 @@ class _Reader:
                 base = self.script()
         if self.peek() in ("(", "{"):
             arguments = self.items(self.group())
+        elif name in ("min", "max", "gcd", "lcm"):
+            self.fail(f"{name} without brackets")
         elif self.peek() == "|":
             arguments = (self.primary(),)
         else:
@@ -775,10 +892,24 @@ class _Reader:
         if row:
             rows.append(tuple(row))
         self.take()
-        self.index()
+        if self.index() != kind:
+            self.fail("another end of a matrix")
         if not rows or len({len(row) for row in rows}) > 1:
             self.fail("a ragged matrix")
         return self.node("matrix", tuple(rows))
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Write the words behind a number as text, where short ones would be read as products of letters."""
+    number, words, bracketed = match.groups()
+    if bracketed is not None:
+        return rf"{number} (\text{{{bracketed}}})"
+    return rf"{number} \text{{{words}}}" if _spoken(words) else match[0]
+
+
+def _spoken(words: str) -> bool:
+    """Whether words are no product of letters: they are known, or one is long and no function."""
+    return counted(words) or any(len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split())
 
 
 def _inequality(node: Node) -> bool:
@@ -797,13 +928,38 @@ def _plainer(text: str) -> str:
         text = _REPEATING.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5]), text)
         if "..." in text or "dots" in text:
             text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
-    if "_" in text and "\\" in text:
-        text = _BASED_WORD.sub(r"\1", text)
+    if "0" in text:
+        text = _PREFIXED.sub(lambda m: str(int(m[0], 0)), text)
+    if "_" in text:
+        text = _LETTER_DIGITS.sub(_valued, _BASED_WORD.sub(r"\1", text))
+    if "d" in text:
+        text = _DIFFERENTIALS.sub(_quotient, text)
+        if _OPERATOR.search(text):
+            raise Unread("a derivative to be taken")
+    if "prime" in text:
+        text = _PRIMES.sub(lambda m: "'" * (m[0].count("prime")), text)
+    if '"' in text:
+        text = text.replace('"', "''")
     if "\\overline" in text:
         text = _SEGMENT.sub(r"\1", text)
     if text[:1] == "]" or text[-1:] == "[":
         text = _FOREIGN.sub(lambda m: f"{'[('[m[1] == ']']}{m[2]}{'])'[m[3] == '[']}", text)
     return text
+
+
+def _valued(match: re.Match[str]) -> str:
+    """Write a number with letters for digits, as BEE_{16}, in our own digits."""
+    try:
+        return f"({int(match[1], int(match[2] or match[3]))})"
+    except ValueError:
+        raise Unread("digits that the base does not have") from None
+
+
+def _quotient(match: re.Match[str]) -> str:
+    r"""Write dy/dx as one symbol: it is no quotient of products."""
+    order = re.sub(r"\D", "", match["order"] or "")
+    sign = "d" if match["y"] else match["sign"].strip("\\")[0]
+    return rf" D_{{{sign}{order} {match['top'] or match['y']} by {match['below'] or match['x']}}} "
 
 
 def _scientific(match: re.Match[str]) -> str:

@@ -1,19 +1,22 @@
-"""The program of a grading worker: math-verify and sympy.
+"""The program of a grading worker: sympy, with the parser that math-verify brings.
 
 Loaded by `gem.graders._fork_server`, never imported by the package. Asked ``{"gold", "answer"}`` it answers
-``{"equal": true}``, or ``{"why": ...}`` where it cannot say.
+``{"equal": true}`` or false, or ``{"why": ...}`` where it cannot say; asked ``{"read"}`` it answers
+``{"readable": true}`` or false. It is sent formulas alone, and reads each as a whole or not at all: no number
+is taken out of a text, no side out of an equation.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 _FIRST = (
-    (r"$\frac{1}{2} + x$", "$x + 0.5$"),
-    ("$6$", r"$\sum_{k=1}^{3} k$"),
-    ("$x=2$", "$y=2$"),
-    (r"$\sin(2x)$", r"$2\sin x\cos x$"),
+    (r"\frac{1}{2} + x", "x + 0.5"),
+    ("6", r"\sum_{k=1}^{3} k"),
+    (r"\sin(2x)", r"2\sin x\cos x"),
+    (r"x^2-1=0", r"x^2=1"),
 )
 """Pairs that go through most of what sympy builds at first use; more of them cost more than they save."""
 
@@ -27,66 +30,120 @@ def load() -> None:
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     """Answer one question."""
+    if "read" in question:
+        return {"readable": _parsed(question["read"]) is not None}
     return grade(question["gold"], question["answer"])
 
 
 def grade(gold: str, answer: str) -> dict[str, Any]:
-    """Compare as math-verify does, with the places where it is known to be wrong looked at again."""
-    from math_verify import parse, verify
-
-    left = _parsed(parse, gold)
-    right = _parsed(parse, answer)
-    if not left:
+    """Compare two formulas: equal where their difference is 0, or their equations have the same solutions."""
+    left = _parsed(gold)
+    if left is None:
         return {"why": "the reference cannot be read"}
-    if not right:
+    right = _parsed(answer)
+    if right is None:
         return {"why": "the answer cannot be read"}
-    equal = verify(left, right, timeout_seconds=None, allow_set_relation_comp=True)
-    if equal and _only_floats_agree(left[0], right[0]):
-        equal = False
-    if not equal:
-        equal = _same_number(left[0], right[0])
-    return {"equal": bool(equal)}
+    return {"equal": bool(_same(left, right))}
 
 
-def _parsed(parse: Any, text: str) -> Any:
-    found = parse(text, parsing_timeout=None)
-    if not found and "$" not in text and "\\boxed" not in text:
-        found = parse(f"${text}$", parsing_timeout=None)
-    elif "\\" in text and "$" not in text and "\\boxed" not in text:
-        # math-verify reads LaTeX in delimiters alone; of bare LaTeX it takes the last number
-        found = parse(f"${text}$", parsing_timeout=None) or found
+def _parsed(text: str) -> Any:
+    from latex2sympy2_extended import latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+    from sympy import Basic, Float, Limit, MatrixBase, nsimplify
+
+    config = ConversionConfig(lowercase_symbols=False)
+    try:
+        found = latex2sympy(text, normalization_config=None, conversion_config=config)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # the parser raises plain exceptions, and others of its own making
+        return None
+    if not isinstance(found, Basic | MatrixBase):
+        return None
+    if found.has(Limit) and not _ONE_SIDED.search(text):
+        found = found.replace(lambda part: isinstance(part, Limit), _from_both_sides)
+    constants = _constants(found)
+    found = found.subs(constants) if constants else found
+    if found.has(Float):  # decimals are written as they are meant
+        found = found.xreplace({x: nsimplify(x, rational=True) for x in found.atoms(Float)})
     return found
 
 
-def _only_floats_agree(a: Any, b: Any) -> bool:
-    """Whether two numbers were called equal for their floats alone: 2.7182818 and e, two long integers."""
-    from sympy import Basic, Float, Integer
-
-    if not (isinstance(a, Basic) and isinstance(b, Basic)):
-        return False
-    if isinstance(a, Integer) and isinstance(b, Integer):
-        return bool(a != b)
-    if isinstance(a, Float) == isinstance(b, Float):
-        return False
-    exact, rounded = (b, a) if isinstance(a, Float) else (a, b)
-    if not getattr(exact, "is_number", False) or exact.is_rational:
-        return False
-    return len(str(rounded).replace(".", "").lstrip("-0")) < 12
+_ONE_SIDED = re.compile(r"\^\s*(?:[+-]|\{\s*[+-]\s*\})\s*\}")
 
 
-def _same_number(a: Any, b: Any) -> bool:
-    """Whether two constants agree to 50 digits: 2^0.5 and sqrt(2), e^(i pi) and -1."""
-    from sympy import E, Expr, Float, I, Symbol, nsimplify
+def _from_both_sides(limit: Any) -> Any:
+    from sympy import Limit
 
-    if not (isinstance(a, Expr) and isinstance(b, Expr)):
+    inside, name, at, _ = limit.args
+    return Limit(inside, name, at, "+-") if at.is_finite else limit
+
+
+def _constants(found: Any) -> dict[Any, Any]:
+    from sympy import E, I, pi
+
+    known = {"e": E, "i": I, "pi": pi}  # the index of a sum is no free symbol
+    return {x: known[x.name] for x in found.free_symbols if getattr(x, "name", "") in known}
+
+
+def _same(left: Any, right: Any) -> bool:
+    from sympy import Eq, MatrixBase, MatrixExpr
+
+    if isinstance(left, Eq) or isinstance(right, Eq):
+        return isinstance(left, Eq) and isinstance(right, Eq) and _same_solutions(left, right)
+    matrices = tuple(isinstance(side, MatrixBase | MatrixExpr) for side in (left, right))
+    if all(matrices):
+        return _same_matrices(left, right)
+    return not any(matrices) and _equal(left, right)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Whether the difference of two expressions is 0, by rewriting it; never by its size."""
+    from sympy import Derivative, Expr, Integral, Limit, Product, Sum, oo, simplify, zoo
+
+    if not (isinstance(left, Expr) and isinstance(right, Expr)):
         return False
-    constants = {Symbol("e"): E, Symbol("i"): I, Symbol("e", real=True): E, Symbol("i", real=True): I}
-    a, b = a.subs(constants).doit(), b.subs(constants).doit()
-    if a.free_symbols or b.free_symbols or isinstance(a, Float) or isinstance(b, Float):
+    if left.is_number and right.is_number and len({left, right} & {oo, -oo, zoo}) > 0:
+        return bool(left == right)
+    stated = left, right
+    left, right = left.doit(), right.doit()
+    unfinished = (Sum, Integral, Product, Limit, Derivative)
+    if left == right:
+        return left not in (oo, -oo, zoo) or left in stated  # two sums that diverge are not the same
+    if left.has(oo, -oo, zoo) or right.has(oo, -oo, zoo):
         return False
-    a, b = (
-        x.replace(lambda part: isinstance(part, Float), lambda part: nsimplify(part, rational=True))
-        for x in (a, b)
-    )
-    gap = (a - b).evalf(50, chop=True)
-    return bool(gap.is_number and abs(gap) < 10**-45)
+    gap = simplify(left - right)
+    return bool(gap == 0) and not gap.has(*unfinished)
+
+
+def _same_matrices(left: Any, right: Any) -> bool:
+    from sympy import Matrix
+
+    left, right = (Matrix(side.doit()) for side in (left, right))
+    return left.shape == right.shape and all(_equal(x, y) for x, y in zip(left, right, strict=True))
+
+
+def _same_solutions(left: Any, right: Any) -> bool:
+    """Whether two equations hold at the same points: their numerators have the same factors.
+
+    Only equations of polynomials and quotients of them are compared, and of a quotient none whose numerator
+    and denominator have a factor in common.
+    """
+    from sympy import Poly, PolynomialError, fraction, gcd, sqf_part, together
+
+    parts = []
+    for side in (left, right):
+        top, below = fraction(together(side.lhs - side.rhs))
+        names = sorted(top.free_symbols | below.free_symbols, key=str)
+        if not names:
+            return False
+        try:
+            if gcd(Poly(top, *names), Poly(below, *names)).degree_list() != (0,) * len(names):
+                return False
+            parts.append(Poly(sqf_part(Poly(top, *names).as_expr()), *names).primitive()[1])
+        except PolynomialError:
+            return False
+    one, other = parts
+    if one.gens != other.gens or not (one.get_domain().is_Exact and other.get_domain().is_Exact):
+        return False
+    return bool(one == other or one == -other)

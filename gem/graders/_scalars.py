@@ -2,7 +2,9 @@
 
 Expressions are evaluated at a few fixed points: as fractions where that works (two different polynomials or
 rational functions agree at random points with a chance of about 1e-9 a point), else as floating-point
-numbers, where a difference decides, and, where these agree, to 50 digits with mpmath. Units, percent and
+numbers, where a difference decides, and, where these agree, with mpmath: to so many digits that numbers of
+integers and roots are proved equal (`separation`), and with e, pi and functions to several times the digits
+that all sizes in the expression can hide. Units, percent and
 rounded decimals are compared by the rules in docs/graders.md.
 """
 
@@ -16,17 +18,21 @@ from functools import lru_cache
 from gem.graders._evaluation import (
     EXACT,
     FLOAT,
+    USERS,
     Exact,
     Float,
     Inexact,
+    Number,
     Opaque,
     Precise,
     TooBig,
     Undefined,
     as_real,
+    separation,
     value,
 )
-from gem.graders._latex import UNITS, Node
+from gem.graders._latex import Node
+from gem.graders._units import counted, measure, same_things
 
 FLOAT_PLACES = 6  # decimals that an approximation of a fraction must have: math-verify's float_rounding
 FULL_DIGITS = 12  # digits that an approximation of an irrational number must have
@@ -45,7 +51,7 @@ def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
     if tag in ("num", "const"):
         return frozenset(), False, False, False
     if tag == "fn":
-        if node[1] not in FLOAT and node[1] not in EXACT:
+        if node[1] not in FLOAT and node[1] not in EXACT and node[1].rstrip("'") not in USERS:
             raise Opaque
         below = node[2]
     elif tag in ("+", "*"):
@@ -62,7 +68,7 @@ def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
     names = frozenset().union(*(part[0] for part in parts))
     exponent, floor, root = (any(part[i] for part in parts) for i in (1, 2, 3))
     if (tag == "^" and parts[1][0]) or (
-        tag == "fn" and node[1] in ("factorial", "binom", "mod", "gcd", "lcm") and names
+        tag == "fn" and node[1] in ("factorial", "factorials", "binom", "mod", "gcd", "lcm") and names
     ):
         exponent = True
     if tag == "fn" and node[1] in ("floor", "ceil") and names:
@@ -93,20 +99,52 @@ def same_value(a: Node, b: Node) -> bool | None:
         verdict = _same_at(a, b, 0, "rational")
         return False if verdict is None and _undefined(a) != _undefined(b) else verdict
     kind, points = ("small", 10) if exponent else ("whole", 24) if floor else ("rational", 6)
+    continuous = any(name[0] in _REAL for name in names)
+    if floor and (continuous or _idle(a) or _idle(b)):
+        kind, points = "rational", 6
     agreed = 0
     for point in range(points):
-        verdict = _same_at(a, b, point, kind)
+        verdict = _same_at(a, b, point, kind, quick=agreed > 0)
         if verdict is False:
             # at a negative value two expressions of roots and logarithms may take different branches
             return False if kind != "rational" or point not in (2, 3) else None
         agreed += verdict is True
         if kind == "rational" and agreed >= 4:
             break
+    if kind == "small" and continuous and any(_same_at(a, b, point, "rational") is False for point in (0, 1)):
+        return False
     return True if agreed >= 4 else None
 
 
-def _same_at(a: Node, b: Node, point: int, kind: str) -> bool | None:
-    """Whether both have the same value at a point; None where it is undefined or cannot be told."""
+_REAL = frozenset("xyztuvwθ?")
+"""First letters of variables that are no integers: a floor of them changes them."""
+
+
+def _idle(node: Node) -> bool:
+    """Whether a floor in the tree leaves all integers as they are: then its variables are none."""
+    if node[0] == "fn" and node[1] in ("floor", "ceil"):
+        try:
+            if all(value(node[2][0], Exact(point, "whole")).denominator == 1 for point in range(8)):
+                return True
+        except (Inexact, Undefined, Opaque, TooBig):
+            return False
+    return any(_idle(part) for part in _parts(node))
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    tag = node[0]
+    if tag in ("+", "*"):
+        return tuple(node[1])
+    if tag == "fn":
+        return tuple(node[2])
+    return tuple(node[1:]) if tag in ("/", "^", "-", "%") else ()
+
+
+def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bool | None:
+    """Whether both have the same value at a point; None where it is undefined or cannot be told.
+
+    `quick`: agreement to some 40 digits suffices, as at a point after one that was looked at closely.
+    """
     try:
         exact = Exact(point, kind)
         return bool(value(a, exact) == value(b, exact))
@@ -127,19 +165,40 @@ def _same_at(a: Node, b: Node, point: int, kind: str) -> bool | None:
     except Undefined:
         return None
     try:
-        precise = Precise(point, kind)
-        x, y = value(a, precise), value(b, precise)
+        return _agree(a, b, point, kind, quick)
     except (Undefined, Opaque):
         return None
     except TooBig as big:
         if big.hopeless:
             raise
         return None
-    size = max(abs(x), abs(y))
-    gap = abs(x - y)
-    if gap <= size * precise.context.mpf(10) ** -48 or gap < precise.context.mpf(10) ** -50:
-        return True
-    return False if gap > size * precise.context.mpf(10) ** -20 else None
+
+
+MOST_BITS = 12_000
+"""Bits to which two numbers are computed at most before nobody says that they are equal."""
+
+
+def _agree(a: Node, b: Node, point: int, kind: str, quick: bool) -> bool | None:
+    """Compare with mpmath, first to some 60 digits, then to as many as the expression can hide."""
+    field = Precise(point, kind)
+    gap = _gap(a, b, field)
+    if gap > field.context.ldexp(1, field.top - 100):
+        return False
+    if quick:
+        return True if gap < field.context.ldexp(1, field.top - 140) else None
+    if facts(a)[0] or facts(b)[0]:  # a point that nobody chose: no digits were made to agree there
+        bits = 160 + 2 * field.widest
+    else:
+        bits = separation(("+", (a, ("-", b)))) or 160 + 2 * field.total
+    if bits > MOST_BITS:
+        raise TooBig
+    exact = Precise(point, kind, 2 * bits + field.top + 64)
+    gap = _gap(a, b, exact)
+    return bool(gap < exact.context.ldexp(1, -bits))
+
+
+def _gap(a: Node, b: Node, field: Precise) -> Number:
+    return abs(value(a, field) - value(b, field))
 
 
 def _undefined(node: Node) -> bool:
@@ -210,24 +269,38 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
     if answer[0] == "unit":
         _, answer, answer_unit = answer
     if not answer_unit and _letter_unit(answer) and constant(gold):  # "5 m" where 5 is asked for
-        answer = answer[1][0]
-    elif not gold_unit and _letter_unit(gold) and answer_unit and _unit(answer_unit):
+        answer, answer_unit = answer[1][0], answer[1][1][1] if gold_unit else ""
+    elif not gold_unit and _letter_unit(gold) and answer_unit and measure(answer_unit):
         gold, gold_unit = gold[1][0], gold[1][1][1]
-    if gold_unit and answer_unit:
-        left, right = _unit(gold_unit), _unit(answer_unit)
-        if left and right and left != right:
-            if left[0] != right[0]:
-                return False
-            scale = left[1] / right[1]
-            gold = ("*", (("num", scale, None), gold))
-    elif {gold_unit, answer_unit} & {"degree", "degrees", "deg"} and not (gold_unit and answer_unit):
+    if "%" in (gold[0], answer[0]) and (gold_unit or answer_unit):
+        return same_number(gold, answer) if gold_unit == answer_unit else False
+    if {gold_unit, answer_unit} & {"degree", "degrees", "deg"} and not (gold_unit and answer_unit):
         verdict = same_number(gold, answer)
         radians = same_number(
             ("unit", gold, "degree") if gold_unit else gold,
             ("unit", answer, "degree") if answer_unit else answer,
         )
         return True if verdict or radians else verdict
+    if not _units_agree(gold_unit, answer_unit):
+        return False
+    left, right = (measure(unit.strip("()")) for unit in (gold_unit, answer_unit))
+    if left and right and left != right:
+        gold = ("*", (("num", left[1] / right[1], None), gold))
     return same_number(gold, answer)
+
+
+def _units_agree(gold: str, answer: str) -> bool:
+    """Whether the words behind two numbers are of one kind, or surely change nothing where one has none."""
+    if gold == answer:
+        return True
+    if not gold or not answer:
+        words = gold or answer
+        return (bool(gold) and gold[0] == "(") or counted(words.strip("()"))
+    gold, answer = gold.strip("()"), answer.strip("()")
+    left, right = measure(gold), measure(answer)
+    if left and right:
+        return left[0] == right[0]
+    return same_things(gold, answer)
 
 
 def _letter_unit(node: Node) -> bool:
@@ -235,10 +308,6 @@ def _letter_unit(node: Node) -> bool:
     if node[0] != "*" or len(node[1]) != 2 or node[1][1][0] != "sym":
         return False
     return node[1][1][1] in ("m", "g", "s", "h", "L", "l") and constant(node[1][0])
-
-
-def _unit(name: str) -> tuple[str, Fraction] | None:
-    return UNITS.get(name) or UNITS.get(name.rstrip("s"))
 
 
 def same_number(gold: Node, answer: Node) -> bool | None:

@@ -1,9 +1,14 @@
-"""Numbers and dates that are written in words."""
+"""Numbers and dates that are written in words, and the sentences around a value.
+
+Of a sentence only words of closed lists are taken off: a word that is in none may change the value.
+"""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+
+from gem.graders._units import counted
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -64,10 +69,14 @@ def number(words: str) -> int | None:
     return -(total + group) if negative else total + group
 
 
+def ordinal(words: str) -> bool:
+    """Return whether words say the place of something: fifth, twenty-first."""
+    last = re.split(r"[\s-]+", words.casefold())[-1]
+    return (last in _ORDINALS or last.endswith("th") or last == "third") and number(words) is not None
+
+
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}  # fmt: skip
-_NO_NOUNS = ("dozen", "dozens", "score", "pair", "pairs", "percent", "point", "times", "squared", "cubed",
-             "in", "out", "of", "to")  # fmt: skip
 
 
 def quantity(words: str) -> Fraction | None:
@@ -85,8 +94,7 @@ def quantity(words: str) -> Fraction | None:
     count = 1 if one else number(rest)
     if count is None or part:
         return Fraction(count, part) if count and part else None
-    noun = last.isalpha() and not last.endswith("ths") and last not in _NO_NOUNS and last not in SCALES
-    return Fraction(count) if noun and rest != "a" and number(last) is None else None
+    return Fraction(count) if counted(last) and rest != "a" else None
 
 
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
@@ -121,3 +129,104 @@ def date(words: str) -> str | None:
             year = parts.get("y", "----")
             return f"{year}-{month:02}" + (f"-{day:02}" if "d" in parts else "")
     return None
+
+
+# -- what a sentence says
+
+_OPENINGS = re.compile(
+    r"(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up"
+    r"|in (?:total|all|conclusion|summary)"
+    r"|(?:this|that|which) (?:means|gives|yields)"
+    r"|we (?:get|have|find|obtain|conclude|see)|it follows|and so)\b[,:]?\s*"
+    r"(?:that\s+)?)+",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|result|solution|value)\s*(?::|=)\s*", re.IGNORECASE
+)
+_VERBS_LIST = """
+is are was were equals equal be makes has takes costs leaves
+"""
+_VERBS = frozenset(_VERBS_LIST.split())
+_SUBJECTS_LIST = """
+it this that they there these he she we you the our its their his her my a an of for in final correct right
+numerical exact required desired possible total whole number amount answer result solution value sum product
+difference quotient remainder area perimeter circumference volume length width height distance time speed
+rate price cost profit income probability chance slope ratio radius diameter angle measure mean average
+median mode maximum minimum max min largest smallest greatest least lowest highest limit integral
+determinant coefficient degree age weight mass count equation function expression set interval domain range
+coordinates point vertex center centre term must will would distinct different integer numbers values
+solutions ways people apples dollars now only
+"""
+_SUBJECTS = frozenset(_SUBJECTS_LIST.split())
+_VARIABLE = re.compile(
+    r"\$?\\?[A-Za-z](?:_\{?\w+\}?|\([a-z]\))?\$?|\\?(?:alpha|beta|theta|lambda|mu|sigma|phi)|[A-Z]{2,3}"
+)
+_HEDGES = re.compile(
+    r"(?:(?:equal to|given by|exactly|precisely|simply|just|only|approximately|:)\s*)+", re.IGNORECASE
+)
+_COMPARED = {
+    "at least": r"\ge", "no less than": r"\ge", "not less than": r"\ge", "greater than or equal to": r"\ge",
+    "at most": r"\le", "no more than": r"\le", "not more than": r"\le", "less than or equal to": r"\le",
+    "more than": ">", "greater than": ">", "less than": "<", "not equal to": r"\ne",
+}  # fmt: skip
+_SIGNS = (r"\ge", r"\le", r"\ne", "> ", "< ")
+_TURNED = {
+    "minus": "-({})", "negative": "-({})", "the opposite of": "-({})", "half of": "({})/2", "twice": "2({})",
+    "double": "2({})", "the square root of": r"\sqrt{{{}}}", "square root of": r"\sqrt{{{}}}",
+}  # fmt: skip
+_RAISED = {"squared": "({})^{{2}}", "cubed": "({})^{{3}}"}
+
+
+def stated(text: str) -> str | None:
+    r"""Return the value that a sentence states, without the sentence; None where nothing is taken off.
+
+    >>> stated("Therefore the answer is 5 apples"), stated("minus 5"), stated("at least 5")
+    ('5 apples', '-(5)', '\\ge 5')
+    >>> stated("the answer is not 5"), stated("the wrong answer is 5")
+    ('not 5', None)
+    """
+    if len(text) > 400:
+        return None
+    name, rest = _after_subject(_without_opening(text.strip()))
+    hedge = _HEDGES.match(rest)
+    rest = _turned((rest[hedge.end() :] if hedge else rest).strip(), 0)
+    if name and rest:
+        rest = f"{name} {rest}" if rest.startswith(_SIGNS) else f"{name} = {rest}"
+    return None if rest == text.strip() or not rest else rest
+
+
+def _without_opening(text: str) -> str:
+    opening = _OPENINGS.match(text)
+    text = text[opening.end() :] if opening else text
+    label = _LABEL.match(text)
+    return text[label.end() :] if label else text
+
+
+def _after_subject(text: str) -> tuple[str, str]:
+    """Return the variable spoken of, and what stands behind "is", where every word before it is known."""
+    words = text.split(" ", 12)
+    for i, word in enumerate(words[:12]):
+        lower = word.casefold().rstrip(":,")
+        if i and lower in _VERBS and (i + 1 == len(words) or words[i + 1] != "="):
+            name = words[i - 1].strip("$,") if _VARIABLE.fullmatch(words[i - 1].rstrip(",")) else ""
+            return name, " ".join(words[i + 1 :])
+        if i and word == "=" and len(words[i - 1]) > 2 and words[i - 1].casefold() in _SUBJECTS:
+            return "", " ".join(words[i + 1 :])
+        if lower not in _SUBJECTS and not _VARIABLE.fullmatch(word.rstrip(",")):
+            break
+    return "", text
+
+
+def _turned(text: str, depth: int) -> str:
+    """Write "half of 10" and the like as formulas."""
+    lower = text.casefold()
+    for table in (_COMPARED, _TURNED):
+        for phrase, formula in table.items():
+            if lower.startswith(phrase + " ") and depth < 3:
+                inside = _turned(text[len(phrase) + 1 :].strip(), depth + 1)
+                return formula.format(inside) if table is _TURNED else f"{formula} {inside}"
+    for phrase, formula in _RAISED.items():
+        if lower.endswith(" " + phrase) and depth < 3:
+            return formula.format(_turned(text[: -len(phrase) - 1].strip(), depth + 1))
+    return text

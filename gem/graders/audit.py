@@ -8,7 +8,7 @@ end closed) refused. The share of mutants that are refused is the mutation score
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -138,6 +138,28 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
         for table, expected in ((equivalences, True), (mutations, False))
     ]
     return GraderCard(name, len(golds), *rules)
+
+
+def unread_references(references: Iterable[Any]) -> list[tuple[int, str]]:
+    """Return the references that the mathematics grader cannot read whole, each with its place in the data.
+
+    Of these only the same words are right, whatever else says the same. Where a reference has several texts,
+    of which any will do, it is listed when none of them is read.
+
+    Raises:
+        BadArgument: for a reference that is neither text nor a number nor a sequence of them.
+        MissingExtra: where only sympy could say, and the `math` extra is absent.
+    """
+    from gem.graders.math import MathGrader
+    from gem.graders.math import references as texts
+
+    grader = MathGrader()
+    found = []
+    for at, reference in enumerate(references):
+        unread = grader.unread(reference)
+        if len(unread) == len(texts(reference)):
+            found.append((at, unread[0]))
+    return found
 
 
 def _judged(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str], expected: bool) -> Rule:
@@ -299,7 +321,9 @@ MATH_EQUIVALENCES: dict[str, Rewriting] = {
     "fraction with a slash": _fitting(FRACTION, lambda m: f"{m[1]}{m[2]}/{m[3]}"),
     "fraction expanded": _fitting(FRACTION, lambda m: rf"{m[1]}\frac{{{int(m[2]) * 6}}}{{{int(m[3]) * 6}}}"),
     "fraction of negatives": _fitting(FRACTION, lambda m: rf"{m[1]}\frac{{-{m[2]}}}{{-{m[3]}}}"),
-    "sum of itself and zero": lambda gold: f"{gold}+0" if not re.search(r"[=<>,\\%]", gold) else None,
+    "sum of itself and zero": lambda gold: (
+        f"{gold}+0" if not re.search(r"[=<>,\\%]|^-?[\d.]+$", gold) else None
+    ),
     "half of the double": lambda gold: (
         rf"\frac{{2({gold})}}{{2}}" if not re.search(r"[=<>,%]|begin|cup|leq", gold) else None
     ),
@@ -353,6 +377,7 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
         else None
     ),
     "another variable": _renamed_variable,
+    "a sum left to do": _fitting(INTEGER, lambda m: f"{int(m[0]) - 1}+1"),
     "one more": lambda gold: f"{gold}+1" if not re.search(r"[<>,%]|begin|cup|leq", gold) else None,
     "tuple turned round": _fitting(TUPLE, _turned),
     "tuple with a member more": _fitting(TUPLE, lambda m: f"({m[1]},1)"),

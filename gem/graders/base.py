@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from gem.errors import NoVerdict
 
+UNDECIDED = "undecided"
+"""`Score.why` where a budget was spent before the answer was decided: another budget may decide it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -11,16 +11,16 @@ from threading import Lock
 from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
-from gem.graders.base import Grader, Score, checked
-from gem.specs import Rebuildable
+from gem.graders.base import UNDECIDED, Grader, Score, checked
+from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
 class CachedGrader(Rebuildable):
     """A grader that remembers: in memory, and in a file where one is named.
 
-    The key is a hash of the grader's name, the reference and the answer; so give another name to a grader
-    that judges otherwise. What raises, no verdict above all, is not remembered. Threads may share one, and
-    processes the file.
+    The key is a hash of the grader's name and settings, the reference and the answer. What raises, no verdict
+    above all, is not remembered, nor is what a grader left undecided because its budget was spent. Threads
+    may share one, and processes the file.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class CachedGrader(Rebuildable):
         Args:
             grader: who grades what is new.
             path: an SQLite file that is made when absent; None keeps verdicts in memory alone.
-            name: of the grader and its version; by default its `name`.
+            name: of the grader, its version and its settings; by default its `name`, and the arguments
+                that it was made with.
             capacity: verdicts kept in memory.
 
         Raises:
-            BadArgument: when the grader has no name. StoreError: when the file cannot be used.
+            BadArgument: when the grader has no name, or was made with arguments that cannot be written down.
+            StoreError: when the file cannot be used.
         """
-        name = name or getattr(grader, "name", None)
-        if not name:
-            raise BadArgument(f"{type(grader).__name__} has no name; give one, as name='mine/1'.")
+        name = name or _named(grader)
         if capacity < 1:
             raise BadArgument(f"capacity is {capacity}; accepted: 1 or more.")
         self.grader, self.name, self.capacity = grader, name, capacity
@@ -65,8 +65,9 @@ class CachedGrader(Rebuildable):
             self.misses += 1
         score = checked(self.grader(answer, reference))  # what is kept is kept for good
         with self._lock:
-            self._keep(key, score)
-            self._store(key, score)
+            if score.why != UNDECIDED:
+                self._keep(key, score)
+                self._store(key, score)
         return score
 
     def close(self) -> None:
@@ -122,6 +123,22 @@ class CachedGrader(Rebuildable):
                 self._file.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", (key, data))
         except sqlite3.Error as error:
             raise StoreError(f"a verdict cannot be stored: {error}") from error
+
+
+def _named(grader: Grader) -> str:
+    """Return a name that tells graders apart which judge differently."""
+    name = getattr(grader, "name", None)
+    if not name or not isinstance(name, str):
+        raise BadArgument(f"{type(grader).__name__} has no name; give one, as name='mine/1'.")
+    if not isinstance(grader, Rebuildable):
+        return name
+    settings, opaque = written_arguments(type(grader), arguments_of(grader))
+    if opaque:
+        raise BadArgument(
+            f"verdicts of {type(grader).__name__} cannot be told from those under other settings: "
+            f"{', '.join(opaque)} cannot be written down. Give a name that says them, as name='mine/1'."
+        )
+    return f"{name}:{json.dumps(settings, sort_keys=True)}" if settings else name
 
 
 def _opened(path: Path) -> sqlite3.Connection:

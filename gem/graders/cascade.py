@@ -24,7 +24,7 @@ class CascadeGrader(Rebuildable):
 
     The score's `info` holds every verdict that was given, under ``verdicts``, and ``settled_by``. A share of
     the settled answers is shown to the other graders too, and `report` says how often they disagree: that is
-    how wrong the cheap ones are.
+    how wrong the cheap ones are. A grader that fails in such a check costs the check alone.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class CascadeGrader(Rebuildable):
         self._settled: Counter[str] = Counter()
         self._compared: Counter[tuple[str, str]] = Counter()
         self._disagreed: Counter[tuple[str, str]] = Counter()
+        self._failed: Counter[str] = Counter()
         self._lock = Lock()
 
     def __call__(self, answer: str, reference: Any) -> Score:
@@ -61,7 +62,14 @@ class CascadeGrader(Rebuildable):
         names = list(self.graders)
         checked = self._is_checked(answer)
         for name in names:
-            score = self.graders[name](answer, reference)
+            try:
+                score = self.graders[name](answer, reference)
+            except Exception:
+                if final is None:
+                    raise
+                with self._lock:
+                    self._failed[name] += 1
+                continue
             verdicts[name] = score.correct
             if final is None and (name == names[-1] or self.settles(score)):
                 final, by = score, name
@@ -72,13 +80,17 @@ class CascadeGrader(Rebuildable):
         return replace(final, info={**final.info, "settled_by": by, "verdicts": verdicts})
 
     def report(self) -> dict[str, Any]:
-        """Return how many answers each grader settled, and how often each pair disagreed of how many."""
+        """Return how many answers each grader settled, and how often each pair disagreed of how many.
+
+        ``failed`` says how many spot checks each grader failed to make.
+        """
         with self._lock:
             return {
                 "settled": {name: self._settled[name] for name in self.graders},
                 "disagreements": {
                     f"{a} / {b}": (self._disagreed[a, b], count) for (a, b), count in self._compared.items()
                 },
+                "failed": dict(self._failed),
             }
 
     def _is_checked(self, answer: str) -> bool:

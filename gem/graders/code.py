@@ -73,6 +73,8 @@ class CodeGrader(Rebuildable):
     that test may be shown.
     """
 
+    name = "code/1"
+
     def __init__(
         self,
         sandbox: Sandbox | str | None = None,

@@ -2,8 +2,8 @@
 
 What is graded was written by somebody who wants a good grade. So it reaches the judge as one JSON string
 inside a block whose tag is drawn anew for every question: the text can neither close the block nor know the
-tag that a verdict must carry. A verdict is one JSON object and nothing else; a reply that is anything else is
-asked for once more, and then there is no verdict.
+tag that a verdict must carry. A verdict is one JSON object and nothing else, behind the judge's thinking
+where it shows that; a reply that is anything else is asked for once more, and then there is no verdict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class JudgeGrader(Rebuildable):
         rubric: str,
         *,
         passing: float = 1.0,
-        max_tokens: int | None = 512,
+        max_tokens: int | None = 4096,
         tag: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         """Set the judge and its rubric.
@@ -63,7 +63,7 @@ class JudgeGrader(Rebuildable):
             agent: who judges.
             rubric: what a score of 1 takes, and what 0 is, in plain words.
             passing: the score from which an answer counts as correct.
-            max_tokens: tokens that a verdict may take; None for no limit.
+            max_tokens: tokens that a verdict may take, the thinking before it included; None for no limit.
             tag: draws the tag of a question; those who are graded must not be able to foresee it.
         """
         if not rubric.strip():
@@ -141,7 +141,17 @@ def _quoted(text: str) -> str:
 
 
 def read_verdict(said: str, nonce: str) -> tuple[float, str] | None:
-    """Return score and reason when a reply is a verdict under this tag and nothing else, else None."""
+    """Return score and reason when a reply is a verdict under this tag and nothing else, else None.
+
+    What a judge thinks, up to the last ``</think>``, is no part of its verdict.
+    """
+    _, closing, rest = said.rpartition("</think>")
+    if closing and (verdict := _verdict(rest, nonce)) is not None:
+        return verdict
+    return _verdict(said, nonce)
+
+
+def _verdict(said: str, nonce: str) -> tuple[float, str] | None:
     text = said.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         text = text[text.index("\n") : -3].strip()

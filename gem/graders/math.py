@@ -1,8 +1,11 @@
 r"""Mathematics: whether two answers mean the same.
 
 Most pairs are decided here in microseconds, as fractions or at sample points (`gem.graders._algebra`). What
-is left goes to math-verify and sympy in a worker process that is killed when it has spent its CPU budget:
-such an answer scores 0 with ``why="undecided"``, because else a policy could hide behind ``9^9^9^9``.
+is left goes to sympy in a worker process that is killed when it has spent its CPU budget: such an answer
+scores 0 with ``why="undecided"``, because else a policy could hide behind ``9^9^9^9``.
+
+Both sides are read whole or not at all. Words are taken off an answer only where they are from lists that
+surely leave its value as it is; a reference that nobody reads is compared word for word (`unread`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders import _words
 from gem.graders._algebra import same
 from gem.graders._evaluation import TooBig
-from gem.graders._latex import LENGTH, Node, Unread, normalised, read
+from gem.graders._latex import LENGTH, Node, Unread, english, normalised, read
 from gem.graders._scalars import constant
-from gem.graders.base import Score
+from gem.graders._units import counted
+from gem.graders.base import UNDECIDED, Score
 from gem.graders.pool import Missing, Pool, WorkerLost
 from gem.parsing import boxed
 from gem.specs import Rebuildable
@@ -29,11 +33,13 @@ WORKER = Path(__file__).with_name("_math_worker.py")
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
-CONTROL = {"gold": r"$\frac{1}{2} + x$", "answer": r"$x + \frac{2}{4}$"}
+CONTROL = {"gold": r"\frac{1}{2} + x", "answer": r"x + \frac{2}{4}"}
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|[.:)]\s*\S.*|(?<=\))\s*\S.*)", re.DOTALL
+    r"(?:(?:option|choice|answer)\s+)?\(?([A-Z])\)?(?:[.:)]?$|(?:[.:)]\s*|(?<=\))\s*)(?:[\dA-Z$\"'\\]|\s-\d)"
+    r"(?:(?!\([A-Z]\)).)*$)",
+    re.DOTALL,
 )
 _STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|rm|bf)\s*\{([^{}]*)\}")
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
@@ -56,8 +62,17 @@ _SAYINGS = {
 }
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
+_WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
+_ROMAN = re.compile(r"[IVX]{2,}")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
-_GAP = re.compile(r"(?:[ \t$,]|\\[()]|\\quad|\\,|\\;|and|or|\\text\s*\{\s*(?:and|or)\s*\})*")
+_ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
+_JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
+_CONCLUDING = re.compile(
+    r"\b(?:so|thus|hence|therefore|finally|final|answers?|no|not|wrong|wait|correction|corrected|mistake|instead|rather|actually|now"
+    r"|which (?:gives|means|makes))\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _PERCENT = re.compile(r"[}\s$]*(?:\\[)\]])?\s*(?:\\?%|percent\b|percentage\b|pct\b)", re.IGNORECASE)
 _ANCHOR = re.compile(
     r"(?:####|(?:final\s+)?answer(?:\s+is|\s*:)(?:\s*:)?|\banswer\b[^.\n]{0,40}?\bis\b:?)\s*", re.IGNORECASE
@@ -65,8 +80,24 @@ _ANCHOR = re.compile(
 _CLAUSE = re.compile(
     r",?\s*(?:\\text\s*\{)?\s*\b(?:where|for all|for any|with|such that|if|when)\b.*", re.DOTALL
 )
+_TALK = re.compile(r"(?<![\\a-zA-Z])[A-Za-z]{2,}|\\text")
+_COMMANDS = (
+    "frac dfrac tfrac sqrt sum prod int lim infty to rightarrow cdot times div pi alpha beta gamma theta "
+    "lambda mu sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp binom lfloor rfloor "
+    "lceil rceil det cr partial"
+)
+_TO = re.compile(r"\\(?:to|rightarrow)(?![a-zA-Z])")
+_FORMULA = re.compile(
+    rf"(?:\\(?:{'|'.join(_COMMANDS.split())})(?![a-zA-Z])|\\(?:begin|end)\{{[bp]?matrix\}}|\d+(?:\.\d+)?(?!\s*_)"
+    r"|(?<![a-zA-Z\\])(?:[a-eh-zA-Z]|[a-eh-zA-Z]{2,3}|[fgh](?!\s*\())(?![a-zA-Z])|[-+*/^=_{}()|&!\s])+"
+)
+_COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d*,(?!\d{3}$)\d+|[1-9]\d{3,},\d+)", re.ASCII)
 _BURST = re.compile(  # towers and factorials of what sympy would only burst on
     r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|\d{5,}[\s})]*!|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
+)
+_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z]|\$(?=\S)|\\[(\[])|\n\s*\n|(?<=[\]$])\s*\n(?=[A-Z])")
+_ASSURANCE = re.compile(
+    r"(?:done|qed|i (?:hope|am sure|believe|think)[a-z ]{0,30}|that is all|good luck)[.!]*", re.IGNORECASE
 )
 _SEGMENT = re.compile(r"(?<!\\)\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 
@@ -80,12 +111,14 @@ def workers() -> Pool:
 class MathGrader(Rebuildable):
     r"""Compares a final answer with a reference, as mathematics.
 
-    The answer is the content of the last ``\boxed{}``; without a box it is the reply itself when that is one
-    line, else what stands after "answer is", in the last formula, or what math-verify finds. A reference is
-    text, a number, or a sequence of either of which any will do.
+    The answer is the content of the last ``\boxed{}``, and of those that belong to the same statement (see
+    `final_answer`); without a box it is the reply itself when that is one line, else what stands after
+    "answer is", else the last sentence where that is one of a few kinds as "There are 12 ways.". A reference
+    is text, a number, or a sequence of either of which any will do. One that cannot be read whole is
+    compared word for word: `reads` and `unread` tell.
     """
 
-    name = "math/1"
+    name = "math/2"
 
     def __init__(self, cpu_s: float = 2.0, wall_s: float = 60.0) -> None:
         """Set the budgets of one undecided pair.
@@ -106,7 +139,7 @@ class MathGrader(Rebuildable):
             MissingExtra: when a pair needs sympy, and the `math` extra is absent.
         """
         golds = references(reference)
-        given, found = final_answer(answer)
+        given, _ = final_answer(answer)
         shown = given[:200] if given is not None else None
         if given is None:
             return Score(0.0, False, None, "no answer")
@@ -120,9 +153,6 @@ class MathGrader(Rebuildable):
                 undecided.append(gold)
             elif len(golds) == 1:
                 why = said
-        if not found:  # the reading of an unboxed reply is a guess; math-verify has its own
-            undecided = golds
-            given = answer[-REPLY:]
         for gold in undecided:
             verdict, said = self._ask(gold, given)
             if verdict:
@@ -130,20 +160,48 @@ class MathGrader(Rebuildable):
             why = said
         return Score(0.0, False, shown, why)
 
+    def reads(self, reference: Any) -> bool:
+        """Return whether every text of a reference is read whole, so that other writings of it are right too.
+
+        Raises:
+            BadArgument: for a reference of no kind that is graded.
+            MissingExtra: when only sympy could say, and the `math` extra is absent.
+        """
+        return not self.unread(reference)
+
+    def unread(self, reference: Any) -> list[str]:
+        """Return the texts of a reference that are only compared word for word.
+
+        Raises:
+            BadArgument: for a reference of no kind that is graded.
+            MissingExtra: when only sympy could say, and the `math` extra is absent.
+        """
+        return [gold for gold in references(reference) if not self._readable(gold)]
+
+    def _readable(self, gold: str) -> bool:
+        known = readable(gold)
+        if known is None:
+            try:
+                return self._question({"read": _formula(gold) or ""}).get("readable") is True
+            except WorkerLost:
+                return False
+        return known
+
     def _ask(self, gold: str, answer: str) -> tuple[bool, str]:
         """Have a worker compare; a crash is the answer's doing only when a known good pair does not crash."""
+        question = {"gold": _formula(gold) or "", "answer": _formula(answer) or ""}
         for _ in range(2):
             try:
-                verdict = self._question({"gold": gold, "answer": answer})
+                verdict = self._question(question)
             except WorkerLost as lost:
                 if lost.spent:
-                    return False, "undecided"
+                    return False, UNDECIDED
                 self._control()
                 continue
             if "equal" in verdict:
-                return verdict["equal"], "equal by math-verify" if verdict["equal"] else "different"
-            return False, "undecided"
-        return False, "undecided"
+                return verdict["equal"], "equal by sympy" if verdict["equal"] else "different"
+            return False, UNDECIDED
+        return False, UNDECIDED
 
     def _question(self, question: dict[str, str]) -> dict[str, Any]:
         try:
@@ -210,8 +268,16 @@ def _reference(text: str) -> str:
 def final_answer(text: str) -> tuple[str | None, bool]:
     r"""Return the final answer in `text`, and whether it is surely that: boxed, or all there is.
 
+    Several boxes are one answer together when they belong to the same statement: when nothing but list marks,
+    "and", "or" and commas stands between them; when they stand in one sentence; or when a few words on the
+    same or the next line lead from one to the other. They do not where a blank line with words, a longer text
+    or a concluding or correcting word ("so", "therefore", "the answer", "no", "wait") stands between: then
+    the last one counts. "and" and "or" join even so.
+
     >>> final_answer(r"thus \boxed{1} and \boxed{2}.")
     ('1, 2', True)
+    >>> final_answer(r"With x = \boxed{3} found, the answer is \boxed{5}.")
+    ('5', True)
     """
     text = text[-LONGEST:]
     inside = boxed(text) if "\\boxed" in text else None
@@ -222,42 +288,75 @@ def final_answer(text: str) -> tuple[str | None, bool]:
         return None, True
     anchors = list(_ANCHOR.finditer(stripped[-REPLY:]))
     if anchors:
-        rest = stripped[-REPLY:][anchors[-1].end() :]
-        line = rest.partition("\n")[0].strip() or rest.strip().partition("\n")[0]
-        segment = _SEGMENT.match(line)
-        if segment:
-            line = next(group for group in segment.groups() if group)
-        else:
-            line = re.split(r"\.\s|\.$", line, maxsplit=1)[0]
-        return line or None, len(stripped) < 40
+        return _anchored(stripped[-REPLY:][anchors[-1].end() :]), len(stripped) < 40
     if "\n" not in stripped and (len(stripped) <= 200 or " " not in stripped):
-        return stripped, True
-    segments = _SEGMENT.findall(stripped[-REPLY:])
-    if segments:
-        return next(group for group in segments[-1] if group).strip(), False
-    return stripped[-200:], False
+        return _unassured(stripped), True
+    return _sentences(stripped[-REPLY:])[-1].strip()[-ANSWER:], False
+
+
+def _anchored(rest: str) -> str | None:
+    """Return what is said after "answer is": the sentence, or the formula that stands alone."""
+    rest = rest.strip().removeprefix("}").strip()  # the end of \text{The answer is }
+    segment = _SEGMENT.match(rest)
+    behind = rest[segment.end() :].partition("\n")[0] if segment else ""
+    if segment and (not behind.strip(" .!*") or _SENTENCE_END.match(behind.lstrip())):
+        return next(group for group in segment.groups() if group)
+    line = rest.partition("\n")[0]
+    return re.split(r"\.\s|\.$", line, maxsplit=1)[0] or None
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a reply, without assurances at its end."""
+    found = [part for part in _SENTENCES.split(text) if part.strip()]
+    while len(found) > 1 and _ASSURANCE.fullmatch(found[-1].strip()):
+        found.pop()
+    return found or [text]
+
+
+def _unassured(line: str) -> str:
+    last = _SENTENCES.split(line)[-1].strip()
+    return line[: -len(last)].strip() if len(last) < len(line) and _ASSURANCE.fullmatch(last) else line
 
 
 def _joined_boxes(text: str, last: str) -> str:
-    """Join the boxes that stand side by side before the last one, and a percent sign behind it."""
+    """Join the boxes that belong to the statement of the last one, and a percent sign behind a single one."""
     found = [last]
     start = text.rfind("\\boxed")
     tail = text[start:]
-    while start > 0 and len(found) < 20:
+    while start > 0 and len(found) < 20 and text.find("\\boxed", 0, start) >= 0:
         before = text[:start]
-        gap = re.search(r"[^{}]{0,30}\Z", before)
-        at = gap.start() if gap else start
-        if not before[:at].endswith("}") or not _GAP.fullmatch(before[at:]):
+        earlier = boxed(before[-ANSWER:])
+        if earlier is None:
             break
-        earlier = boxed(before)
-        if earlier is None or not before[:at].rstrip("} \t").endswith(earlier.rstrip("} \t")):
+        opened = before.rfind("\\boxed")
+        closed = before.find(earlier, opened) + len(earlier)
+        closed = before.find("}", closed) + 1
+        if not closed or not _belongs(before[closed:]):
             break
         found.append(earlier)
-        start = before.rfind("\\boxed")
+        start = opened
     if len(set(found)) == 1:
         sign = _PERCENT.match(tail, tail.find(last) + len(last)) if len(tail) < ANSWER else None
         return last + "%" if sign and "%" not in last else last
     return ", ".join(reversed(found))
+
+
+def _belongs(gap: str) -> bool:
+    """Whether what stands between two boxes makes them one answer."""
+    if len(gap) > 300:
+        return False
+    words = _STYLED.sub(r" \1 ", gap)
+    words = re.sub(r"\\[a-zA-Z]+|[\\$\[\](){},;:|/]|(?<=\s)[-*•](?=\s)", " ", _ITEM.sub(" ", words))
+    plain = re.findall(r"[^\W\d_]{2,}", words)
+    if all(word.casefold() in ("and", "or", "with", "also") for word in plain):
+        return True
+    if _JOINING.search(words) and "\n\n" not in gap:
+        return True
+    if re.search(r"\n\s*\n", gap) or _CONCLUDING.search(words):
+        return False
+    if not _SENTENCE_END.search(words.rstrip(". ")) and "\n" not in gap.strip():
+        return True
+    return len(plain) <= 8
 
 
 # -- the fast verdict
@@ -275,17 +374,77 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
         return _digits(whole[0]) == _digits(whole[1]), "integers"
     if len(answer) > ANSWER or len(gold) > ANSWER:
         return False, "too long"
+    if _ORDINAL.fullmatch(gold) and _words.ordinal(answer.strip(" .")):
+        return _words.number(answer.strip(" .")) == int(gold[:-2]), "text"
     left, right = _prepared(gold), _prepared.__wrapped__(answer)
-    if left == right or (_STYLED.search(left + right) and _plain(left) == _plain(right)):
-        return bool(left), "same text"
     if not right:
         return False, "no answer"
+    verdict, why = _compared(left, right)
+    if not verdict and _TALK.search(right):
+        value = _words.stated(_untexted(right))
+        if value is not None and value != right:
+            told, reason = _compared(left, _prepared.__wrapped__(value))
+            return (told, reason) if told is not False else (verdict, why)
+    return verdict, why
+
+
+def _compared(left: str, right: str) -> tuple[bool | None, str]:
+    """Compare two normalised texts."""
+    if left == right or (_STYLED.search(left + right) and _plain(left) == _plain(right)):
+        return bool(left), "same text"
     verdict = _choice(left, right)
     if verdict is None:
         verdict = _phrase(left, right)
     if verdict is not None:
         return verdict, "text"
     return _trees(left, right)
+
+
+def _untexted(text: str) -> str:
+    return " ".join(_STYLED.sub(r" \1 ", text).split())
+
+
+def readable(gold: str) -> bool | None:
+    """Return whether a reference is read whole: by this process, None where only sympy could."""
+    text = _prepared(gold)
+    if not text:
+        return False
+    plain = _STYLED.sub(r"\1", text).strip()
+    words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
+    if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or _words.date(plain):
+        return True
+    for form in (text, _words.stated(_untexted(text))):
+        if form is None:
+            continue
+        try:
+            if _measured(read(form)):
+                return True
+        except Unread:
+            pass
+    return None if _formula(gold) is not None else False
+
+
+def _measured(tree: Node) -> bool:
+    """Whether the words behind a number are known to be a unit or a thing that is counted."""
+    return tree[0] != "unit" or tree[2][0] == "(" or counted(tree[2])
+
+
+def _formula(text: str) -> str | None:
+    """Return a text as sympy's parser is given it, or None where a part of it is no plain formula.
+
+    Names of functions that nobody defined, primes, indices, sets and inequalities are left out: that parser
+    reads some of them as something else.
+    """
+    if len(text) > ANSWER:
+        return None
+    text = _prepared.__wrapped__(text)
+    if len(text) > LENGTH or not _FORMULA.fullmatch(text):
+        return None
+    if ("\\cr" in text and "\\begin" not in text) or (_TO.search(text) and "\\lim" not in text):
+        return None
+    if any(english(word.lower()) for word in re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}", text)):
+        return None
+    return text.replace("\\cr ", r"\\ ")
 
 
 def _digits(match: re.Match[str]) -> tuple[bool, str]:
@@ -344,7 +503,13 @@ def _phrase(gold: str, answer: str) -> bool | None:
     given = _IT_IS.sub("", _STYLED.sub(r"\1", answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
-    if len(plain) <= 3 and sorted(plain) == sorted(given.replace("*", "").replace(" ", "")):
+    if _ROMAN.fullmatch(plain):
+        return plain == given
+    if (
+        len(plain) <= 3
+        and not english(plain.lower())
+        and sorted(plain) == sorted(given.replace("*", "").replace(" ", ""))
+    ):
         return None  # xy and yx may be products
     said = _words.quantity(plain)
     if said is not None and (said.denominator > 1 or _words.number(plain) is not None):
@@ -364,69 +529,143 @@ def _plain(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    return re.sub(r"[\W_]+", " ", text).strip().casefold()
+    """Return words alone, without case and punctuation; signs and marks of operations stay."""
+    text = re.sub(r"(?<=\w)[-–](?=[^\W\d])", " ", text)
+    return " ".join(re.sub(r"(?<!\d)[.,](?!\d)|[.,](?!\d)|[:;'\"!?()\[\]{}_]", " ", text).split()).casefold()
 
 
 def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
     try:
-        left: Node = read(gold)
+        left: Node = _read_gold(gold)
     except Unread:
-        main, rest = _CLAUSE.sub("", gold), _CLAUSE.sub("", answer)
-        if main != gold and decide(main, rest)[0] is False:
-            return False, "different"  # already without what holds under "where"
         return _unread_gold(gold, answer)
-    number = _words.quantity(answer) if answer[:1].isalpha() and "\\" not in answer else None
+    spoken = (
+        answer[:1].isalpha() and "\\" not in answer and not _words.ordinal(answer)
+    )  # a fifth, or the fifth?
+    number = _words.quantity(answer) if spoken else None
     if number is not None and constant(left):
         answer = str(number)
     try:
         right: Node = read.__wrapped__(answer)
     except Unread as unread:
-        if unread.hopeless:
-            return False, "unreadable"
-        if _BURST.search(answer):
-            return False, "undecided"
-        if left[0] == "ratio" or _words.date(answer) is not None:
-            return False, "text"  # a time, or a date: numbers in words around them are no answer
-        main = _CLAUSE.sub("", answer)
-        if main != answer and decide(gold, main)[0] is False:
-            return False, "different"
-        if "\\" not in answer and not any(c.isdigit() for c in answer) and _PLAIN.fullmatch(answer):
-            return False, "text"
-        return None, "unread"
+        if unread.hopeless or "\\" not in answer:
+            return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
+        return _for_sympy(gold, answer, "unread")
+    if _unevaluated(left, right, answer):
+        return False, "not evaluated"
     try:
         verdict = same(left, right)
-        if verdict is not True and "," in gold + answer:
-            verdict = _decimal_comma(gold, answer) or verdict
+        if verdict is not True and "," in answer:
+            verdict = _decimal_comma(left, answer) or verdict
     except TooBig:
-        return False, "undecided"  # too big for sympy as well: no worker's time is spent on it
+        return False, UNDECIDED  # too big for sympy as well: no worker's time is spent on it
     except RecursionError:
         return None, "deep"
-    if verdict is None and _BURST.search(answer):
-        return False, "undecided"
+    if verdict is None:
+        return _for_sympy(gold, answer, "different")
     return verdict, "equal" if verdict else "different"
 
 
-def _decimal_comma(gold: str, answer: str) -> bool | None:
-    """Compare 1,5 with 1.5, where only one side has the comma."""
-    pattern = re.compile(r"[+-]?\d+,\d+")
-    for one, other in ((gold, answer), (answer, gold)):
-        if pattern.fullmatch(one) and "." in other:
-            try:
-                return same(read(one.replace(",", ".")), read(other))
-            except Unread:
-                return None
+def _read_gold(gold: str) -> Node:
+    """Read a reference; one that says "5 dollars is the price" or "at least 5" as the value it states."""
+    try:
+        tree: Node = read(gold)
+    except Unread:
+        value = _words.stated(_untexted(gold)) if _TALK.search(gold) else None
+        if value is None:
+            raise
+        tree = read(value)
+    if not _measured(tree):
+        raise Unread("words")
+    return tree
+
+
+def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
+    """Say None where a worker may be asked: both sides are plain formulas."""
+    if _BURST.search(answer):
+        return False, UNDECIDED
+    if _formula(gold) is None or _formula(answer) is None:
+        return False, why
+    return None, why
+
+
+def _unevaluated(gold: Node, answer: Node, text: str) -> bool:
+    r"""Whether a sum, product or quotient of plain numbers stands where the reference is one number.
+
+    9 + 64 is the question, 73 the answer; so are mixed numbers, 3 \cdot 10^6 and \frac{146}{2} answers.
+    """
+    if gold[0] == "unit":
+        gold = gold[1]
+    if answer[0] == "unit":
+        answer = answer[1]
+    while answer[0] == "-":
+        answer = answer[1]
+    if gold[0] == "-":
+        gold = gold[1]
+    whole = gold[0] == "num"
+    if not (whole or (gold[0] == "/" and _numerals(gold[1:]))) or answer[0] not in ("+", "*", "/"):
+        return False
+    if answer[0] == "/":
+        return (
+            whole
+            and "frac" not in text
+            and gold[1].denominator == 1
+            and gold[2] is None
+            and _numerals(answer[1:])
+        )
+    return _numerals(answer[1]) and not (_mixed(answer) and not whole)
+
+
+def _mixed(tree: Node) -> bool:
+    """Whether a sum is an integer and a fraction, as a mixed number is read."""
+    return tree[0] == "+" and [part[0] for part in tree[1]] == ["num", "/"]
+
+
+def _numerals(parts: Sequence[Node]) -> bool:
+    return all(
+        part[0] == "num"
+        or (part[0] in ("-", "+", "*", "/") and _numerals(part[1] if part[0] in "+*" else part[1:]))
+        for part in parts
+    )
+
+
+def _decimal_comma(gold: Node, answer: str) -> bool | None:
+    """Compare 1,5 with a reference of 1.5: what groups of thousands look like is never a decimal."""
+    if gold[0] == "num" and gold[2] is not None and _COMMA.fullmatch(answer):
+        try:
+            return same(gold, read(answer.replace(",", ".")))
+        except Unread:
+            return None
     return None
 
 
 def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
-    if _flat(gold) == _flat(answer) and _WORD.search(gold) and "\\" not in gold + answer:
+    """Compare with a reference that is not read: as a formula, by its parts, as a date, or word for word."""
+    if _spelled(gold) == _spelled(answer):
         return True, "same words"
-    if _WORD.search(gold) and _PLAIN.fullmatch(gold) and _PLAIN.fullmatch(answer):
+    if _WORDS_ALONE.fullmatch(gold) and _flat(gold) == _flat(answer):
+        return True, "same words"
+    main, rest = _CLAUSE.sub("", gold), _CLAUSE.sub("", answer)
+    if main and main != gold and rest != answer:  # "2n, where n is odd": both halves count
+        conditions = _spelled(gold[len(main) :]) == _spelled(answer[len(rest) :])
+        return (_compared(main, rest)[0] is True and conditions), "formula and condition"
+    if _WORD.search(gold):
         left, right = _words.date(gold), _words.date(answer)
-        return left is not None and left == right, "text"
+        if left is not None:
+            return left == right, "text"
     if len(answer) > LENGTH:
         return False, "too long"
-    return None, "the reference is no plain formula"
+    if "\\" not in gold:
+        return False, "the reference is no plain formula"
+    return _for_sympy(gold, answer, "the reference is no plain formula")
+
+
+def _spelled(text: str) -> str:
+    """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
+    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", _STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
+    text = re.sub(r" ?([^\w\s]) ?", r"\1", text)
+    text = text if text.endswith("..") else text.strip(".,;: ")
+    return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text
 
 
 # -- names that upstream's users bring

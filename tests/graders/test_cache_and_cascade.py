@@ -2,10 +2,16 @@ import threading
 
 import pytest
 
+from gem.agents.scripted import ScriptedAgent
 from gem.errors import BadArgument, NoVerdict, StoreError
-from gem.graders.base import Score
+from gem.graders.base import UNDECIDED, Score
 from gem.graders.cache import CachedGrader
 from gem.graders.cascade import CascadeGrader
+from gem.graders.code import CodeGrader
+from gem.graders.judge import JudgeGrader
+from gem.graders.math import MathGrader
+from gem.graders.text import TextGrader
+from gem.sandbox.base import Budget
 
 
 class Counting:
@@ -31,7 +37,62 @@ def test_the_same_content_is_graded_once():
     first, again = cached("a", "b"), cached("a", "b")
     assert first == again
     assert not cached("b", "a").correct  # the two do not run together
-    assert cached("a", ["b"]) if False else (grader.calls, cached.hits, cached.misses) == (2, 1, 2)
+    assert (grader.calls, cached.hits, cached.misses) == (2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (TextGrader(), TextGrader("f1")),
+        (TextGrader(), TextGrader(official=True)),
+        (MathGrader(), MathGrader(cpu_s=9.0)),
+        (CodeGrader(), CodeGrader(max_tests=1)),
+        (CodeGrader(), CodeGrader(budget=Budget(cpu_s=1.0))),
+        (
+            CascadeGrader({"text": TextGrader(), "math": MathGrader()}),
+            CascadeGrader({"text": TextGrader("f1"), "math": MathGrader()}),
+        ),
+        (CascadeGrader({"a": TextGrader()}), CascadeGrader({"b": TextGrader()})),
+    ],
+)
+def test_graders_of_other_settings_do_not_share_verdicts(one, other):
+    assert CachedGrader(one).name != CachedGrader(other).name
+    assert CachedGrader(one).name == CachedGrader(type(one)(*one._init[0], **one._init[1])).name
+
+
+def test_a_verdict_under_one_metric_is_none_under_another(tmp_path):
+    path = tmp_path / "verdicts.db"
+    with CachedGrader(TextGrader("f1"), path) as f1, CachedGrader(TextGrader(), path) as em:
+        assert f1("the red house", "house").value == pytest.approx(2 / 3)
+        assert em("the red house", "house").value == 0.0
+
+
+def test_settings_that_cannot_be_told_apart_need_a_name():
+    judge = JudgeGrader(ScriptedAgent(["x"]), "Be strict.")
+    with pytest.raises(BadArgument, match=r"JudgeGrader\.agent cannot be written down"):
+        CachedGrader(judge)
+    assert CachedGrader(judge, name="strict judge").name == "strict judge"
+
+
+def test_what_a_spent_budget_left_undecided_is_asked_again(tmp_path):
+    class Tired(Counting):
+        def __call__(self, answer, reference):
+            self.calls += 1
+            return Score(0.0, False, None, UNDECIDED) if self.calls == 1 else Score(1.0, True)
+
+    grader = Tired()
+    with CachedGrader(grader, tmp_path / "verdicts.db") as cached:
+        assert [cached("a", "b").correct for _ in range(3)] == [False, True, True]
+    assert grader.calls == 2
+    assert MathGrader()(r"\boxed{9^9^9^9}", "7").why == UNDECIDED
+
+
+def test_every_grader_can_be_cached():
+    cached = CachedGrader(CodeGrader())
+    tests = {"entry_point": "f", "inputs": [[2]], "outputs": [4]}
+    first = cached("no code at all", tests)
+    assert cached("no code at all", tests) == first
+    assert (cached.hits, cached.misses) == (1, 1)
 
 
 def test_what_has_no_verdict_is_asked_again():
@@ -113,6 +174,7 @@ def test_a_cascade_stops_at_the_first_that_accepts():
     assert cascade.report() == {
         "settled": {"strict": 1, "lenient": 2},
         "disagreements": {"strict / lenient": (1, 2)},
+        "failed": {},
     }
 
 
@@ -126,6 +188,23 @@ def test_spot_checks_show_settled_answers_to_the_others():
     checked = [len(some(str(i), str(i)).info["verdicts"]) == 2 for i in range(200)]
     assert 60 < sum(checked) < 140
     assert checked == [len(some(str(i), str(i)).info["verdicts"]) == 2 for i in range(200)]
+
+
+def test_a_spot_check_that_fails_costs_the_check_and_not_the_verdict():
+    class Down(Counting):
+        def __call__(self, answer, reference):
+            raise NoVerdict("the judge is down")
+
+    cascade = CascadeGrader({"hasty": Counting(), "judge": Down()}, spot_checks=1.0)
+    score = cascade("Paris", "Paris")
+    assert (score.correct, score.info["verdicts"]) == (True, {"hasty": True})
+    assert cascade.report() == {
+        "settled": {"hasty": 1, "judge": 0},
+        "disagreements": {},
+        "failed": {"judge": 1},
+    }
+    with pytest.raises(NoVerdict):  # nobody has settled this one
+        cascade("Rome", "Paris")
 
 
 def test_a_rule_of_its_own_says_what_settles():

@@ -30,6 +30,20 @@ def test_a_verdict_is_the_score():
 @pytest.mark.parametrize(
     "said",
     [
+        f"<think>Paris is the capital.</think>\n{verdict()}",
+        f"It is right.\n</think>\n\n```json\n{verdict()}\n```",
+        f"<think>Not {verdict(0.0)}: </think> hm </think>{verdict()}",
+        verdict(why="it says </think>, and more"),
+    ],
+)
+def test_a_judge_may_think_first(said):
+    score = judge([said])("Paris", "Paris")
+    assert (score.correct, score.info["judge_asks"]) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
         "I cannot judge that.",
         "",
         "1.0",
@@ -42,6 +56,11 @@ def test_a_verdict_is_the_score():
         json.dumps({"tag": TAG, "score": 1.0}),
         json.dumps({"tag": TAG, "score": 1.0, "why": "", "extra": 1}),
         f"Here it is: {verdict()}",
+        f"<think>{verdict()}",
+        f"<think>{verdict()}</think>",
+        f"{verdict()}</think>",
+        f"{verdict()}</think>It is right.",
+        f"<think>x</think>{verdict(0)}{verdict(1)}",
         f"{verdict(0)}\n{verdict(1)}",
         '{"tag": "t4g", "score": 0, "score": 1, "why": ""}',
         "[" * 5000,

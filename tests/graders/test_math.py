@@ -1,4 +1,5 @@
 import importlib.util
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.graders import math as grading
+from gem.graders._evaluation import separation
+from gem.graders._latex import read
 from gem.graders.math import MathGrader, boxed_reward_fn, check_correct, decide, final_answer, references
 from gem.graders.pool import Pool, resident_mb
 
@@ -44,8 +47,8 @@ def test_the_table_is_decided_without_sympy_but_for_a_few():
         verdict, _ = decide(references(gold)[0], final_answer(answer)[0] or "")
         assert verdict in (right, None), (gold, answer)
         undecided += [(gold, answer)] if verdict is None else []
-    assert len(PAIRS) >= 200
-    assert len(undecided) <= 8, undecided
+    assert len(PAIRS) >= 900
+    assert len(undecided) <= 50, undecided
 
 
 @needs_sympy
@@ -75,7 +78,8 @@ def test_a_verdict_is_the_same_whichever_side_an_expression_stands_on():
         "\\pm",
     )  # where order has a meaning
     for gold, answer, right in PAIRS:
-        if answer and right and not any(mark in gold + answer for mark in one_sided):
+        other = re.fullmatch(r"\d+,\d+|.*[A-Za-z]{4}.*", answer)  # a list as a reference; a sentence
+        if answer and right and not other and not any(mark in gold + answer for mark in one_sided):
             assert decide(answer, gold)[0] in (True, None), (gold, answer)
 
 
@@ -330,3 +334,149 @@ for piece in (" .", "0", " ", "1,", "\\n\\t", "_ ", "\\\\text{", "1.", "answer i
         text=True,
     )
     assert done.returncode == 0, done.stderr[-500:]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        r"\boxed{1} and \boxed{2}",
+        r"\boxed{1}; \boxed{2}",
+        "\\boxed{1}\n\\boxed{2}",
+        "\\boxed{1}\n\n\\boxed{2}",
+        r"$\boxed{1}$ and then $\boxed{2}$",
+        r"Either \boxed{1} or maybe \boxed{2}",
+        r"\boxed{1}\text{ or }\boxed{2}",
+        r"\boxed{1} / \boxed{2}",
+        "1. \\boxed{1}\n2. \\boxed{2}",
+        "- \\boxed{1}\n- \\boxed{2}",
+        "a) $\\boxed{1}$.\nb) $\\boxed{2}$.",
+        r"(i) \boxed{1} (ii) \boxed{2}",
+        "First: \\boxed{1}\nSecond: \\boxed{2}",
+        r"The first root is \boxed{1}. The second root is \boxed{2}.",
+        r"The roots are \boxed{1} as well as \boxed{2}.",
+        r"x = \boxed{1} \quad x = \boxed{2}",
+        r"\[\boxed{1}\] \[\boxed{2}\]",
+        r"\boxed{1}\boxed{2}",
+        r"\boxed{1} but also \boxed{2}",
+        r"\boxed{1 \text{ or } 2}",
+    ],
+)
+def test_boxes_of_one_statement_are_one_answer(reply):
+    assert final_answer(reply)[0] in ("1, 2", r"1 \text{ or } 2")
+    assert check_correct(reply, "1,2")
+    assert not check_correct(reply, "2")
+    assert not check_correct(reply, "1")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "First \\boxed{3}.\n\nThen after more work the value is found to be \\boxed{5}.",
+        "Step 1: \\boxed{3}\n\nStep 2: \\boxed{5}",
+        r"With x = \boxed{3} found, the answer is \boxed{5}.",
+        r"\boxed{4}. Wait, that is wrong: \boxed{5}",
+        "So \\boxed{3} " + "and more words of the sort " * 20 + "\\boxed{5}",
+        "\\boxed{5}\n\nFinal answer: \\boxed{5}",
+    ],
+)
+def test_an_earlier_result_is_not_part_of_the_final_statement(reply):
+    assert final_answer(reply)[0] == "5"
+
+
+def test_what_is_left_to_do_is_no_answer():
+    score = MathGrader()(r"\boxed{9 + 64}", "73")
+    assert (score.value, score.why) == (0.0, "not evaluated")
+    assert check_correct(r"\boxed{9 + 64 = 73}", "73")
+    assert not check_correct(r"\boxed{\frac{1}{2} + \frac{1}{4}}", r"\frac{3}{4}")
+    assert check_correct("4 + 4/9", "40/9")  # a mixed number
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold", "right"),
+    [
+        ("We know that $x$ is not 5.\nIt is $7$ or so, not $5$.", "5", False),
+        ("There were 3 rows of 4.\nSo there are 12 apples.", "12", True),
+        ("There were 3 rows of 4.\nSo there are not 12 apples.", "12", False),
+        ("The answer is $5$ or $6$.", "5", False),
+        ("The answer is not $5$.", "5", False),
+        ("The answer is $5$. That was easy.", "5", True),
+    ],
+)
+def test_of_an_unboxed_reply_no_piece_is_taken(reply, gold, right):
+    assert check_correct(reply, gold) is right
+
+
+UNREAD = (
+    r"$2 n \pi-\pi/2$, any integer $n$",
+    "about 3 m",
+    "x > 3 or so",
+    "5+",
+    r"y=e^{x} \text{ for every } x \text{ but } 0",
+    r"$f(x)=a x+b$, where $b$ is an integer",
+)
+
+
+@needs_sympy
+@pytest.mark.parametrize("gold", UNREAD)
+def test_a_reference_that_is_not_read_is_compared_word_for_word(gold):
+    grader = MathGrader()
+    assert not grader.reads(gold)
+    assert grader.unread([gold, "5"]) == references(gold)
+    assert grader(rf"\boxed{{{gold}}}", gold).correct
+    assert grader(gold.replace("$", ""), gold).correct
+    for piece in ("0", "1", "2", "3", "5", "n", "x", r"\pi", "2n", "e^x", "ax+b", "-" + gold, "not " + gold):
+        assert not grader(piece, gold).correct, piece
+
+
+@needs_sympy
+@pytest.mark.parametrize(
+    "gold",
+    [
+        "5",
+        r"\frac{1}{2}",
+        "Tuesday",
+        "Mrs. Hilt",
+        r"\{x|-2\leq x<1\}",
+        r"\sum_{k=1}^{n} k",
+        3.5,
+        "5 cm",
+        ["(C)"],
+    ],
+)
+def test_a_reference_that_is_read(gold):
+    assert MathGrader().reads(gold)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        (r"\sqrt{10^{60}+1}", "10^{30}", False),
+        (r"\sqrt{10^{60}}", "10^{30}", True),
+        (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5+2\sqrt{6}}", True),
+        (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5+2\sqrt{6}+10^{-80}}", False),
+        (r"\sqrt[3]{2+\sqrt{5}}+\sqrt[3]{2-\sqrt{5}}", "1", True),
+        ("e^{-120}", "0", False),
+        ("e^{-120}", r"\frac{1}{e^{120}}", True),
+        ("5+e^{-9999}", "5", False),
+        (r"\sin(\pi)", "0", True),
+        (r"\cos 36^\circ", r"\frac{1+\sqrt{5}}{4}", True),
+        (r"\ln(10^{200}+1)", r"200\ln 10", False),
+        (r"e^{\pi\sqrt{163}}", "640320^3+744", False),
+        ("x+10^{-200}", "x", False),
+        (r"\sqrt{x^4}+10^{-70}", "x^2", False),
+    ],
+)
+def test_numbers_that_look_alike_to_many_digits(gold, answer, right):
+    assert (decide(gold, answer)[0] is True) is right
+
+
+def test_numbers_of_roots_are_told_apart_by_their_separation_bound():
+    for expression, least in (
+        (r"\sqrt{2}-1", 1),
+        (r"\sqrt{10^{60}+1}-10^{30}", 100),
+        (r"\sqrt{2}+\sqrt{3}-\sqrt{5}", 5),
+    ):
+        bits = separation(read(expression))
+        assert bits is not None
+        assert least <= bits < 5000
+    assert separation(read(r"\pi-3")) is None
