@@ -2,8 +2,8 @@
 
 What is graded was written by somebody who wants a good grade. So it reaches the judge as one JSON string
 inside a block whose tag is drawn anew for every question: the text can neither close the block nor know the
-tag that a verdict must carry. A verdict is one JSON object and nothing else, behind the judge's thinking
-where it shows that; a reply that is anything else is asked for once more, and then there is no verdict.
+tag that a verdict must carry. A verdict is one JSON object and nothing else, but for what the judge thinks
+before it; a reply that is anything else is asked for once more, and then there is no verdict.
 """
 
 from __future__ import annotations

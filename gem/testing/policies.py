@@ -6,6 +6,7 @@ a reward also tries more than one thing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from random import Random
@@ -53,7 +54,7 @@ class Deals:
 
 Player: TypeAlias = Callable[[Moment], str]
 
-IGNORANT = ("constant", "empty", "echo", "format-only", "answer-everything", "prompt-injection")
+IGNORANT = ("constant", "empty", "echo", "copier", "format-only", "answer-everything", "prompt-injection")
 """The policies that know nothing of the task: what they earn is the reward's mistake."""
 
 COMMON_ANSWERS = ("\\boxed{0}", "\\boxed{1}", "\\boxed{A}", "\\boxed{yes}")
@@ -63,6 +64,21 @@ MOST_CONSTANTS = 8
 MOST_CANDIDATES = 60
 
 EMPTY = ("", " \n")
+
+EXPRESSION = re.compile(r"[-+(\[]*\d[\d.,/()\[\]^ *+×÷·!%=-]*[-+*/^×÷·][\d.,/()\[\]^ *+×÷·!%=-]*\d[)\]!%]*")
+"""Numbers joined by signs, as a question for a value writes them."""
+
+COPIED: dict[str, Callable[[str], Sequence[str]]] = {
+    "line": lambda text: [line.strip() for line in text.splitlines() if line.strip()],
+    "number": lambda text: re.findall(r"-?\d+(?:[.,/]\d+)*", text),
+    "expression": lambda text: [found.strip(" =.,") for found in EXPRESSION.findall(text)],
+    "option": lambda text: re.findall(r"(?m)^\s*[(\[]?([A-J]|\d{1,2})[)\].:]\s", text),
+    "quoted": lambda text: re.findall(r"[\"'`“‘]([^\"'`“”‘’\n]{1,60})[\"'`”’]", text),
+}
+"""What of a text a copier may take for an answer: pieces by kind."""
+
+PLACES = (0, 1, -1)
+"""Which of the pieces a copier takes: the first, the second, the last."""
 
 FORMS = (
     "\\boxed{}",
@@ -108,6 +124,7 @@ def policies(deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int]) -> di
         "constant": _always(dict.fromkeys(constants)),
         "empty": _always(EMPTY),
         "echo": [lambda now: now.heard, lambda now: f"\\boxed{{{now.heard}}}"],
+        "copier": [_copier(kind, place, answers) for kind in COPIED for place in PLACES],
         "format-only": _always(FORMS),
         "answer-everything": [_everything(inside, form) for form in LISTINGS],
         "prompt-injection": _always(INJECTIONS),
@@ -152,6 +169,20 @@ def _spread(answers: Sequence[str], most: int) -> Sequence[str]:
 
 def _always(answers: Iterable[str]) -> list[Player]:
     return [lambda _, answer=answer: answer for answer in answers]  # type: ignore[misc]
+
+
+def _copier(kind: str, place: int, answers: Sequence[str]) -> Player:
+    """Return a player that gives back a piece of what it was shown, in the form of the expert's answers."""
+    form = "{}" if answers and boxed(answers[0]) is None and "<answer>" not in answers[0] else "\\boxed{{{}}}"
+    if answers and "<answer>" in answers[0]:
+        form = "<answer>{}</answer>"
+
+    def player(now: Moment) -> str:
+        pieces = COPIED[kind](now.heard)
+        piece = pieces[place] if -len(pieces) <= place < len(pieces) else ""
+        return form.format(piece)
+
+    return player
 
 
 def _everything(answers: Sequence[str], form: Callable[[Sequence[str]], str]) -> Player:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gem.core import Start
 from gem.testing.doubles import EchoEnv
 from gem.testing.policies import Deals, Moment, policies
 
@@ -40,3 +41,31 @@ def test_what_paid_is_repeated(played):
     (player,) = found["repeat-what-paid"]
     assert said(player, env, 1, 1, 0.5, "that") == "that"
     assert said(player, env, 1, 1, 0.0, "that") != "that"
+
+
+def test_copiers_give_back_pieces_of_what_they_are_shown():
+    class Asks(EchoEnv):
+        def solve(self):
+            return r"\boxed{x}"
+
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start('Work out (9 + 64) * 2 = ?\n(A) 73\nB. "one hundred"', {})
+
+    env = Asks()
+    players = policies(Deals(env, range(4), forkable=False), range(2), range(2, 4))["copier"]
+    replies = {said(player, env, 1) for player in players}
+    assert replies >= {
+        r"\boxed{(9 + 64) * 2}",
+        r"\boxed{9}",
+        r"\boxed{73}",
+        r"\boxed{A}",
+        r"\boxed{B}",
+        r"\boxed{one hundred}",
+        r"\boxed{Work out (9 + 64) * 2 = ?}",
+    }
+
+
+def test_a_copier_answers_in_the_form_of_the_expert(played):
+    env, found = played
+    assert {said(player, env, 1) for player in found["copier"]} >= {env.solve()}
