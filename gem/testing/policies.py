@@ -172,15 +172,22 @@ def _always(answers: Iterable[str]) -> list[Player]:
 
 
 def _copier(kind: str, place: int, answers: Sequence[str]) -> Player:
-    """Return a player that gives back a piece of what it was shown, in the form of the expert's answers."""
-    form = "{}" if answers and boxed(answers[0]) is None and "<answer>" not in answers[0] else "\\boxed{{{}}}"
-    if answers and "<answer>" in answers[0]:
-        form = "<answer>{}</answer>"
+    """Return a player that gives back a piece of the first observation, in the form of the expert's answers.
+
+    What later observations show is the state of a game, and to go by that is to know something.
+    """
+    tagged = bool(answers) and "<answer>" in answers[0]
+    form = "<answer>{}</answer>" if tagged else "\\boxed{{{}}}"
+    if answers and not tagged and boxed(answers[0]) is None:
+        form = "{}"
+    said = ""
 
     def player(now: Moment) -> str:
-        pieces = COPIED[kind](now.heard)
-        piece = pieces[place] if -len(pieces) <= place < len(pieces) else ""
-        return form.format(piece)
+        nonlocal said
+        if now.turn == 0:
+            pieces = COPIED[kind](now.heard)
+            said = form.format(pieces[place] if -len(pieces) <= place < len(pieces) else "")
+        return said
 
     return player
 
