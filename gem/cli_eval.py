@@ -110,6 +110,9 @@ def evaluate(
             said = f"agent {report.now} can answer nobody: {gone}"
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return cli.FAILED
+        except StoreError:
+            report.show()  # what is known already is lost to nobody
+            raise
         except KeyboardInterrupt as stop:
             stop.add_note(report.progress())
             raise
@@ -245,7 +248,7 @@ def _store(last: ExitStack, out: Path | None, name: str, alone: bool) -> Episode
     """Return where an agent's episodes go: agents apart, for a store goes on under one agent's settings.
 
     Raises:
-        StoreError: when the folder cannot be made, or is a training run's.
+        StoreError: when the folder cannot be made, is a training run's, or another evaluation writes there.
     """
     if out is None:
         return None
@@ -256,7 +259,9 @@ def _store(last: ExitStack, out: Path | None, name: str, alone: bool) -> Episode
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be made: {error.strerror}; choose another --out.") from error
-    return last.enter_context(EpisodeStore(folder / "episodes.jsonl"))
+    store = last.enter_context(EpisodeStore(folder / "episodes.jsonl"))
+    store.claim()  # at the start: another evaluation may be playing the same episodes
+    return store
 
 
 def _file_name(name: str) -> str:

@@ -247,3 +247,22 @@ def test_agents_that_lose_nothing_are_compared_without_a_word(capsys):
 def test_what_is_named_twice_is_refused(twice, capsys):
     assert cli.main(["eval", *twice]) == cli.MISUSED
     assert "named twice" in capsys.readouterr().err
+
+
+def test_a_second_evaluation_into_one_folder_is_told_at_its_start(agent, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    with EpisodeStore(tmp_path / "out" / "episodes.jsonl") as store:
+        store.claim()
+        assert cli.main(["eval", EASY, "--episodes", "4", "--out", str(tmp_path / "out")]) == cli.MISUSED
+        told = capsys.readouterr()
+        assert "another run is going on with this store" in told.err
+        assert (agent.asked, len(store), agent.closed) == (0, 0, True)
+    assert cli.main(["eval", EASY, "--episodes", "4", "--out", str(tmp_path / "out")]) == 0
+
+
+def test_figures_that_cannot_be_written_are_shown_all_the_same(agent, tmp_path, capsys):
+    (tmp_path / "result.json").mkdir()
+    assert cli.main(["eval", EASY, "--episodes", "4", "--out", str(tmp_path)]) == cli.MISUSED
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[-1] == "4/4"
+    assert "result.json cannot be written" in told.err

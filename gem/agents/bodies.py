@@ -9,6 +9,9 @@ from collections.abc import Iterator
 LONGEST_BODY = 32 * 2**20
 """Bytes of a response, decompressed, that are read."""
 
+LONGEST_STREAM = 128 * 2**20
+"""Bytes of a stream that are read: each token brings an event of some hundred bytes."""
+
 
 class BodyTooLong(ValueError):
     """A response of more than LONGEST_BODY bytes."""

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from gem.agents.base import BaseAgent
-from gem.agents.bodies import Events, Unpacked
+from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
 from gem.agents.chat_completions import ChatCompletions
 from gem.agents.outcomes import (
     EXCERPT,
@@ -28,9 +28,11 @@ from gem.agents.outcomes import (
     refuses_tools,
     reply,
     shorter,
+    written_call,
 )
 from gem.agents.responses import Responses
-from gem.agents.wire import Settings, WireFormat
+from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
+from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, missing_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
@@ -159,7 +161,7 @@ class OpenAIAgent(BaseAgent):
             token_ids,
             self.extra,
         )
-        self._tools_taken = False
+        self._taken: set[str] = set()  # fields of requests that were answered
         self._concurrency = concurrency
         self.timeout_s = timeout_s
         self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
@@ -204,7 +206,13 @@ class OpenAIAgent(BaseAgent):
             self._places = asyncio.Semaphore(self._concurrency)
             self._death, self._away_since = _Death(), None
         client, places = self._client, self._places
-        asking = _Asking(ask, self._settings.limit(ask), _Clock(ask.policy_s), self._death)
+        asking = _Asking(
+            ask,
+            self._settings.limit(ask),
+            _Clock(ask.policy_s),
+            self._death,
+            form=self._settings.form,
+        )
         jitter = seeded(ask.seed, "backoff")
         while True:
             async with places:
@@ -217,9 +225,46 @@ class OpenAIAgent(BaseAgent):
             verdict = judge(said).verdict
             if verdict is Verdict.SCORED:
                 return self._reply(asking, said)
+            if self._tells_again(asking, said, verdict):
+                continue
+            if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(client, asking, said):
+                verdict = Verdict.REFUSED
             wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
+
+    def _tells_again(self, asking: _Asking, said: Said, verdict: Verdict) -> bool:
+        """Tell the conversation in its next form, where there is one, and the server refuses this one.
+
+        A server error is taken for a refusal once the retries are used up.
+        """
+        last = verdict is Verdict.REFUSED or (verdict is Verdict.RETRIED and asking.tries >= self.retries)
+        if not last or said.status not in (400, 413, 422, 500):
+            return False
+        messages = asking.ask.messages
+        before = retold(messages, asking.form)
+        for form in Form:
+            if form > asking.form and retold(messages, form) != before:
+                asking.form, asking.refused = form, said.status < 500
+                return True
+        return False
+
+    async def _others_are_answered(self, client: httpx.AsyncClient, asking: _Asking, said: Said) -> bool:
+        """Tell whether it is this conversation that is refused: a plain question is still answered.
+
+        What a model wrote may make a firewall, or a server that quotes it, say what else a dead key does.
+        Where nobody was answered yet, it is the key.
+        """
+        if not self._taken or said.status not in (400, 403, 404, 422):
+            return False
+        question = replace(asking.ask, messages=(Message("user", "Say yes."),), tools=(), turn=0)
+        other = _Asking(question, 16, asking.clock, asking.death)
+        assert self._places is not None
+        async with self._places:
+            asking.death.check()
+            async with asking.clock.running():
+                said = await self._try(client, other)
+        return judge(said).verdict is Verdict.SCORED
 
     def _wait(self, asking: _Asking, said: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise where there is none."""
@@ -258,11 +303,23 @@ class OpenAIAgent(BaseAgent):
 
     def _reply(self, asking: _Asking, said: Said) -> Reply:
         ask = asking.ask
-        self._tools_taken = self._tools_taken or bool(ask.tools and not said.complaint)
-        answer = reply(replace(said, complaint=self._without_keys(said.complaint)))
+        if not said.complaint:
+            self._taken |= asking.sent
+            self._keep_form(asking)
+        answer = reply(
+            replace(said, complaint=self._without_keys(said.complaint), why=self._without_keys(said.why))
+        )
+        if retold(ask.messages, asking.form) != ask.messages:
+            answer = replace(answer, extra={**answer.extra, "history": asking.form.name.lower()})
         if answer.tool_calls and not self._settings.tools:
             answer = replace(answer, text=calls.write(answer.text, answer.tool_calls), tool_calls=())
         return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
+
+    def _keep_form(self, asking: _Asking) -> None:
+        if asking.form is Form.FILLED and asking.refused and self._settings.form is Form.AS_IT_IS:
+            self._settings.form = Form.FILLED
+            why = f"{self._address} refuses messages without text; {EMPTY!r} is sent for them."
+            warnings.warn(why, stacklevel=2)
 
     # -- what the server refuses
 
@@ -284,14 +341,15 @@ class OpenAIAgent(BaseAgent):
         if said.status not in (400, 404, 422, 500, 501):
             return False
         mine = asking.sent - set(self.extra)
-        if "tools" in mine and not self._tools_taken and refuses_tools(heard):
+        new = mine - self._taken  # else it is something else that is refused, whatever words stand there
+        if "tools" in new and refuses_tools(heard):
             raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
         if said.status not in (400, 422):
             return False
         for name, instead in CALLERS.items():
-            if name in mine and refuses(heard, name):
+            if name in new and refuses(heard, name):
                 raise self._unavailable(asking, f"{said.why}. Pass {instead}.")
-        if "max_tokens" in mine and self._auto and refuses(heard, "max_tokens"):
+        if "max_tokens" in new and self._auto and refuses(heard, "max_tokens"):
             settings.limit_field = "max_completion_tokens"
             return True
         for name in HARMLESS:
@@ -334,7 +392,8 @@ class OpenAIAgent(BaseAgent):
     # -- one request
 
     async def _try(self, client: httpx.AsyncClient, asking: _Asking) -> Said:
-        request = self._format.request(asking.ask, self._settings, asking.limit)
+        told = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
+        request = self._format.request(told, self._settings, asking.limit)
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
@@ -350,7 +409,8 @@ class OpenAIAgent(BaseAgent):
                 asyncio.timeout(self.timeout_s),
                 client.stream("POST", self.url, content=body, headers=headers) as response,
             ):
-                return await self._read(response, asking.ask)
+                said = await self._read(response, asking.ask)
+            return said if said.status != 413 else replace(said, own_words=own_share(told.messages) > 0.5)
         except TimeoutError:
             return Said(f"did not answer within {self.timeout_s:g} s", Fault.SLOW)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -362,10 +422,12 @@ class OpenAIAgent(BaseAgent):
         if not 200 <= response.status_code < 300:
             return await _read_error(response)
         pieces: list[bytes] = []
+        packed = response.headers.get("Content-Encoding")
         try:
-            unpacked = Unpacked(response.headers.get("Content-Encoding"))
             if response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                unpacked = Unpacked(packed, LONGEST_STREAM)
                 return await self._read_stream(response, unpacked, ask)
+            unpacked = Unpacked(packed)
             async for piece in response.aiter_raw():
                 pieces.append(unpacked.feed(piece))
             return self._format.read(json.loads(b"".join(pieces)), ask)
@@ -408,6 +470,8 @@ class _Asking:
     tries: int = 0
     cuts: int = 0
     knocks: int = 0
+    form: Form = Form.AS_IT_IS
+    refused: bool = False
     since: float | None = None
 
     def away_s(self, now: float) -> float:
@@ -486,7 +550,15 @@ async def _read_error(response: httpx.Response) -> Said:
         status=status,
         complaint=said,
         retry_after_s=_retry_after(response.headers.get("Retry-After")),
+        text=_written(body),
     )
+
+
+def _written(body: bytes) -> str | None:
+    try:
+        return written_call(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _take(collector: Any, data: bytes) -> None:

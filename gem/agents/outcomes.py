@@ -45,7 +45,8 @@ class Said:
     """What came back for one request.
 
     `why` says it for an error. `fault` is set where there is no whole response; `complaint` is what the
-    server said in an error, under any status, `failed` whether it was one under status 200. Of an answer:
+    server said in an error, under any status, `failed` whether it was one under status 200, `own_words`
+    whether most of what was sent is what the model had said before. Of an answer:
     `text` (None: the server gave none, not even an empty one), `refusal`, `reasoning`, `calls`, the server's
     word for its `end`, its `usage`, tokens, and what goes into `Reply.extra`.
     """
@@ -55,6 +56,7 @@ class Said:
     status: int = 200
     complaint: str = ""
     failed: bool = False
+    own_words: bool = False
     retry_after_s: float = 0.0
     text: str | None = None
     refusal: str = ""
@@ -119,6 +121,8 @@ def judge(said: Said) -> Outcome:
 
 def reply(said: Said) -> Reply:
     """Return the reply of an answer that is scored."""
+    if _call_unread(said):
+        return Reply(said.text or "", usage=said.usage, extra={**said.extra, "error": said.why[:EXCERPT]})
     if said.status != 200 or said.failed or _did_not_fit(said):
         extra = {**said.extra, "error": said.complaint[:EXCERPT]} if said.complaint else said.extra
         return Reply("", finish="context", usage=said.usage, extra=extra)
@@ -153,6 +157,19 @@ def _empty_but_sampled(said: Said) -> bool:
     return said.text is not None and _ended(said, ENDS | CUT_ENDS)
 
 
+_UNREAD = re.compile(
+    r"tool_use_failed|failed to parse input at pos|error parsing tool call|malformed_function_call",
+    re.IGNORECASE,
+)
+
+
+def _call_unread(said: Said) -> bool:
+    """Tell whether the model wrote a call that the server could not read, and the server says so."""
+    if (said.end or "").lower() == "malformed_function_call":
+        return True
+    return (said.failed or said.status in (400, 422, 500)) and bool(_UNREAD.search(said.complaint))
+
+
 _MODERATED = re.compile(r"moderat|flagged|content policy|content_policy|safety system", re.IGNORECASE)
 _NO_MODEL = re.compile(r"model_not_found|invalid_api_key|api key not valid", re.IGNORECASE)
 
@@ -169,6 +186,12 @@ OUTCOMES: tuple[Outcome, ...] = (
         Verdict.SCORED,
         lambda s: (s.failed or s.status in (400, 413, 422, 500)) and too_long(s.complaint, s.status),
     ),
+    Outcome(
+        "a request that is too large (413), most of it what the model said",
+        Verdict.SCORED,
+        lambda s: s.status == 413 and s.own_words,
+    ),
+    Outcome("a call that the server cannot read", Verdict.SCORED, _call_unread),
     Outcome(
         "no credit left",
         Verdict.UNAVAILABLE,
@@ -223,6 +246,13 @@ def complaint_of(body: bytes) -> str:
         return complaint(json.loads(body))
     except (ValueError, RecursionError):
         return _said(body.decode("utf-8", "replace"))
+
+
+def written_call(data: Any) -> str | None:
+    """Return what the model wrote where an error quotes a call of it that could not be read."""
+    error = data.get("error") if isinstance(data, dict) else None
+    written = error.get("failed_generation") if isinstance(error, dict) else None
+    return written if isinstance(written, str) else None
 
 
 def _said(text: str) -> str:

@@ -6,13 +6,28 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Protocol
 
-from gem.agents.outcomes import EXCERPT, Said, complaint
-from gem.content import Image, Message, Obs, ToolCall, join, text_of
+from gem.agents.outcomes import EXCERPT, Said, complaint, written_call
+from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of
 from gem.record import Ask
 from gem.tools import calls as written
+
+
+class Form(IntEnum):
+    """How a conversation is told, in the order in which it is tried where a server refuses it.
+
+    A model must not be able to end its episodes without verdict by saying what its server does not take
+    back. So what is refused is told again: with `EMPTY` where there is no text, and then with nothing in it
+    that a server could stumble over: calls as text, no control characters, no lone surrogates, nothing that
+    looks like a model's special tokens.
+    """
+
+    AS_IT_IS = 0
+    FILLED = 1
+    PLAIN = 2
 
 
 @dataclass(slots=True)
@@ -20,7 +35,8 @@ class Settings:
     """How requests are made; what a server refuses changes here for good.
 
     `limit_field`: what the limit of an answer's tokens is called. `left_out`: fields that are not sent.
-    `send_reasoning`: the field of a message that carries its reasoning; empty: none is sent.
+    `send_reasoning`: the field of a message that carries its reasoning; empty: none is sent. `form`: how
+    conversations are told to begin with.
     """
 
     model: str
@@ -33,6 +49,7 @@ class Settings:
     token_ids: bool
     extra: Mapping[str, Any]
     left_out: set[str] = field(default_factory=set)
+    form: Form = Form.AS_IT_IS
 
     def limit(self, ask: Ask) -> int | None:
         """Return the tokens that an answer may take."""
@@ -153,6 +170,51 @@ def told(messages: Sequence[Message], native: bool) -> Iterator[Message]:
         yield Message("user", join(behind))
 
 
+EMPTY = "(empty)"
+"""What is sent in place of no text, where a server refuses a message without any."""
+
+
+def retold(messages: tuple[Message, ...], form: Form) -> tuple[Message, ...]:
+    """Return a conversation in that form."""
+    if form is Form.AS_IT_IS:
+        return messages
+    if form is Form.PLAIN:
+        messages = tuple(replace(each, content=_harmless(each.content)) for each in told(messages, False))
+    return tuple(_filled(each) for each in messages)
+
+
+def _filled(message: Message) -> Message:
+    if message.tool_calls or (not isinstance(message.content, str) and message.content):
+        return message
+    return message if message.text.strip() else replace(message, content=EMPTY)
+
+
+def _harmless(content: Obs) -> Obs:
+    if isinstance(content, str):
+        return _SPECIAL.sub("< ", _ODD.sub("\ufffd", content))
+    parts = (Text(str(_harmless(part.text))) if isinstance(part, Text) else part for part in content)
+    return tuple(parts)
+
+
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_SPECIAL = re.compile(r"<(?=\||/?(?:s|bos|eos|pad|unk|image|img|video|audio|start_of_image)>)", re.IGNORECASE)
+
+
+def own_share(messages: Sequence[Message]) -> float:
+    """Return how much of a conversation is what the model said, from 0 to 1, by its characters and bytes."""
+    own = other = 0
+    for message in messages:
+        content = message.content
+        parts: Sequence[Any] = (Text(content),) if isinstance(content, str) else content
+        size = sum(len(part.text) if isinstance(part, Text) else len(part.data) for part in parts)
+        size += sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+        if message.role == "assistant":
+            own += size
+        else:
+            other += size
+    return own / (own + other) if own else 0.0
+
+
 # -- responses
 
 
@@ -177,7 +239,8 @@ def error_of(data: Mapping[str, Any]) -> Said | None:
     if not error and data.get("object") != "error":
         return None
     said = complaint(error or dict(data))
-    return Said(f"answered with an error: {said[:EXCERPT]!r}", failed=True, complaint=said)
+    why = f"answered with an error: {said[:EXCERPT]!r}"
+    return Said(why, failed=True, complaint=said, text=written_call(data))
 
 
 def counted(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:

@@ -24,7 +24,12 @@ class Held:
     """
 
     def __init__(self, store: EpisodeStore) -> None:
-        """Ask the index."""
+        """Claim the store, and ask the index.
+
+        Raises:
+            StoreError: when somebody else is going on with it.
+        """
+        store.claim()
         self._store = store
         self._runs = store.runs
         self._entries: dict[tuple[str, int], list[Entry]] = {}

@@ -13,6 +13,7 @@ by whoever may write there, extended as the store grows, made again when it does
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -69,6 +70,7 @@ class EpisodeStore(Sequence[Episode]):
         self._read_only = read_only
         self._lock = Lock()
         self._fd = -1
+        self._claim = -1
         self._locked = False
         self._index: Index | None = None
         self._forgotten = 0
@@ -99,6 +101,36 @@ class EpisodeStore(Sequence[Episode]):
             raise
 
     # -- writing
+
+    def claim(self) -> None:
+        """Be the one who goes on with this store, until it is closed; calling it twice is harmless.
+
+        Two who go on with one store play the same jobs, and both pay for them. The claim is a lock on
+        ``<name>.lock``: it ends with its process, however that ends. Whoever only appends needs none.
+
+        Raises:
+            StoreError: when another one has the claim, or the store is read-only or closed.
+        """
+        if self._read_only:
+            raise StoreError(f"{self.path}: the episode store is open read-only.")
+        self._check_open()
+        with self._lock:
+            if self._claim >= 0:
+                return
+            try:
+                self._claim = _locked(self._lock_path)
+            except BlockingIOError as error:
+                raise StoreError(
+                    f"{self.path}: another run is going on with this store; wait for its end, or take "
+                    "another store."
+                ) from error
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # nobody can claim it there
+                    raise StoreError(f"{self._lock_path} cannot be made: {error.strerror}.") from error
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
 
     def append(self, episode: Episode) -> None:
         """Write one episode at the end.
@@ -286,6 +318,11 @@ class EpisodeStore(Sequence[Episode]):
                         self._write_index()
                 os.close(self._fd)
                 self._fd = -1
+            if self._claim >= 0:
+                if self._pid == os.getpid():
+                    self._lock_path.unlink(missing_ok=True)
+                os.close(self._claim)
+                self._claim = -1
             self._drop_index()
 
     def __enter__(self) -> Self:
@@ -352,6 +389,9 @@ class EpisodeStore(Sequence[Episode]):
             raise StoreError(f"{self.path}: the episode store is closed; open it again.")
         if self._pid != os.getpid():  # a fork: the file's lock and the index are the parent's
             os.close(self._fd)
+            if self._claim >= 0:
+                os.close(self._claim)
+                self._claim = -1
             self._index, self._lock, self._locked = None, Lock(), False
             self._open()
 
@@ -573,6 +613,24 @@ class EpisodeStore(Sequence[Episode]):
             self._index = None
         self._known.clear()
         self._begin(Mark())
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of the file at `path`, made where it is not there, with its lock.
+
+    Raises:
+        BlockingIOError: when somebody else has the lock. OSError: when the file cannot be made.
+    """
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # its holder has just removed it
 
 
 class Merged(NamedTuple):

@@ -297,6 +297,7 @@ ENDLESS = [
 def test_an_answer_without_end_is_bounded(headers, piece, monkeypatch):
     monkeypatch.setattr(bodies, "LONGEST_BODY", 2**20)
     monkeypatch.setattr(bodies.Unpacked.__init__, "__defaults__", (2**20,))
+    monkeypatch.setattr("gem.agents.openai.LONGEST_STREAM", 2**20)
 
     def endless():
         while True:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gem.content import Message
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.record import Ask, Reply, StopReason
 from gem.rollout import Job, rollout, rollout_async
@@ -44,6 +45,9 @@ def says(status, message, **fields):
 PIECE = {"choices": [{"index": 0, "delta": {"content": "ye"}}]}
 STREAMED = {"stream": True}
 
+TOO_LARGE = "a request that is too large (413), most of it what the model said"
+OWN_WORDS = {"own_words": True}  # no keyword: the ask holds a long answer
+
 CHAT_ANSWERS = [
     # row, what the server sends, keywords of the agent, fields of the reply
     ("no connection", AWAY, {"grace_s": 0.0}, None),
@@ -78,6 +82,28 @@ CHAT_ANSWERS = [
         {},
         "context",
     ),
+    ("a call that the server cannot read", says(400, "Failed", code="tool_use_failed"), {}, ""),
+    (
+        "a call that the server cannot read",
+        says(400, "Failed", code="tool_use_failed", failed_generation="<function=f>{"),
+        {},
+        "<function=f>{",
+    ),
+    (
+        "a call that the server cannot read",
+        body({"error": {"code": "tool_use_failed", "failed_generation": "<function=f>{"}}),
+        {},
+        "<function=f>{",
+    ),
+    (
+        "a call that the server cannot read",
+        says(500, "Failed to parse input at pos 9: <tool_call>model_not_found, unknown tools"),
+        {},
+        "",
+    ),
+    ("a call that the server cannot read", body(completion(None, "malformed_function_call")), {}, ""),
+    (TOO_LARGE, says(413, "Request Entity Too Large"), OWN_WORDS, "context"),
+    ("a request that is refused (other 4xx)", says(413, "Request Entity Too Large"), {}, None),
     ("no credit left", says(402, "Insufficient Balance"), {}, None),
     ("no credit left", says(429, "You are out of credit", code="insufficient_quota"), {}, None),
     ("a prompt that moderation refuses", says(403, "Your input was flagged by moderation."), {}, None),
@@ -206,7 +232,11 @@ RESPONSES_ANSWERS = [
 ]
 
 
+SAID = (Message("user", "hi"), Message("assistant", "x" * 9), Message("user", "ho"))
+
+
 def agent_for(server, options, **more):
+    options = {key: value for key, value in options.items() if key != "own_words"}
     options = {"retries": 1, "backoff_s": 0.001, **options, **more}
     return OpenAIAgent("tiny", base_url=server.base_url, **options)
 
@@ -227,9 +257,9 @@ def slow(row, fault, options):
     return RawAnswer(chunks=spaces()), {**options, "timeout_s": 0.05}
 
 
-def ask_once(agent):
+def ask_once(agent, messages=()):
     async def once():
-        return await agent.ask(Ask("e", "agent", 0, (), seed=1))
+        return await agent.ask(Ask("e", "agent", 0, messages, seed=1))
 
     try:
         return asyncio.run(once())
@@ -243,7 +273,7 @@ def check_alone(row, fault, options, expected):
     with StubServer(fault) as server, agent_for(server, options) as agent:
         if fault == AWAY:
             server.close()
-        answer = ask_once(agent)
+        answer = ask_once(agent, SAID if options.get("own_words") else ())
         requests = len(server.requests)
     if verdict is Verdict.SCORED:
         assert isinstance(answer, Reply), answer
@@ -294,7 +324,9 @@ def played(agent, driver):
     return episode.error.type if episode.error else "scored", episode
 
 
-FIRST_OF_EACH = list({case[0]: case for case in reversed(CHAT_ANSWERS)}.values())
+FIRST_OF_EACH = list(
+    {case[0]: case for case in reversed(CHAT_ANSWERS) if case[0] != TOO_LARGE}.values()
+)  # the first ask of an episode holds nothing that the model said
 
 
 @pytest.mark.parametrize("driver", [rollout, rollout_async])

@@ -8,7 +8,7 @@ import pytest
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.core import Env, Start, Step
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, SchemaMismatch, WorkerDied
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, SchemaMismatch, StoreError, WorkerDied
 from gem.evals import evaluate
 from gem.history import HistoryPolicy
 from gem.record import AgentInfo, Limits, Reply
@@ -297,3 +297,13 @@ def test_without_it_the_same_jobs_are_another_run(tmp_path):
         agent = Guesses()
         (found,) = rollout([Job(EASY, 1)], agent, store=store, resume=True)
         assert (found.run, agent.asked) == (store.runs[1], [])
+
+
+def test_two_runs_at_once_do_not_go_on_with_one_store(tmp_path):
+    agent, jobs = Guesses(), [Job(EASY, seed) for seed in range(4)]
+    with EpisodeStore(tmp_path / "store") as one, EpisodeStore(tmp_path / "store") as other:
+        rollout(jobs, agent, store=one, resume=True)
+        asked = len(agent.asked)
+        with pytest.raises(StoreError, match="another run is going on"):
+            rollout(jobs, agent, store=other, resume=True)
+        assert (len(agent.asked), len(one)) == (asked, 4)

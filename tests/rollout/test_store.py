@@ -922,3 +922,56 @@ def test_asking_for_what_nothing_is_leaves_the_index_alone(path, wanted):
         assert index_of(path).exists()
         with pytest.raises(BadArgument, match="holds no episode 5"):
             store.get(5)
+
+
+# -- one at a time goes on
+
+
+CLAIMS = """
+import sys, time
+from gem.rollout import EpisodeStore
+store = EpisodeStore(sys.argv[1])
+store.claim()
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def test_one_at_a_time_claims_a_store_and_a_killed_one_claims_it_no_more(path):
+    holder = subprocess.Popen([sys.executable, "-c", CLAIMS, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "claimed\n"
+        with EpisodeStore(path) as store:
+            with pytest.raises(StoreError, match="another run is going on with this store"):
+                store.claim()
+            store.append(Episode(TaskRef("game:x"), RunInfo("r"), "job"))  # who only appends needs none
+            holder.kill()
+            holder.wait()
+            store.claim()
+            store.claim()
+            assert len(store) == 1
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert not path.with_name(path.name + ".lock").exists()
+
+
+def test_a_claim_ends_with_the_store_and_none_is_made_read_only(path):
+    with EpisodeStore(path) as store, EpisodeStore(path) as other:
+        store.claim()
+        with pytest.raises(StoreError, match="another run"):
+            other.claim()
+        store.close()
+        other.claim()
+    with EpisodeStore(path, read_only=True) as store, pytest.raises(StoreError, match="read-only"):
+        store.claim()
+
+
+def test_where_no_lock_can_be_made_nobody_is_kept_out(path, monkeypatch):
+    with EpisodeStore(path) as store:
+        monkeypatch.setattr("gem.rollout.store._locked", refused)
+        store.claim()
+
+
+def refused(path):
+    raise PermissionError(errno.EACCES, "denied", str(path))
