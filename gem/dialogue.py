@@ -198,13 +198,14 @@ def _check(reply: Reply) -> None:
     took: Any = reply.policy_s
     plain = type(reply.finish) is str and (version is None or type(version) is int)
     plain = plain and (took is None or (type(took) is float and 0.0 <= took < math.inf))
-    if plain and reply.reasoning is None and not reply.tool_calls:
+    if plain and reply.reasoning is None and not reply.tool_calls and not reply.usage:
         return  # as nearly always, and in no time
     for name, fits in (  # else the record could not be stored
         ("finish", isinstance(reply.finish, str)),
         ("reasoning", reply.reasoning is None or isinstance(reply.reasoning, str)),
         ("policy_version", version is None or isinstance(version, Integral)),
         ("tool_calls", all(map(_is_call, reply.tool_calls or ()))),
+        ("usage", not reply.usage or isinstance(dict(reply.usage).get("completion_tokens", 0), int)),
         ("policy_s", took is None or (isinstance(took, float | int) and 0 <= took < math.inf)),
     ):
         if not fits:

@@ -186,7 +186,7 @@ def _results(turn: Exchange, count: int) -> list[Obs]:
     rest = obs[at:]
     if None in pieces:
         first = pieces.index(None)
-        pieces[first] = rest
+        pieces[first] = rest.lstrip("\n") if isinstance(rest, str) and at else rest  # a blank line parts them
         return [WITH_ANOTHER if piece is None else piece for piece in pieces]
     whole = [piece for piece in pieces if piece is not None]
     whole[-1] = join([whole[-1], rest])

@@ -67,7 +67,10 @@ def code(text: str, language: str | None = None) -> str | None:
 
 
 def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield start, end, language and content of each closed fenced block."""
+    """Yield start, end, language and content of each closed fenced block.
+
+    A block ends with the mark that closes it: what stands behind that on its line is outside.
+    """
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         mark = fence[1]
@@ -75,7 +78,7 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
             opened = fence
         elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]) and not fence[2]:
             body = text[opened.end() + 1 : fence.start()]
-            yield opened.start(), fence.end(), _language(opened[2]), body
+            yield opened.start(), fence.end(1), _language(opened[2]), body
             opened = None
         elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]):
             opened = fence  # labelled: the block before was never closed, as where thinking broke off

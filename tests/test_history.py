@@ -163,6 +163,8 @@ def results(*shown):
         ("aa\nbbb", {}, ["aa\nbbb", WITH_ANOTHER]),
         ("prefixed: aa\nbbb", results(2, 3), ["prefixed: aa\nbbb", WITH_ANOTHER]),
         ("a", results(2, 3), ["a", WITH_ANOTHER]),
+        ("aa\n\n\nrest", results(2, None), ["aa", "rest"]),
+        ("\nrest", results(None, None), ["\nrest", WITH_ANOTHER]),
         ("aa\nbbb", {"tool_results": "none of ours"}, ["aa\nbbb", WITH_ANOTHER]),
         ("aa\nbbb", {"tool_results": [1, {"shown": -1}]}, ["aa\nbbb", WITH_ANOTHER]),
         ((Text("a"), Image(b"1"), Text("b")), results(2, 1), [(Text("a"), Image(b"1")), (Text("b"),)]),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.parsing import boxed, code, tagged
+from gem.parsing import boxed, code, fences, tagged
 
 PIECES = ["\\boxed{", "\\boxed {", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", "7", "x", " ", "\n"]
 latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
@@ -182,3 +182,9 @@ def test_a_megabyte_of_anything_is_read_in_one_pass(text):
     tagged(text, "answer")
     code(text)
     code(text, "python")
+
+
+def test_what_stands_behind_a_closing_fence_is_outside_of_the_block():
+    text = "```sql\nSELECT 1\n```</answer> more"
+    ((start, end, label, body),) = fences(text)
+    assert (text[start:end], label, body) == ("```sql\nSELECT 1\n```", "sql", "SELECT 1\n")

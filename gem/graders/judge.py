@@ -115,11 +115,14 @@ class JudgeGrader(Rebuildable):
     def _said(self, ask: Ask) -> str:
         try:
             (reply,) = self.agent([ask])
+            said = reply.text
+            if not isinstance(said, str):
+                raise TypeError(f"its reply's text is {said!r:.80}")
         except NoVerdict:
             raise
         except Exception as error:  # whatever the judge's model or server did, it is not the answer's fault
             raise NoVerdict(f"the judge failed: {type(error).__name__}: {error}") from error
-        return reply.text
+        return said
 
 
 def _shown(answer: str, reference: Any, nonce: str) -> str:

@@ -30,6 +30,9 @@ except ImportError:
 
 _CUT = "\ufdd0"  # a noncharacter: no text holds it, because those that do lose it first
 _ANSWER = "ANSWER-\ufdd1"  # found again in what the template makes of the base; likewise
+_ENDS_TOO = frozenset(("<|eom_id|>",))
+"""Control tokens that end an answer too, in place of the template's own: Llama's, where it calls a tool."""
+
 _USER = Message("user", "x")
 _BASE = (_USER, Message("assistant", _ANSWER))
 _NOBODYS = str.maketrans({"\ufdd0": "\ufffd", "\ufdd1": "\ufffd"})
@@ -71,9 +74,11 @@ class ChatTemplateRenderer:
         names = "|".join(map(re.escape, special))
         self._control = re.compile(f"(?=(?:{names})).", re.DOTALL) if names else None
         close = self._tail((_USER,))[0]
-        self.stop_ids = frozenset(special.values()) & {close, tokenizer.eos_token_id}
-        self._end = close if close in self.stop_ids else tokenizer.eos_token_id
-        if not self.stop_ids:
+        ends = frozenset(special.values()) & {close, tokenizer.eos_token_id}
+        self._end = close if close in ends else tokenizer.eos_token_id
+        self._ends_too = frozenset(i for token, i in special.items() if token in _ENDS_TOO)
+        self.stop_ids = ends | self._ends_too
+        if not ends:
             raise BadArgument(
                 f"{type(tokenizer).__name__} has no end-of-sequence token, and its chat template closes an "
                 "answer by text; set tokenizer.eos_token."
@@ -108,13 +113,14 @@ class ChatTemplateRenderer:
     ) -> tuple[int, ...]:
         """Return the ids that follow `held`: the close of its answer, `fresh`, the next answer's start.
 
-        Where the answer ended with the id that the close begins with, that id is not repeated.
+        Where the answer ended with the id that the close begins with, that id is not repeated; nor is it put
+        behind another that stands in its place.
 
         Raises:
             BadArgument: when the template refuses the messages.
         """
         tail = self._tail(fresh, tools)
-        ended = bool(held) and held[-1] in self.stop_ids and held[-1] == tail[0]
+        ended = bool(held) and held[-1] in ({tail[0]} & self.stop_ids) | self._ends_too
         return tail[1:] if ended else tail
 
     def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:

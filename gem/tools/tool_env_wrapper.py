@@ -188,7 +188,12 @@ class ToolEnvWrapper(EnvWrapper):
         """Return what the agent is told about its tools."""
         about = "\n\n".join(tool.instruction_string() for tool in self.tools)
         limit = f"You have {self.max_tool_uses} tool calls in all."
-        return f"{about}\n\n{limit} A turn that calls a tool gives no answer: answer in a turn without calls."
+        rule = "A turn that calls a tool gives no answer: answer in a turn without calls."
+        if self.env.tool_specs:
+            own = ", ".join(dict.fromkeys(each.name for tool in self.tools for each in tool.offered()))
+            limit = f"You have {self.max_tool_uses} calls of {own} in all."
+            rule = "A turn that calls one of these does nothing else."
+        return f"{about}\n\n{limit} {rule}"
 
     # -- turns
 
@@ -260,9 +265,10 @@ class ToolEnvWrapper(EnvWrapper):
             if each.call is None:
                 return ToolResult(each.error, error=True)
             if each.call.name not in tools:
-                known = ", ".join(tools)
-                hint = did_you_mean(each.call.name[:60], tools)
-                return ToolResult(f"there is no tool {each.call.name!r:.60}.{hint} Tools: {known}.", True)
+                names = list(dict.fromkeys([*tools, *(spec.name for spec in self.env.tool_specs)]))
+                hint = did_you_mean(each.call.name[:60], names)
+                said = f"there is no tool {each.call.name!r:.60}.{hint} Tools: {', '.join(names)}."
+                return ToolResult(said, error=True)
             return tools[each.call.name].run(each.call.arguments)
 
         called = [tools.get(each.call.name) for each in found if each.call]

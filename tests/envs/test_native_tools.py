@@ -19,6 +19,7 @@ from gem.envs.terminal import TerminalEnv, check_shell
 from gem.record import Limits, Reply
 from gem.rollout import Conversation, Job, rollout
 from gem.sandbox import SandboxFailed, default_sandbox
+from gem.testing.doubles import EchoEnv
 from gem.tools.base_tool import FunctionTool
 from gem.tools.calls import find, write
 from gem.tools.python_code_tool import PythonCodeTool
@@ -343,6 +344,12 @@ def test_tools_reach_the_agent_through_wrappers(make, family):
     assert json.loads(json.dumps(wrapped.reset(seed=1).info["tools"])) == wrapped.reset(seed=1).info["tools"]
 
 
+def test_the_instruction_says_whose_calls_are_counted():
+    assert "You have 4 calls of double, shout in all. A turn that" in notebook().reset(seed=0).obs
+    alone = ToolEnvWrapper(EchoEnv(), [FunctionTool(double)], max_tool_uses=3).reset(seed=0).obs
+    assert "You have 3 tool calls in all. A turn that calls a tool gives no answer" in alone
+
+
 def test_calls_of_the_environments_own_tools_go_to_it():
     env = notebook()
     assert [spec.name for spec in env.tool_specs] == ["double", "shout", "note"]
@@ -358,7 +365,9 @@ def test_calls_of_the_environments_own_tools_go_to_it():
     assert step.obs == "note was not run: call it in a turn of its own.\n<output>\n2\n</output>"
     assert [result["refused"] for result in step.info["tool_results"]] == [True, False]
     assert (env.env.notes, env.tool_use_counter) == (["a", "a"], 1)
-    assert "there is no tool 'nobody'" in env.step(native(("nobody", {}))).obs
+    unknown = env.step(native(("nots", {}))).obs
+    assert "there is no tool 'nots'. Did you mean 'note'?" in unknown
+    assert "Tools: double, shout, note." in unknown
     for _ in range(2):
         env.step(native(two))
     for _ in range(5):  # none of its own is left: turns that mix end the episode all the same

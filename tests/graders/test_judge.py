@@ -2,10 +2,12 @@ import json
 
 import pytest
 
+from gem.agents.base import BaseAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.judge import JudgeGrader, read_verdict
 from gem.record import Reply
+from gem.testing import garbage
 
 TAG = "t4g"
 
@@ -72,6 +74,16 @@ def test_what_is_no_verdict_is_asked_for_once_more_and_then_there_is_none(said):
     assert (second.correct, second.info["judge_asks"]) == (True, 2)
     with pytest.raises(NoVerdict, match="twice"):
         judge([said, said])("Paris", "Paris")
+
+
+@pytest.mark.parametrize("reply", garbage.REPLIES[:5])
+def test_a_judge_whose_reply_is_garbage_gives_no_verdict(reply):
+    class Garbled(BaseAgent):
+        def __call__(self, asks):
+            return [reply for _ in asks]
+
+    with pytest.raises(NoVerdict, match="the judge failed"):
+        JudgeGrader(Garbled(), "It is right.")("an answer", "a reference")
 
 
 def test_a_judge_that_fails_gives_no_verdict():

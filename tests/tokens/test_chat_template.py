@@ -158,6 +158,22 @@ def test_an_answer_that_ended_with_another_stop_keeps_it_and_is_closed(style):
     assert made.delta((5, eos), [Message("user", "x")]) == made.delta((5,), [Message("user", "x")])
 
 
+def test_an_answer_that_waits_for_a_tool_ends_too():
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=BPE, eos_token="<|eot_id|>", pad_token="<pad>")
+    tokenizer.add_special_tokens({"additional_special_tokens": [*SPECIAL[3:], "<|eom_id|>"]})
+    tokenizer.chat_template = TEMPLATES["llama"]
+    made = ChatTemplateRenderer(tokenizer)
+    eot, eom = (tokenizer.convert_tokens_to_ids(token) for token in ("<|eot_id|>", "<|eom_id|>"))
+    assert made.stop_ids == {eot, eom}
+    assert made.answer("a")[-1] == eot
+    said = made.answer("a")[:-1]
+    assert made.decode((*said, eom)) == "a"
+    fresh = [Message("tool", "4", tool_call_id="c")]
+    behind = made.delta((*said, eom), fresh)
+    assert behind == made.delta((*said, eot), fresh)
+    assert (eot, *behind) == made.delta(said, fresh)
+
+
 @pytest.mark.parametrize("style", ["chatml", "llama", "gemma"])
 def test_an_append_only_template_is_certified(style):
     assert certify(RENDERERS[style]) is None

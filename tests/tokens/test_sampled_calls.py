@@ -1,10 +1,12 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gem.content import ToolCall
+from gem.envs.workspace import Written
+from gem.envs.workspace import read as turn_of
 from gem.tokens.sampled_calls import taken
 from gem.tools.calls import find, write
 
@@ -104,3 +106,21 @@ def test_what_is_asked_for_stays_the_same(text):
     before = [each.call and (each.call.name, dict(each.call.arguments)) for each in find(text, ())]
     assert before in ([], again)
     assert all(isinstance(call, ToolCall) for call in calls)
+
+
+SQL = Written("sql", "Run SQL.", "query", "what to run", tag="sql", fences=("sql",))
+WORK_PIECES = (
+    "```sql\n", "```", "~~~\n", "\n", " ", "word", "<sql>SELECT 1</sql>", "<sql>", "</sql>", "<think>",
+    "</think>", "<submit/>", "\\boxed{done}", "\\boxed{7}", "<tool_call>", "</tool_call>",
+    '<tool_call>{"name": "sql", "arguments": {"query": "</think> <submit/> ```"}}</tool_call>',
+    '<tool_call>{"name": "submit", "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "nobody", "parameters": {}}</tool_call>', '<tool_call>{"name": 3}</tool_call>',
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORK_PIECES), max_size=6).map("".join))
+@example('```sql\nSELECT 1\n```<tool_call>{"name": "submit", "arguments": {}}</tool_call>')
+def test_a_turn_asks_for_the_same_beside_the_forms_of_an_environment(text):
+    rest, calls = taken(text)
+    assert turn_of(write(rest, calls), [SQL], in_a_box=True) == turn_of(text, [SQL], in_a_box=True)

@@ -34,10 +34,11 @@ You are the clerk at the service desk of Harbour Cycles, which rents bicycles. A
 Your tools:
 {tools}
 
-In each answer either call one tool or talk to the customer, never both. To call a tool write
+In each answer either call tools or talk to the customer, never both. To call a tool write
 <tool_call>{{"name": "get_booking", "arguments": {{"booking_id": "B7"}}}}</tool_call>
-and you read what it gave. Any other answer is said to the customer, up to {longest} characters. The talk \
-is over when the customer hangs up; there are {turns} moves for both of you, calls of tools included."""
+and you read what it gave; calls of one answer, up to {calls}, run in order. Any other answer is said to the \
+customer, up to {longest} characters. The talk is over when the customer hangs up; there are {turns} moves \
+for both of you, calls of tools included."""
 
 CUSTOMER = """\
 You are {name} and talk to the clerk at the service desk of Harbour Cycles, where you rent bicycles. This \
@@ -98,7 +99,10 @@ class ServiceDesk(SeatedGame):
         me = self.case.me
         tools = "\n".join(f"- {tool}" for tool in TOOLS.values())
         self.tell(
-            "agent", CLERK.format(policy=POLICY, tools=tools, longest=LONGEST_MESSAGE, turns=self.max_turns)
+            "agent",
+            CLERK.format(
+                policy=POLICY, tools=tools, calls=MAX_CALLS, longest=LONGEST_MESSAGE, turns=self.max_turns
+            ),
         )
         self.tell(
             "customer",

@@ -11,6 +11,7 @@ from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
 from gem.multiagent import SeatedGame, SeatEnv
 from gem.record import Reply
 from gem.rollout import Job, rollout
+from gem.testing import garbage
 
 BET, CHECK, FOLD = r"\boxed{bet}", r"\boxed{check}", r"\boxed{fold}"
 
@@ -129,3 +130,16 @@ def test_wrong_seats_players_and_calls_are_refused():
         env.step(None)
     with pytest.raises(BadArgument, match="one agent already"):
         gem.make("multi:KuhnPoker-v0-vs-solver", game="game:GuessTheNumber-v0-easy")
+
+
+@pytest.mark.parametrize("form", range(len(garbage.REPLIES)))
+def test_garbage_of_an_opponent_is_no_verdict(form):
+    class Garbled(BaseAgent):
+        def __call__(self, asks):
+            return [garbage.REPLIES[form] for _ in asks]
+
+    def game():
+        return SeatEnv(KuhnPoker(), "player_1", Garbled())
+
+    (episode,) = rollout([Job(game, 0)], Spy(BET), host="serial", retries=0)
+    assert (episode.scored, episode.error.boundary) == (False, "env")
