@@ -13,16 +13,21 @@ from gem.tools.search.base import Hit, check_topk, plain
 URL = "SEARCH_URL"
 """The environment variable that says where to search when nothing else does."""
 
+CONTROL = "water"
+"""A query that every engine can take: one that does not answer it is down."""
+
 FAILED = "The search failed, and not by your doing. Try again, or answer with what you know."
 
 
 class SearchTool(BaseTool):
     """Search. The agent writes a query in ``<search>`` and reads the best documents in ``<information>``.
 
-    A search that the engine fails, after its retries, is told to the agent and counted in info
-    (`tool_failure_counter`, and ``"failed": True`` with the reason in `tool_results`); it earns neither the
-    reward of a success nor that of an error, for it is not the agent's doing. With `strict` it is NoVerdict
-    instead, and ends the episode without a score.
+    Where the engine fails, after its retries, it is asked for a plain word. When that fails too the engine is
+    down: NoVerdict, and the episode ends without a score. When that is answered it was this query that the
+    engine could not take: the agent is told, or it could end any episode by such a query. Such a search is
+    counted in info (`tool_failure_counter`, and ``"failed": True`` with the reason in `tool_results`) and
+    earns neither the reward of a success nor that of an error. With ``strict=False`` the agent is always
+    told, and what it does without a search engine is scored.
 
     Several environments share one tool, and any thread may call it. It is pickled without its index.
     """
@@ -40,7 +45,7 @@ class SearchTool(BaseTool):
         timeout: float = 5.0,
         *,
         max_chars: int = 6000,
-        strict: bool = False,
+        strict: bool = True,
     ) -> None:
         """Say where to search.
 
@@ -52,7 +57,7 @@ class SearchTool(BaseTool):
             topk: how many documents the agent reads, at most.
             timeout: seconds that a service may take for one try.
             max_chars: how much of the documents is shown, in equal shares.
-            strict: let a failing engine end the episode without a score.
+            strict: let an engine that is down end the episode without a score.
 
         Raises:
             BadArgument, MissingData: when nothing says where, or what it names is not there or unreadable.
@@ -86,7 +91,7 @@ class SearchTool(BaseTool):
             hits = self.engine.search(query, self.topk)
         except SearchFailed as failed:
             if self.strict:
-                raise
+                self.engine.search(CONTROL, 1)
             return ToolResult(FAILED, failed=True, info={"why": str(failed)})
         return ToolResult(self._told(hits) or "Nothing was found. Try other words.", info={"hits": len(hits)})
 

@@ -21,7 +21,7 @@ from gem.tasks.facts import FactTasks
 from gem.tools.search import SearchEngine, SearchFailed, open_engine
 from gem.tools.search.base import Hit
 from gem.tools.search.remote import RetrieveEngine
-from gem.tools.search_tool import SearchTool
+from gem.tools.search_tool import CONTROL, SearchTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from gem.wrappers import get_wrapper_fns
 
@@ -32,14 +32,14 @@ serve = pytest.importorskip("gem.serve.search")
 
 
 class Broken(SearchEngine):
-    """Fails every second search."""
+    """Fails every second search of the agent's."""
 
     def __init__(self):
         self.asked = 0
 
     def search(self, query, topk=3):
-        self.asked += 1
-        if self.asked % 2:
+        self.asked += query != CONTROL
+        if self.asked % 2 and query != CONTROL:
             raise SearchFailed("no answer from 10.0.0.7")
         return [Hit("1", "Title", "x" * 100, 1.0)]
 
@@ -132,10 +132,43 @@ def test_a_failed_search_is_told_counted_and_neither_paid_nor_fined():
     assert env.reset(seed=0).info["tool_failure_counter"] == 0
 
 
-def test_strict_makes_a_failed_search_an_episode_without_a_score():
-    env = ToolEnvWrapper(gem.make("qa:Facts-v0-easy"), [SearchTool(search_url=Broken(), strict=True)])
-    (episode,) = rollout([Job(lambda: env, 0)], ScriptedAgent(["<search>a</search>"]))
-    assert (episode.stop, episode.scored) == (StopReason.ERROR, False)
+class Down(SearchEngine):
+    """Answers nobody."""
+
+    def search(self, query, topk=3):
+        raise SearchFailed("no answer from 10.0.0.7")
+
+
+class Picky(SearchEngine):
+    """Fails on words of the agent's."""
+
+    def search(self, query, topk=3):
+        if "\u202e" in query or "crash" in query:
+            raise SearchFailed("500")
+        return [Hit("1", "Title", "text", 1.0)]
+
+
+def played(engine, query, **options):
+    env = ToolEnvWrapper(gem.make("qa:Facts-v0-easy"), [SearchTool(search_url=engine, **options)])
+    actions = [f"<search>{query}</search>", r"\boxed{x}"]
+    (episode,) = rollout([Job(lambda: env, 0)], ScriptedAgent(actions), retries=0)
+    return episode
+
+
+def test_an_engine_that_is_down_gives_no_verdict():
+    episode = played(Down(), "a")
+    assert (episode.stop, episode.error.boundary, episode.scored) == (StopReason.ERROR, "env", False)
+
+
+def test_a_query_that_breaks_the_engine_buys_no_way_out():
+    episode = played(Picky(), "crash")
+    assert (episode.stop, episode.scored) == (StopReason.FAILED, True)
+    assert episode.turns[0].info["tool_failure_counter"] == 1
+
+
+def test_who_wants_it_is_told_of_a_dead_engine_and_scored():
+    episode = played(Down(), "a", strict=False)
+    assert (episode.scored, episode.turns[0].info["tool_failure_counter"]) == (True, 1)
 
 
 def test_twins_share_the_index_and_pickles_leave_it_behind(world):
