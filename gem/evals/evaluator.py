@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from gem import seeding
+from gem.agents.base import BaseAgent, LoopThread
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
 from gem.hosts import Host
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
 from gem.registry import Maker
-from gem.rollout import Job, Runner, rollout
+from gem.rollout import Job, Runner, rollout, rollout_async
 from gem.rollout.runner import Store
 from gem.specs import TaskRef
 from gem.statistics import Interval, exact, mean_interval, wilson
@@ -190,20 +192,28 @@ def evaluate(
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
         played = agent.play(jobs)
     else:
-        played = rollout(
-            jobs,
-            agent,
-            limits=limits or Limits(),
-            concurrency=concurrency,
-            host=host,
-            store=store,
-            resume=resume,
-            on_episode=on_episode,
-        )
+        options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
+        limits = limits or Limits()
+        if _answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
+            with closing(LoopThread()) as loop:
+                played = loop.run(
+                    rollout_async(jobs, agent, limits=limits, concurrency=concurrency, **options)
+                )
+        else:
+            played = rollout(jobs, agent, limits=limits, concurrency=concurrency, **options)
     failed = [episode.error for episode in played if episode.error is not None]
     if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
         raise NoSolver(failed[0].message)
     return summarise(_name(env), played, clustered=instances is not None, exactly=exactly, budget=budget)
+
+
+def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
+    """Tell whether an agent, or one of several, answers each ask by itself, as an endpoint does."""
+    each = agent.values() if isinstance(agent, Mapping) else (agent,)
+    return any(
+        isinstance(one, BaseAgent) and one.verb is None and type(one).__call__ is BaseAgent.__call__
+        for one in each
+    )
 
 
 def _jobs(env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None) -> list[Job]:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import math
 import threading
@@ -343,3 +344,27 @@ def test_jobs_that_wait_in_a_runner_are_not_counted_among_the_episodes():
             evaluate(runner, EASY, episodes=3)
         assert len(runner.play(())) == 1
         assert evaluate(runner, EASY, episodes=3).episodes == 3
+
+
+def test_nobody_waits_for_the_slowest_answer_of_an_endpoint():
+    """The others end and are handed on while its first answer is out."""
+    ended, release = [], asyncio.Event()
+
+    asked = []
+
+    class FirstHangs(BaseAgent):
+        async def ask(self, ask):
+            asked.append(ask.episode)
+            if len(asked) == 1:
+                await release.wait()
+            return Reply(r"\boxed{1}")
+
+    def hear(episode):
+        ended.append(episode.id)
+        if len(ended) == 5:
+            release.set()
+
+    with FirstHangs() as agent:
+        found = evaluate(agent, "game:GuessTheNumber-v0-easy", episodes=6, on_episode=hear, host="serial")
+    assert (found.episodes, found.scored) == (6, 6)
+    assert ended[-1] == asked[0]
