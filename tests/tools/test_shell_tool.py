@@ -50,7 +50,7 @@ def test_a_command_that_hangs_is_stopped_and_the_box_goes_on():
 
 
 def test_background_jobs_go_on_between_calls_and_end_with_the_episode(shell):
-    shell.call("(while true; do date >> beat; sleep 0.05; done) > /dev/null 2>&1 & echo $! > pid")
+    shell.call(": > beat; (while true; do date >> beat; sleep 0.05; done) > /dev/null 2>&1 & echo $! > pid")
     assert (
         shell.call(
             "until [ $(wc -l < beat) -gt 2 ]; do sleep 0.02; done; kill -0 $(cat pid) && echo alive"
