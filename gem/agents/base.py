@@ -298,6 +298,21 @@ def _in_batches(agent: Any) -> bool:
 
 
 def _took(reply: Reply, policy_s: float) -> Reply:
+    """Return a reply that says how long it took, where it does not yet."""
+    if type(reply) is Reply and reply.policy_s is None:  # written out, because turns are many
+        return Reply(
+            reply.text,
+            reply.prompt_ids,
+            reply.token_ids,
+            reply.logprobs,
+            reply.finish,
+            reply.policy_version,
+            tool_calls=reply.tool_calls,
+            reasoning=reply.reasoning,
+            usage=reply.usage,
+            extra=reply.extra,
+            policy_s=policy_s,
+        )
     if isinstance(reply, Reply) and reply.policy_s is None:
         return replace(reply, policy_s=policy_s)
     return reply

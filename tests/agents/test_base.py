@@ -1,6 +1,7 @@
 import asyncio
 import pickle
 import threading
+from dataclasses import fields
 
 import pytest
 
@@ -397,3 +398,18 @@ def test_once_nobody_is_answered_the_asks_of_the_moment_are_not_waited_for():
         "the key is refused",
     ]
     assert agent.cancelled == 1  # the last one had not begun
+
+
+def test_a_reply_that_is_timed_keeps_all_else():
+    class Timed(BaseAgent):
+        def __call__(self, asks):
+            return [given for _ in asks]
+
+    values = {field.name: object() for field in fields(Reply)}
+    given = Reply(**{**values, "policy_s": None})
+    (timed,) = batch_answers(Timed(), asks(0))
+    assert timed.policy_s >= 0.0
+    assert given.policy_s is None
+    assert {name: getattr(timed, name) for name in values if name != "policy_s"} == {
+        name: value for name, value in values.items() if name != "policy_s"
+    }
