@@ -154,7 +154,8 @@ def evaluate(
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
     Each episode has a seed of its own, and success a Wilson interval; or, where `instances` are given, these
-    are played in turn, and the intervals are clustered by instance.
+    are played in turn, and the intervals are clustered by instance. An agent that answers each ask by itself,
+    as an endpoint does, plays each episode at its own pace, in another thread; the others play in rounds.
 
     Args:
         agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
