@@ -11,11 +11,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # mkdocs-material advertises in the terminal otherwise.
 check docs: export NO_MKDOCS_2_WARNING := 1
 
-# Where programs run. Of the suites that go through every id, those ids.
-SANDBOXED := tests/contract tests/docs tests/envs/test_code_env.py tests/envs/test_database.py \
-	tests/envs/test_database_hostile.py tests/envs/test_terminal.py tests/golden tests/graders/test_audit_code.py \
-	tests/graders/test_code.py tests/sandbox tests/tools \
+# Where programs run, on the backend that GEM_SANDBOX names. Of the suites that go through every id, those ids.
+SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_database.py \
+	tests/envs/database/test_database_hostile.py tests/envs/terminal/test_terminal.py tests/golden \
+	tests/testing/test_audit_code.py tests/graders/test_code.py tests/tools \
 	-k "not (test_every_id or test_golden) or code: or db: or terminal:"
+
+# One more than there are processors, for many tests wait.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup wheels demo test test-slow test-all test-sandbox check format docs bench clean
@@ -33,18 +36,19 @@ demo: setup ## train an agent on game:GuessTheNumber, start to finish
 	$(PY) -m gem train --out runs/demo --overwrite
 
 test: setup ## every test but the slow ones
-	$(PY) -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 
 test-slow: setup ## the slow tests: every foreign world, every hostile program, training
-	$(PY) -m pytest -q -m slow --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PY) -m pytest -q -m slow --numprocesses $(WORKERS) --dist worksteal
 
 test-all: setup ## the fast tests on every Python from 3.11 to 3.13 that is found
 	$(PY) scripts/test_all.py
 
-test-sandbox: setup ## the tests that run programs, on each backend of the sandbox that is here
+test-sandbox: setup ## the tests of the sandbox, and those that run programs, on each backend of it that is here
+	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests/sandbox  # name backends themselves
 	@set -e; for backend in userns bwrap-slots landlock; do \
-		if ! $(PY) -m gem sandbox --rung $$backend; then continue; fi; \
-		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal $(SANDBOXED); done
+		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
+		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
 check: setup ## format, lint, types, layers, docs
 	$(PY) -m ruff format --check .

@@ -25,8 +25,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gem.envs.postgres import VARIABLE, server
-from gem.envs.postgres_server import temporary_server
+from gem.envs.database.postgres import VARIABLE, server
+from gem.envs.database.postgres_server import temporary_server
 from gem.errors import MissingExtra
 from gem.sandbox.base import SandboxFailed
 

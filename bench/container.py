@@ -1,4 +1,4 @@
-"""What the container rung costs: ``python -m bench.container``, on the engine that GEM_SANDBOX_ENGINE names.
+"""What the container backend costs: ``python -m bench.container``, on the engine of GEM_SANDBOX_ENGINE.
 
 Prints medians beside those of a bare ``python -c`` in the same run, and writes bench/out/container.json.
 """

@@ -13,7 +13,7 @@ import time
 from itertools import pairwise
 
 from bench.common import left_out_where_missing, postgres, table, write_json
-from gem.envs.database import Backend, DatabaseEnv, Kind
+from gem.envs.database.env import Backend, DatabaseEnv, Kind
 
 BACKENDS: tuple[Backend, ...] = ("sqlite", "postgres")
 TURNS = 5

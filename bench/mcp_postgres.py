@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from bench.common import left_out_where_missing, postgres, table, write_json
-from gem.envs.mcp_postgres import McpPostgresEnv
+from gem.envs.database.mcp import McpPostgresEnv
 
 CALL = '<tool_call>{"name": "execute_sql", "arguments": {"sql": "SELECT 1"}}</tool_call>'
 PARTS = ("database, made and filled", "first call, which starts the MCP server", "a call", "verdict and end")

@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.common import peer_python, run_peer, table, write_json
 from gem.sandbox.base import Budget, Case, Sandbox, Status
-from gem.sandbox.ladder import open_sandbox
+from gem.sandbox.choice import open_sandbox
 
 PEER = "gem-llm==0.1.0"
 AT_ONCE = 16
@@ -52,7 +52,7 @@ TESTS = 50
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the sandbox.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rung")
+    parser.add_argument("--backend")
     parser.add_argument("--soak", type=int, nargs="?", const=10_000)
     asked = parser.parse_args()
     # For the soak one kind of fork server, or one that is ready later would count as growth.
@@ -60,18 +60,18 @@ def main() -> None:
     if asked.soak:
         tempfile.tempdir = tempfile.mkdtemp(prefix="gem-soak-")  # what others leave in /tmp is not counted
         atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
-    sandbox = open_sandbox(asked.rung, max_running=AT_ONCE, begin=kinds)
+    sandbox = open_sandbox(asked.backend, max_running=AT_ONCE, begin=kinds)
     with contextlib.closing(sandbox):
         if asked.soak:
             sys.exit(0 if soak_and_tell(sandbox, asked.soak) else 1)
         for code, _, _ in FRESH.values():
             warm(sandbox, code)
         figures = {
-            "rung": sandbox.rung,
+            "backend": sandbox.backend,
             "fresh": fresh(sandbox, asked.rounds),
             "cells": cells(sandbox),
             "judge": judge(sandbox, asked.rounds),
-            "costs": costs(sandbox, asked.rung),
+            "costs": costs(sandbox, asked.backend),
         }
     write_json("sandbox", figures)
 
@@ -190,11 +190,11 @@ def judge(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
     return {**found, "tests_per_s": rate}
 
 
-def costs(sandbox: Sandbox, rung: str | None) -> dict[str, float]:
+def costs(sandbox: Sandbox, backend: str | None) -> dict[str, float]:
     ready = []
     for _ in range(3):
         began = time.perf_counter()
-        with contextlib.closing(open_sandbox(rung, begin=("bare",))) as other:
+        with contextlib.closing(open_sandbox(backend, begin=("bare",))) as other:
             other.run("pass")
             ready.append(time.perf_counter() - began)
     figures = {"bare fork server ready, s (wanted 0.3)": statistics.median(ready)}
@@ -402,7 +402,7 @@ def soak_and_tell(sandbox: Sandbox, calls: int) -> bool:
     for said in wrong[:10]:
         print(said[:300])
     table(
-        f"{calls} mixed calls, 64 at once, on {sandbox.rung}: {len(wrong)} wrong, {calls / took:.0f} calls/s",
+        f"{calls} mixed calls, 64 at once, {sandbox.backend}: {len(wrong)} wrong, {calls / took:.0f} calls/s",
         ["count", *counts],
         [[name, *(side[name] for side in counts.values())] for name in counts["before"]],
     )

@@ -23,7 +23,7 @@ import tyro
 
 from bench.common import table, write_json
 from bench.train import begin
-from gem.envs.multiagent.kuhn_poker import GAME_VALUE, KuhnPoker
+from gem.envs.seats.kuhn_poker import GAME_VALUE, KuhnPoker
 from gem.parsing import boxed
 from gem.record import Episode
 from gem.registry import EnvSpec, register
@@ -85,7 +85,7 @@ Spot = tuple[int, str]
 
 
 def main(args: Args) -> None:
-    register(EnvSpec(TERSE, TerseKuhn, max_turns=3, seats=KuhnPoker.possible_agents))
+    register(EnvSpec(TERSE, TerseKuhn, max_turns=3, seats=KuhnPoker.seats))
     began = time.process_time()
     newest: deque[Counter[tuple[Spot, str]]] = deque(maxlen=args.average)
     results = []

@@ -12,13 +12,18 @@ The kernel is here; everything else has a package of its own: `gem.hosts`, `gem.
 `gem.rollout`, `gem.agents`, `gem.train`, `gem.testing`.
 """
 
+import typing as _typing
+
 from gem.content import Image, Message, Text
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.envs import catalog as _catalog
 from gem.errors import GemError
 from gem.record import Agent, Episode, Limits
-from gem.registry import ids, make, make_vec, print_envs, register, spec
+from gem.registry import ids, make, print_envs, register, spec
 from gem.specs import EnvSpec
+
+if _typing.TYPE_CHECKING:
+    from gem.vector import make_vec
 
 _catalog.register_all()
 
@@ -45,3 +50,15 @@ __all__ = [
     "register",
     "spec",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name == "make_vec":  # what it needs is loaded with its first use
+        from gem.vector import make_vec
+
+        return make_vec
+    raise AttributeError(f"module 'gem' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

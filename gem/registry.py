@@ -1,4 +1,4 @@
-"""The registry: EnvSpec, register, make, make_vec, families, plug-ins.
+"""The registry: EnvSpec, register, make, families, plug-ins.
 
 An id is ``family:Name[-vN][-variant]``. What it stands for is a spec: where the class is, the keywords
 it gets, and what the environment claims to be. Nothing is imported until it is made. A *family* resolves
@@ -9,11 +9,11 @@ through the entry point group ``gem.envs``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_type_hints
+from typing import Any, TypeAlias, cast, get_type_hints
 
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv, did_you_mean
@@ -32,10 +32,6 @@ from gem.specs import (
     written_arguments,
 )
 
-if TYPE_CHECKING:
-    from gem.hosts.base import Host
-    from gem.vector.vector_env import VectorEnv
-
 __all__ = [
     "ENV_REGISTRY",
     "FAMILIES",
@@ -49,7 +45,6 @@ __all__ = [
     "load",
     "load_plugins",
     "make",
-    "make_vec",
     "print_envs",
     "register",
     "register_family",
@@ -59,6 +54,9 @@ __all__ = [
 ]
 
 PLUGIN_GROUP = "gem.envs"
+
+WRAPPER_FACTORY = "gem.wrappers.wrapper_factory:wrapper_fn"
+"""What makes a wrapper by its name. Wrappers stand above this module, which names them as it does classes."""
 
 Wrapper: TypeAlias = str | WrapperRef | Callable[[Env], Env]
 """A name of the wrapper factory, a reference with keywords, or what is called with the environment."""
@@ -97,8 +95,58 @@ class Family:
             return None
 
 
-ENV_REGISTRY: dict[str, EnvSpec] = {}
-"""Every spec registered by its full id; families are apart."""
+class Registry(MutableMapping[str, EnvSpec]):
+    """Every spec by its id, those of families too; the rows of a prefix are loaded when one is wanted."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, EnvSpec] = {}
+        self._rows: dict[str, tuple[str, ...]] = {}
+
+    def copy(self) -> Registry:
+        """Return a registry of its own with the same ids."""
+        twin = Registry()
+        twin._registered, twin._rows = dict(self._registered), dict(self._rows)
+        return twin
+
+    def load_later(self, prefix: str, *rows: str) -> None:
+        """Take in the specs of `rows`, each a ``"module:name"``, once an id with `prefix` is wanted."""
+        self._rows[prefix] = rows
+
+    def _load(self, prefix: str) -> None:
+        for rows in self._rows.get(prefix, ()):
+            for spec in cast(Iterable[EnvSpec], load(rows)):
+                self._registered.setdefault(spec.id, spec)
+        self._rows.pop(prefix, None)  # last, or another thread would look too early
+
+    def __getitem__(self, env_id: str) -> EnvSpec:
+        if not isinstance(env_id, str):
+            raise KeyError(env_id)
+        self._load(env_id.partition(":")[0])
+        found = self._registered.get(env_id) or _of_family(env_id)
+        if found is None:
+            raise KeyError(env_id)
+        return found
+
+    def __setitem__(self, env_id: str, spec: EnvSpec) -> None:
+        self._load(env_id.partition(":")[0])
+        self._registered[env_id] = spec
+
+    def __delitem__(self, env_id: str) -> None:
+        self._load(env_id.partition(":")[0])
+        del self._registered[env_id]
+
+    def __iter__(self) -> Iterator[str]:
+        load_plugins()
+        for prefix in [*self._rows]:
+            self._load(prefix)
+        of_families = (f"{family.prefix}:{name}" for family in FAMILIES.values() for name in family.names)
+        return iter(dict.fromkeys((*self._registered, *of_families)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)  # a list of them would ask for the length first
+
+
+ENV_REGISTRY = Registry()
 
 FAMILIES: dict[str, Family] = {}
 _plugins_loaded = False
@@ -122,7 +170,7 @@ def register(
     else:
         spec = EnvSpec(env_id, entry_point, kwargs)
     known = ENV_REGISTRY.get(spec.id)
-    if known is not None and known != spec:
+    if known is not None and known != spec and known != _of_family(spec.id):
         raise DuplicateEnv(f"{spec.id!r} is registered already, as {known.entry_point}; choose another id.")
     ENV_REGISTRY[spec.id] = spec
 
@@ -140,7 +188,7 @@ def register_family(family: Family) -> None:
 
 
 def spec(env_id: str) -> EnvSpec:
-    """Return the spec of an id.
+    """Return the spec of an id; ``Name-v0`` without its variant is ``Name-v0-easy``.
 
     Raises:
         UnknownEnv: with the nearest ids and the command that lists all.
@@ -162,21 +210,18 @@ def _find(env_id: str) -> EnvSpec | None:
         raise BadArgument(
             f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy."
         )
-    found = ENV_REGISTRY.get(env_id)
-    if found is None:
-        prefix, colon, name = env_id.partition(":")
-        if colon and prefix in FAMILIES:
-            return FAMILIES[prefix].find(name)
-    return found
+    return ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy")
+
+
+def _of_family(env_id: str) -> EnvSpec | None:
+    """Return what a family makes of an id, or None."""
+    prefix, _, name = env_id.partition(":")
+    return FAMILIES[prefix].find(name) if prefix in FAMILIES else None
 
 
 def ids(family: str | None = None) -> list[str]:
     """Return every registered id in order, or those of one family. Imports no environment."""
-    load_plugins()
-    found = list(ENV_REGISTRY)
-    for group in FAMILIES.values():
-        found += [f"{group.prefix}:{name}" for name in group.names]
-    return sorted(i for i in dict.fromkeys(found) if family is None or i.startswith(family + ":"))
+    return sorted(i for i in ENV_REGISTRY if family is None or i.startswith(family + ":"))
 
 
 def specs(family: str | None = None) -> Iterator[EnvSpec]:
@@ -210,7 +255,8 @@ def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: 
 
     Args:
         env_id: an id, a spec, or a task, which is made with its wrappers and its seed.
-        seed: the seed of the first reset() that is given none.
+        seed: the seed of the first reset() that is given none; where the constructor is not gem's and takes
+            a `seed`, it gets this one too.
         **kwargs: change the keywords of the spec or the task.
 
     Raises:
@@ -219,7 +265,17 @@ def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: 
     """
     if isinstance(env_id, TaskRef):
         return Maker(env_id, kwargs)(seed)
-    return _made(_spec_for(env_id), kwargs, seed)
+    found = _spec_for(env_id)
+    if seed is not None and _takes_seed(load(found.entry_point, found.extra)):
+        kwargs = {"seed": seed, **kwargs}
+    return _made(found, kwargs, seed)
+
+
+def _takes_seed(entry: Callable[..., Any]) -> bool:
+    """Tell whether a constructor that is not gem's takes a seed; gem's leave it to the first reset."""
+    return not (getattr(entry, "__module__", None) or "").startswith("gem.") and "seed" in parameters_of(
+        entry
+    )
 
 
 def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
@@ -288,62 +344,6 @@ def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
 
 def _place_of(made: type) -> str:
     return f"{made.__module__}:{made.__qualname__}"
-
-
-def make_vec(
-    env_ids: str | Sequence[str],
-    wrappers: Sequence[Wrapper] | None = None,
-    vec_kwargs: Sequence[Mapping[str, Any]] | None = None,
-    async_mode: bool = False,
-    seed: int | None = 0,
-    backend: str | Host | None = None,
-    num_envs: int | None = None,
-    autoreset_mode: str = "same_step",
-    **kwargs: Any,
-) -> VectorEnv:
-    """Make a vector of environments.
-
-    Args:
-        env_ids: one id per environment; a single id with `num_envs` repeats.
-        wrappers: applied to each environment, in order: names of the wrapper factory, references with
-            keywords, or callables.
-        vec_kwargs: keywords of each environment's constructor, one mapping per environment.
-        async_mode: True means the thread host, unless `backend` names another.
-        seed: environment `i` starts its chain at ``derive(seed, "env", i)``.
-        backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or an instance of yours,
-            which stays open.
-        num_envs: how many, when `env_ids` is one id.
-        autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
-        **kwargs: go to every constructor.
-    """
-    from gem.vector.vector_env import VectorEnv
-
-    ids_ = [env_ids] * (num_envs or 1) if isinstance(env_ids, str) else list(env_ids)
-    if num_envs is not None and len(ids_) != num_envs:
-        raise BadArgument(
-            f"make_vec got {len(ids_)} ids and num_envs={num_envs}; give one id, or drop num_envs."
-        )
-    own = [dict(each) for each in vec_kwargs] if vec_kwargs else [{} for _ in ids_]
-    if len(own) != len(ids_):
-        raise BadArgument(f"make_vec got {len(ids_)} ids and {len(own)} vec_kwargs; give one mapping per id.")
-    if isinstance(wrappers, str):
-        raise BadArgument(f"make_vec got wrappers={wrappers!r}; accepted: a sequence, as [{wrappers!r}].")
-    try:
-        applied = tuple(wrappers or ())
-    except TypeError:  # Gymnasium's second argument is another
-        raise BadArgument(
-            f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. How many is num_envs."
-        ) from None
-    for env_id in ids_:
-        if len(seats := spec(env_id).seats) > 1:
-            raise BadArgument(
-                f"{env_id!r} has {len(seats)} seats, and a VectorEnv gives one action each. Play it with "
-                "gem.rollout.rollout, or make one seat of it an environment: gem.multiagent.SeatEnv."
-            )
-    makers = [Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)]
-    if backend is None:
-        backend = "thread" if async_mode else "serial"
-    return VectorEnv(makers, backend, seed, autoreset_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,9 +426,7 @@ def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
         wrapper = WrapperRef(wrapper)
     if not isinstance(wrapper, WrapperRef):
         return wrapper
-    from gem.wrappers.wrapper_factory import wrapper_fn
-
-    fn = _load_maker(wrapper.name) if ":" in wrapper.name else wrapper_fn(wrapper.name)
+    fn = _load_maker(wrapper.name) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
     return partial(fn, **restored(wrapper.kwargs))
 
 

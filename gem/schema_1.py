@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
 from gem import content, record
-from gem.codec import SCHEMA_1_RUN, restored
 from gem.record import SEAT, StopReason, Verdict
 from gem.specs import TaskRef
 
+SCHEMA_1_RUN = record.RunInfo("schema1")
+"""The run of the episodes that were stored under schema 1, which did not say how they were played."""
 
-def decode_1(line: bytes) -> record.Episode:
-    """Return the episode of a line of schema 1.
+
+def decode_1(line: bytes, data: Mapping[str, Any]) -> record.Episode:
+    """Return the episode of a line of schema 1; `data` is what the line holds.
 
     Its id was not unique; what tells it from others now, in every store, is that id and a hash of the line.
     Its policy version was one for all turns, its log probabilities had 64 bits.
     """
-    data = {key: restored(value) for key, value in msgspec.json.decode(line).items()}
     held: dict[str, record.Turn] = {}
     turns = [_turn_1(turn, held) for turn in data["turns"]]
     for turn in turns:

@@ -41,7 +41,7 @@ class EnvSpec:
     calls wait for something outside (a sandbox, a server, a network), so that many are best carried out at
     the same time. `solver`: ``exact`` wins every episode with the full reward, ``measured`` wins
     `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`: who acts in it; more than
-    ``agent`` means that it is a `gem.multiagent.MultiAgentEnv`, whose solver plays every seat.
+    ``agent`` means that it is a `gem.seats.SeatedEnv`, whose solver plays every seat.
     """
 
     id: str
@@ -71,6 +71,13 @@ class EnvSpec:
     def family(self) -> str:
         """The part of the id before the colon."""
         return self.id.partition(":")[0]
+
+
+def solved(solver: Solver | float) -> dict[str, Any]:
+    """Return what a spec claims of a solver; a number is the rate at which a measured one wins."""
+    if isinstance(solver, float):
+        return {"solver": "measured", "solver_rate": solver}
+    return {"solver": solver}
 
 
 @dataclass(frozen=True, slots=True)

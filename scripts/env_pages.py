@@ -34,15 +34,19 @@ ABOUT_CARDS = """
 
 `gem-gym audit ID` plays policies on an environment and prints its card; this site shows the stored ones. A
 row of the table gives the mean return of the environment's own **solver**, of legal **random** play, and of
-the best of the policies that **know nothing**: a constant answer (answers to other seeds are tried), an empty
-one, the observation echoed, the form of an answer with nothing in it, every candidate answer at once, and
-instructions to the grader. **Episodes** is how many each of them played: 40, fewer where episodes are long. A
-card in full gives the 95% interval of every rate of success: that of 8 wins in 8 episodes begins at 68%.
-**Distinct** is how many different instances that many seeds deal. **Tokens** are those of the first
-observation and the median of the later ones, by a rule of thumb: up to six letters, up to three digits, any
-other sign, a new line are a token each; of a picture, 28 by 28 pixels. **Open** counts the findings that ask
-for a change: a full reward that is out of reach, a return above it, knowing nothing that pays more than a
-third of it, a solver hardly better than random play, an answer that leaks, or fewer than five instances.
+the best of the policies that **know nothing**: a constant answer (answers to other seeds are tried), an
+empty one, the observation echoed, a piece of it copied (a line, a number, an expression, an option, what
+stands in quotes or brackets), the form of an answer with nothing in it, every candidate answer at once, and
+instructions to the grader. Where there are more turns, copiers also act first and then copy from what they
+were shown, as a tool's output, or say again what they said before. **Episodes** is how many each of them
+played: 40, fewer where episodes are long. A card in full gives the 95% interval of every rate of success:
+that of 8 wins in 8 episodes begins at 68%. **Distinct** is how many different instances that many seeds
+deal. **Tokens** are those of the first observation and the median of the later ones, by a rule of thumb: up
+to six letters, up to three digits, any other sign, a new line are a token each; of a picture, 28 by 28
+pixels. **Open** counts the findings that ask for a change: a full reward that is out of reach, a return
+above it, knowing nothing that pays more than a third of it, copying that pays more than guessing where the
+card does not say why, a solver hardly better than random play, an answer that leaks, or fewer than five
+instances.
 """
 
 
@@ -50,8 +54,8 @@ AUDITED = {
     "code": "--episodes 8 --instances 40",
     "db": "--episodes 8 --instances 40",
     "mcp": "--episodes 8 --instances 40",
+    "ta": "--episodes 8 --instances 20",
     "terminal": "--episodes 8 --instances 40",
-    "rg": "--episodes 8 --instances 20",
 }
 """How families are audited whose episodes take long, or that are many."""
 
@@ -101,7 +105,8 @@ def pages() -> list[Page]:
     """Write a page per class, in the order of the catalogue, then one per family whose extra is there."""
     by_class: dict[Any, list[EnvSpec]] = {}
     for spec in ENV_REGISTRY.values():
-        by_class.setdefault(class_of(spec), []).append(spec)
+        if spec.family not in FAMILIES:
+            by_class.setdefault(class_of(spec), []).append(spec)
     written = [class_page(env_class, specs) for env_class, specs in by_class.items()]
     for family in FAMILIES.values():
         with contextlib.suppress(MissingExtra):

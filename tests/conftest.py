@@ -28,7 +28,7 @@ def one_torch_thread():
 def postgres_dsn():
     """A PostgreSQL server of its own, which ends with the session."""
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'gem-gym[postgres]'")
-    from gem.envs.postgres_server import temporary_server
+    from gem.envs.database.postgres_server import temporary_server
     from gem.errors import MissingExtra
 
     with contextlib.ExitStack() as stack:

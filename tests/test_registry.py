@@ -19,7 +19,7 @@ HERE = "gem.testing.doubles:EchoEnv"
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is gone after it."""
-    monkeypatch.setattr(registry, "ENV_REGISTRY", dict(registry.ENV_REGISTRY))
+    monkeypatch.setattr(registry, "ENV_REGISTRY", registry.ENV_REGISTRY.copy())
     monkeypatch.setattr(registry, "FAMILIES", dict(registry.FAMILIES))
 
 

@@ -11,13 +11,13 @@ import pytest
 import gem
 from gem import registry
 from gem.core import Env, EnvWrapper
-from gem.envs.multiagent import SeatEnv
-from gem.envs.qa_env import QaEnv
+from gem.envs.qa.env import QaEnv
 from gem.errors import BadArgument, MissingData, MissingExtra, UnknownArgument, UnknownEnv
 from gem.graders.text import TextGrader
 from gem.history import HistoryPolicy
 from gem.registry import Maker, task_of
 from gem.sandbox.base import SandboxFailed
+from gem.seats import SeatEnv
 from gem.specs import EnvSpec, TaskRef, WrapperRef
 from gem.testing import EchoEnv
 from gem.testing.transcripts import transcript

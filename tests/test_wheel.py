@@ -105,6 +105,16 @@ def test_with_base_dependencies_alone(light):
     assert {"rg", "train", "sandbox", "terminal"} <= set(missing[1].split(","))
 
 
+@pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock"])
+def test_what_it_judges_with_is_out_of_a_programs_sight(full, backend):
+    """Here gem lies among the packages of the interpreter that runs the programs."""
+    told = full("sandbox", "--backend", backend)
+    if told.returncode:
+        pytest.skip(f"not checked on {backend}: {told.stdout}")
+    (line,) = [line for line in told.stdout.splitlines() if line.startswith("  gem, and what it judges with")]
+    assert line.endswith("yes")
+
+
 def test_with_everything_it_begins_what_the_checkout_begins(full):
     """Every family, its data files too."""
     told = full("doctor")

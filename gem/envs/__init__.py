@@ -1,1 +1,1 @@
-"""Environments. `catalog` holds the ids as plain data; nothing else is imported until it is made."""
+"""Environments, a package for each family; `catalog` gathers their ids, and imports no environment."""

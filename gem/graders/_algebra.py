@@ -14,7 +14,16 @@ from typing import Any
 from gem.graders._evaluation import USERS, Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
 from gem.graders._intervals import from_inequality, same_set, variable
 from gem.graders._latex import ASKED, Node
-from gem.graders._scalars import all_of, constant, exactly, facts, is_scalar, same_scalar
+from gem.graders._scalars import (
+    all_of,
+    approximately,
+    constant,
+    exactly,
+    facts,
+    is_scalar,
+    same_scalar,
+    same_value,
+)
 
 SETS = 40  # members of a finite set that are compared one by one
 
@@ -29,7 +38,7 @@ def same(gold: Node, answer: Node) -> bool | None:
         return True
     if "in" in (gold[0], answer[0]):
         names = {name for name in map(_member, (gold, answer)) if name is not None}
-        return len(names) < 2 and same(*(tree[2] if tree[0] == "in" else tree for tree in (gold, answer)))
+        return len(names) < 2 and same(_set(gold), _set(answer))
     if "logic" in (gold[0], answer[0]):
         return _same_logic(gold, answer)
     named = _relations(gold, _asked(gold, answer))
@@ -86,6 +95,17 @@ def _member(tree: Node) -> Node | None:
         return tree[1] if tree[1] != ASKED else None
     named = tree[0] == "rel" or (tree[0] == "union" and all(part[0] == "rel" for part in tree[1]))
     return variable(tree) if named else None
+
+
+def _set(tree: Node) -> Node:
+    """Return the set in which something lies: (1, 2) is an interval there, and no list of two."""
+    if tree[0] != "in":
+        return tree
+    found: Node = tree[2]
+    if found[0] != "seq" or found[1] in ("", "{") or len(found[3]) != 2:
+        return found
+    low, high = map(approximately, found[3])
+    return found if low is None or high is None or low >= high else ("union", (found,))
 
 
 def _same_logic(gold: Node, answer: Node) -> bool:
@@ -342,7 +362,14 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
         if big.hopeless:
             raise
         return None
-    return found.pop() if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    ratio = found.pop()
+    try:
+        turns = any(facts(a)[1:] + facts(b)[1:])
+    except Opaque:
+        return ratio
+    return ratio if not turns or same_value(a, ("*", (("num", ratio, None), b))) else None
 
 
 def _same_equation(gold: Node, answer: Node) -> bool | None:

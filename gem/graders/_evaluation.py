@@ -9,7 +9,7 @@ from __future__ import annotations
 import cmath
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
@@ -149,6 +149,8 @@ class Exact(Field):
 
     def power(self, base: Fraction, exponent: Fraction) -> Fraction:
         if exponent.denominator != 1:
+            if base not in (0, 1) and exponent.denominator > 64:  # no root: what its power is does not matter
+                raise Inexact
             return _root(self.power(base, Fraction(exponent.numerator)), exponent.denominator)
         n = exponent.numerator
         if base == 0 and n < 0:
@@ -372,6 +374,33 @@ def _real_root(number: complex, degree: complex) -> complex:
     if number.imag == 0 and number.real < 0 and degree in (3, 5, 7, 9):
         return complex(-((-number.real) ** (1 / degree.real if isinstance(degree, complex) else 1 / degree)))
     return number ** (1 / degree)
+
+
+class ExactAt(Exact):
+    """Fractions, some variables of which are set by hand."""
+
+    def __init__(self, values: Mapping[str, Fraction]) -> None:
+        super().__init__(1, "small")
+        self.values = values
+
+    def symbol(self, name: str) -> Fraction:
+        return self.values[name] if name in self.values else super().symbol(name)
+
+
+class FloatAt(Float):
+    """Floats, some variables of which are set by hand; what is nearly an integer is one."""
+
+    def __init__(self, values: Mapping[str, Fraction]) -> None:
+        super().__init__(1, "small")
+        self.values = values
+
+    def symbol(self, name: str) -> complex:
+        return self.number(self.values[name]) if name in self.values else super().symbol(name)
+
+    def function(self, name: str, arguments: list[complex]) -> complex:
+        if name in ("floor", "ceil") and abs(arguments[0] - round(as_real(arguments[0]))) < 1e-9:
+            return complex(round(arguments[0].real))
+        return super().function(name, arguments)
 
 
 class Precise(Field):

@@ -26,6 +26,8 @@ import signal
 import socket
 import struct
 import sys
+import time
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -103,7 +105,11 @@ def _end(pid: int) -> int:
 def _work(line: socket.socket, program: ModuleType) -> None:
     """Answer questions until the other end closes."""
     _limit_memory()
-    while (question := receive(line)) is not None:
+    while True:
+        try:
+            question = receive(line)
+        except OSError:
+            return
         signal.setitimer(signal.ITIMER_PROF, question["cpu_s"])
         try:
             answer = program.answer(question)
@@ -124,31 +130,32 @@ def _limit_memory() -> None:
         pass  # not on this system
 
 
-def send(line: socket.socket, message: dict[str, Any]) -> None:
+def send(line: socket.socket, message: Mapping[str, Any]) -> None:
     """Write one message."""
     data = json.dumps(message).encode()
     line.sendall(struct.pack(">I", len(data)) + data)
 
 
-def receive(line: socket.socket) -> Any:
-    """Read one message; None at the end of the line."""
-    head = _exactly(line, 4)
-    data = head and _exactly(line, struct.unpack(">I", head)[0])
-    return None if data is None else json.loads(data)
+def receive(line: socket.socket, deadline: float | None = None) -> Any:
+    """Read one message.
+
+    Raises:
+        ConnectionError: at the end of the line. TimeoutError: at the deadline, of the monotonic clock.
+    """
+    (length,) = struct.unpack(">I", _exactly(line, 4, deadline))
+    return json.loads(_exactly(line, length, deadline))
 
 
-def _exactly(line: socket.socket, count: int) -> bytes | None:
-    parts = []
-    while count:
-        try:
-            part = line.recv(min(count, 1 << 16))
-        except OSError:
-            return None
+def _exactly(line: socket.socket, count: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        if deadline is not None:
+            line.settimeout(max(deadline - time.monotonic(), 1e-3))
+        part = line.recv(min(count - len(data), 1 << 16))
         if not part:
-            return None
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+            raise ConnectionError("it ended")
+        data += part
+    return bytes(data)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
-from gem.graders._units import SHORT_UNITS, UNITS, counted
+from gem.graders._units import SHORT_UNITS, UNITS, counted, folded
 
 Node: TypeAlias = tuple[Any, ...]
 
@@ -263,7 +263,7 @@ def _styled(text: str, at: int, found: list[str]) -> int:
         _word(inside, found)
     else:
         for word in inside.split():
-            lower = word.strip(".,;:()").lower()
+            lower = folded(word.strip(".,;:()"))
             if lower in ("and", "or"):
                 found.append("\\" + lower)
             elif lower:
@@ -272,7 +272,7 @@ def _styled(text: str, at: int, found: list[str]) -> int:
 
 
 def _word(word: str, found: list[str]) -> None:
-    lower = word.lower()
+    lower = folded(word)
     known = lower in UNITS or lower.rstrip("s") in UNITS or lower in SHORT_UNITS
     counted = bool(found) and found[-1][-1].isdigit()
     measure = counted and lower in ("min", "sec", "in", "am", "pm")  # else functions, or products of letters

@@ -20,7 +20,9 @@ from gem.graders._evaluation import (
     FLOAT,
     USERS,
     Exact,
+    ExactAt,
     Float,
+    FloatAt,
     Inexact,
     Number,
     Opaque,
@@ -40,10 +42,13 @@ FULL_DIGITS = 12  # digits that an approximation of an irrational number must ha
 
 @lru_cache(maxsize=4096)
 def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
-    """Return a scalar tree's variables, and whether one is an exponent, stands in a floor, and in a root.
+    """Return a scalar tree's variables, and whether one is an exponent, stands in a floor, or where it bends.
+
+    A function bends that has more than one piece, as a root or an absolute value.
 
     Raises:
-        Opaque: when it is no scalar, or holds a function that nobody knows.
+        Opaque: when it is no scalar, or holds a function that nobody knows, or 0 to a power with a variable,
+            which is 0 but at one point.
     """
     tag = node[0]
     if tag == "sym":
@@ -66,16 +71,21 @@ def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
         raise Opaque
     parts = [facts(part) for part in below]
     names = frozenset().union(*(part[0] for part in parts))
-    exponent, floor, root = (any(part[i] for part in parts) for i in (1, 2, 3))
+    exponent, floor, bend = (any(part[i] for part in parts) for i in (1, 2, 3))
+    if tag == "^" and parts[1][0] and not parts[0][0] and exactly(node[1]) == 0:
+        raise Opaque
     if (tag == "^" and parts[1][0]) or (
         tag == "fn" and node[1] in ("factorial", "factorials", "binom", "mod", "gcd", "lcm") and names
     ):
         exponent = True
     if tag == "fn" and node[1] in ("floor", "ceil") and names:
         floor = True
-    if (tag == "fn" and node[1] not in ("floor", "ceil", "factorial", "binom")) or (tag == "^" and names):
-        root = True
-    return names, exponent, floor, root
+    if (tag == "fn" and node[1] in _BENT and names) or (tag == "^" and node[2][0] == "/" and names):
+        bend = True
+    return names, exponent, floor, bend
+
+
+_BENT = frozenset(("abs", "max", "min", "sqrt", "cbrt", "root"))
 
 
 def same_value(a: Node, b: Node) -> bool | None:
@@ -92,7 +102,7 @@ def same_value(a: Node, b: Node) -> bool | None:
     except Opaque:
         return None
     names = names_a | names_b
-    exponent, floor, _ = (x or y for x, y in zip(kinds_a, kinds_b, strict=True))
+    exponent, floor, bend = (x or y for x, y in zip(kinds_a, kinds_b, strict=True))
     if not names:
         if infinite(a) or infinite(b):
             return approximately(a) == approximately(b)
@@ -113,7 +123,62 @@ def same_value(a: Node, b: Node) -> bool | None:
             break
     if kind == "small" and continuous and any(_same_at(a, b, point, "rational") is False for point in (0, 1)):
         return False
+    if agreed >= 4 and (exponent or floor or bend):
+        return _same_where_they_turn(a, b, sorted(names), continuous or kind == "rational")
     return True if agreed >= 4 else None
+
+
+TURNS = 12  # numbers of an expression at which it is looked at
+
+
+def _same_where_they_turn(a: Node, b: Node, names: list[str], continuous: bool) -> bool | None:
+    """Whether two expressions that agree at drawn points do so where one may jump or bend, too.
+
+    That is at small integers and halves, and at the numbers in the expressions and beside them.
+    """
+    turns = sorted({abs(number) for tree in (a, b) for number in _numerals(tree)})[:TURNS]
+    places = {Fraction(n) for n in (0, 1, -1, 2, 3)}
+    places |= {turn + step for turn in turns for step in (-1, 0, 1)} | {
+        sign - turn for turn in turns for sign in (0, 1)
+    }
+    if continuous:
+        places |= {Fraction(n, 2) for n in (1, -1, 3)} | {turn + Fraction(1, 2) for turn in turns}
+    else:
+        places = {place for place in places if place.denominator == 1}
+    unknown = False
+    for place in sorted(places):
+        for name in names if len(names) < 4 else ():
+            unknown |= (verdict := _same_with(a, b, {name: place}, place < 0)) is None
+            if verdict is False:
+                return False
+        unknown |= (verdict := _same_with(a, b, dict.fromkeys(names, place), place < 0)) is None
+        if verdict is False:
+            return False
+    return None if unknown else True
+
+
+def _numerals(node: Node) -> Iterable[Fraction]:
+    if node[0] in ("num", "^") and constant(node):
+        number = exactly(node)
+        if number is not None and abs(number) <= 10**12:
+            yield number
+    for part in _parts(node):
+        yield from _numerals(part)
+
+
+def _same_with(a: Node, b: Node, values: dict[str, Fraction], negative: bool) -> bool | None:
+    """Whether both have the same value, or none, at a point; None where they take different branches."""
+    for kind in (ExactAt, FloatAt):
+        try:
+            x, y = value(a, kind(values)), value(b, kind(values))
+        except (Inexact, TooBig):
+            continue
+        except (Undefined, Opaque):
+            return True
+        if x == y or (kind is FloatAt and abs(x - y) <= 1e-6 * max(abs(x), abs(y), 1.0)):
+            return True
+        return None if negative and kind is FloatAt else False
+    return True
 
 
 _REAL = frozenset("xyztuvwθ?")

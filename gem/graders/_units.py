@@ -23,10 +23,12 @@ for _measure, _names in {
         "inche": "127/5000", "ft": "381/1250", "feet": "381/1250", "foot": "381/1250", "mile": "201168/125",
         "centimeter": "1/100", "centimetre": "1/100", "kilometre": "1000", "millimetre": "1/1000",
         "kilometer": "1000", "millimeter": "1/1000", "yard": "1143/1250", "yd": "1143/1250",
+        "megam": "1000000",
     },
     "mass": {
         "mg": "1/1000000", "g": "1/1000", "gram": "1/1000", "kg": "1", "kilogram": "1", "ton": "1000",
-        "lb": "45359237/100000000", "pound": "45359237/100000000", "ounce": "45359237/1600000000",
+        "megag": "1000", "lb": "45359237/100000000",
+        "pound": "45359237/100000000", "ounce": "45359237/1600000000",
         "oz": "45359237/1600000000",
     },
     "time": {
@@ -41,7 +43,9 @@ for _measure, _names in {
     "sterling": {"sterling": "1", "gbp": "1"},
     "yen": {"yen": "1"},
     "rupee": {"rupee": "1", "rs": "1"},
-    "volume": {"ml": "1/1000", "milliliter": "1/1000", "liter": "1", "litre": "1", "l": "1"},
+    "volume": {
+        "ml": "1/1000", "milliliter": "1/1000", "liter": "1", "litre": "1", "l": "1", "megal": "1000000",
+    },
     "cups": {"cup": "1", "pint": "2", "quart": "4", "gallon": "16"},
     "angle": {"degree": "1", "deg": "1"},
     "radian": {"radian": "1", "rad": "1"},
@@ -161,6 +165,11 @@ def _singular(word: str) -> tuple[str, ...]:
     return (word[:-1], word[:-2]) if word.endswith("es") else (word[:-1],)
 
 
+def folded(words: str) -> str:
+    """Return words in small letters, but for what only a capital tells apart: Mg is no mg."""
+    return re.sub(r"\bM(?=[gmlL]\b)", "mega", words).casefold()
+
+
 @lru_cache(maxsize=512)
 def measure(words: str) -> Measure | None:
     """Return what a unit measures, exponents and quotients counted, or None where a word of it is unknown.
@@ -171,7 +180,7 @@ def measure(words: str) -> Measure | None:
     powers: dict[str, int] = {}
     scale = Fraction(1)
     exponent, side = 1, 1
-    for word in words.casefold().replace("/", " per ").split():
+    for word in folded(words).replace("/", " per ").split():
         if word == "per":
             side = -1
             continue
@@ -224,7 +233,7 @@ def same_things(one: str, other: str) -> bool:
 
 def _phrase(words: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Return the words of "pink boxes of candy" in the singular: what is counted, and what it is of."""
-    found = [word.strip(".()") for word in words.casefold().replace("-", " ").split()]
+    found = [word.strip(".()") for word in folded(words).replace("-", " ").split()]
     stems = tuple(_stem(word) for word in found if word)
     if not stems or "per" in stems:
         return (stems, ()) if stems else None

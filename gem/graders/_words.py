@@ -36,6 +36,8 @@ def number(words: str) -> int | None:
     >>> number("two thousand and twelve")
     2012
     """
+    if re.search(r"(?<![a-z])-|-(?![a-z])", words.casefold()):  # a sign
+        return None
     parts = [
         word for word in re.split(r"[\s-]+", words.casefold().replace(",", " ")) if word not in ("", "and")
     ]
@@ -69,6 +71,47 @@ def number(words: str) -> int | None:
     return -(total + group) if negative else total + group
 
 
+_CARDINAL = "|".join(sorted([*_UNITS, "hundred", *SCALES], key=len, reverse=True))
+_CARDINALS = re.compile(
+    rf"\b(?:(?:a|one)(?=[\s-]+(?:hundred|thousand|million))|{_CARDINAL})(?:(?:[\s-]+(?:and\s+)?)(?:{_CARDINAL}))*\b",
+    re.IGNORECASE,
+)
+
+
+_SPOKEN = re.compile(rf"(?<![a-z])(?:{_CARDINAL}|half|quarter)", re.IGNORECASE)
+
+
+def spoken(text: str) -> bool:
+    """Return whether a word for a number stands in a text."""
+    return _SPOKEN.search(text) is not None
+
+
+def numerals(text: str) -> str:
+    """Return a text with its cardinal numbers in digits; as it is, where they are parts of others.
+
+    >>> numerals("x = twenty-one"), numerals("two and three"), numerals("one half")
+    ('x = 21', '2 and 3', 'one half')
+    """
+    if not _CARDINALS.search(text) or _NO_CARDINAL.search(text):
+        return text
+    return _CARDINALS.sub(lambda found: _digits_of(found[0]), text)
+
+
+_NO_CARDINAL = re.compile(
+    r"\b(?:hal(?:f|ves)|thirds?|quarters?|dozens?|point|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths?)\b",
+    re.IGNORECASE,
+)
+
+
+def _digits_of(words: str) -> str:
+    whole = number(words)
+    if whole is not None:
+        return str(whole)
+    first, joined, second = words.partition(" and ")
+    left, right = number(first), number(second)
+    return f"{left} and {right}" if joined and left is not None and right is not None else words
+
+
 def ordinal(words: str) -> bool:
     """Return whether words say the place of something: fifth, twenty-first."""
     last = re.split(r"[\s-]+", words.casefold())[-1]
@@ -85,6 +128,8 @@ def quantity(words: str) -> Fraction | None:
     >>> quantity("two thirds"), quantity("three apples")
     (Fraction(2, 3), Fraction(3, 1))
     """
+    if re.search(r"(?<![^\W\d_])-|-(?![^\W\d_])", words):  # a sign
+        return None
     rest, _, last = words.strip().casefold().replace("-", " ").rpartition(" ")
     part = _PARTS.get("half" if last == "halves" else last.removesuffix("s"))
     one = rest in ("a", "one")

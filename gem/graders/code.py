@@ -1,6 +1,6 @@
 """Programming tasks: does a submission pass its tests?
 
-One box and one compilation per submission, a fresh process per test. What is expected never enters a process
+One child and one compilation per submission, a process per test. What is expected never enters a process
 that holds the submission: outputs are compared outside, asserts run in a process of their own.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gem import parsing
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
-from gem.graders.code_tests import CodeTests, read_tests
+from gem.graders.code_tests import CANDIDATE, CodeTests, defined, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, checked
 from gem.sandbox.shared import default_sandbox
@@ -47,8 +47,6 @@ BUDGET = Budget(cpu_s=6.0, wall_s=20.0, memory_mb=1024, output_kb=16 * 1024)
 _SPIN_S = 0.0065
 """CPU seconds of `_spin` on the machine for which the CPU budget is meant."""
 
-_CANNOT_FORK = 77  # asserts_in_box.py's
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -57,6 +55,7 @@ class Outcome:
     verdict: str
     why: str = ""
     got: str = ""
+    limit: str | None = None
 
 
 class CodeGrader(Rebuildable):
@@ -69,8 +68,8 @@ class CodeGrader(Rebuildable):
     passed; `correct` means all. `info`: `verdict` (a key of VERDICTS, of the first test that failed),
     `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, of asserts `isolated`
     (they shared no process with the submission), and `spent`, which differs from run to run: the most CPU and
-    wall-clock seconds that a test took, the budget, the sandbox's rung. `public` is the first failure, where
-    that test may be shown.
+    wall-clock seconds that a test took, the budget, the sandbox's backend. `public` is the first failure,
+    where that test may be shown.
     """
 
     name = "code/1"
@@ -89,7 +88,7 @@ class CodeGrader(Rebuildable):
         """Set how submissions are judged.
 
         Args:
-            sandbox: where they run: a sandbox, the name of a rung, or None for the best one here.
+            sandbox: where they run: a sandbox, the name of a backend, or None for the best one here.
             compare: how outputs are compared, where the task does not say; see `gem.graders.compare`.
             checker: Python code that decides instead, where the task does not say: either a function
                 ``check(given, output, expected)`` that returns whether the output is right, or a program
@@ -130,6 +129,7 @@ class CodeGrader(Rebuildable):
 
     def judge(self, code: str, tests: CodeTests) -> Score:
         """Score code."""
+        code = code.removeprefix("\ufeff")  # as Python does with a file's
         tests = replace(tests, compare=tests.compare or self.compare, checker=tests.checker or self.checker)
         budget = self.budget or scaled(BUDGET)
         chosen = tests.chosen(self.max_tests)
@@ -197,7 +197,7 @@ class _Run:
         self.tolerance, self.partial, self.chosen = tolerance, partial, chosen
         self.outcomes: list[Outcome] = []
         self.unchecked: list[tuple[int, Any]] = []
-        self.cpu_s = self.wall_s = 0.0
+        self.cpu_s = self.wall_s = self.memory_mb = 0.0
         self.isolated = True
         self.name = tests.name
 
@@ -227,9 +227,11 @@ class _Run:
             "spent": {
                 "cpu_s": self.cpu_s,
                 "wall_s": self.wall_s,
+                "memory_mb": self.memory_mb,
                 "cpu_limit_s": self.budget.cpu_s,
                 "wall_limit_s": self.budget.wall_s,
-                "rung": self.sandbox.rung,
+                "memory_limit_mb": self.budget.memory_mb,
+                "backend": self.sandbox.backend,
             },
         }
         if self.tests.kind == "asserts":
@@ -238,6 +240,9 @@ class _Run:
         if failed is not None:
             first = self.outcomes[failed]
             why = VERDICTS[first.verdict]
+            limit = first.limit or {"MLE": "memory", "OLE": "output"}.get(first.verdict)
+            if limit is not None:
+                info["limit"] = limit
             if first.verdict != "CE":
                 why += f" on test {failed + 1} of {len(self.chosen)}"
             index = self.chosen[failed]
@@ -280,15 +285,23 @@ class _Run:
 
     def _enter(self, place: int, result: Result) -> bool:
         """Note how a test went; tell whether to go on."""
-        checked(result)
-        self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+        self._note(result)
         outcome = self._outcome(self.chosen[place], result)
         self.outcomes.append(outcome)
         return outcome.verdict == "AC" or (self.partial and outcome.verdict != "CE")
 
+    def _note(self, result: Result) -> None:
+        """Keep the most that a test has used."""
+        checked(result)
+        self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+        self.memory_mb = max(self.memory_mb, result.memory_mb)
+
     def _outcome(self, index: int, result: Result) -> Outcome:
         if result.status is not Status.OK:
-            return Outcome(result.status.value, _last_line(result.stderr), result.stdout[:1000])
+            why = _last_line(result.stderr)
+            return Outcome(result.status.value, why, result.stdout[:1000], _limit(result))
+        if self.tests.kind == "asserts":
+            return self._said(result)
         if self.tests.kind != "program" and result.value is None:
             raise SandboxFailed("the sandbox ran a function to its end and has no result of it.")
         if self.tests.kind == "program":
@@ -300,7 +313,7 @@ class _Run:
                 return Outcome("WA", "what the function returned is no plain data")
         shown = got if isinstance(got, str) else json.dumps(got)
         if self.tests.checker:
-            self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a box of its own
+            self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a child of its own
             return Outcome("AC", "", shown[:1000])
         return Outcome("AC" if self._right(index, got) else "WA", "", shown[:1000])
 
@@ -345,61 +358,53 @@ class _Run:
     # -- asserts
 
     def _assert(self, code: str) -> None:
-        """Run the tests in a process of their own, beside the submission's."""
-        program = assembled(code, self.tests)
-        if not self.tests.isolate:
-            return self._assert_together(program)
-        source = program.encode("utf-8", "surrogatepass")
-        tests = {
-            "tests": [self.tests.inputs[i] for i in self.chosen],
-            "preamble": self.tests.preamble,
-            "name": self.tests.name,
-            "all": self.partial,
-        }
-        stdin = b"%d\n%b%b" % (len(source), source, json.dumps(tests).encode())
-        imported = sorted(set(re.findall(r"^[ \t]*(?:import|from)[ \t]+(\w+)", program, re.MULTILINE)))
-        # The sandbox picks a fork server that has loaded what a program's text names; it sees this one.
-        tester = f"{_tester()}\n# The submission imports: {' '.join(imported)}\n"
-        result = checked(self.sandbox.run(tester, stdin=stdin, budget=self.budget))
-        self.cpu_s, self.wall_s = result.cpu_s, result.wall_s
-        if result.exit_code == _CANNOT_FORK:  # a rung that forbids it
-            return self._assert_together(program)
-        if result.status is not Status.OK:
-            self.outcomes.append(Outcome(result.status.value, _last_line(result.stderr)))
-            return None
+        """Run every test in a process of its own, beside the submission's."""
+        program, tests = assembled(code, self.tests), self.tests
+        if not tests.isolate:
+            self._assert_together(program)
+            return
+        cases = [
+            Case(
+                tester=_tester(),
+                args=(tests.inputs[i], tests.preamble, tests.name, list(tests.classes)),
+            )
+            for i in self.chosen
+        ]
+        results = _results(self.sandbox.judge(program, cases, go_on=self._enter, budget=self.budget))
+        if not self.outcomes and results:  # it does not compile
+            self._enter(0, results[0])
+        self._check_all_ran()
+
+    def _said(self, result: Result) -> Outcome:
+        """Return what the tester said of a test that it saw to its end."""
         try:
-            report = json.loads(result.stdout)
+            verdict, why = json.loads(result.value or "")
         except ValueError:
-            raise NoVerdict(
-                f"the tester of asserts said {result.stdout[:200]!r} {result.stderr[-200:]!r}."
-            ) from None
-        if "loaded" in report:
-            self.outcomes.append(Outcome(*report["loaded"]))
-        for verdict, why in report.get("results", ()):
-            self.outcomes.append(Outcome("AC" if verdict == "OK" else verdict, why))
-        return None
+            verdict, why = "", ""
+        if verdict not in VERDICTS or not isinstance(why, str):
+            raise SandboxFailed(f"the tester of asserts said {result.value!r:.200}.")
+        return Outcome(verdict, why)
 
     def _assert_together(self, program: str) -> None:
-        """Run the tests in the submission's own process, after it: weaker, see the docs.
-
-        Ending the process early is no way through: what tells that the asserts came to their end is a word
-        that is drawn anew each time.
-        """
+        """Run the tests in the submission's process, after it: for those that say so, who know the risk."""
         self.isolated = False
         word = secrets.token_hex(16)
         end = f"\n__import__('os').write(1, b'{word}')\n"
-        cases = [Case(code=f"{self.tests.preamble}\n{self.tests.inputs[i]}{end}") for i in self.chosen]
+        named = "" if self.tests.name is None else f"{CANDIDATE} = {self.tests.name}\n"
+        cases = [
+            Case(code=f"{named if CANDIDATE in self.tests.inputs[i] else ''}{self.tests.inputs[i]}{end}")
+            for i in self.chosen
+        ]
 
         def enter(place: int, result: Result) -> bool:
-            checked(result)
-            self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
+            self._note(result)
             why = _last_line(result.stderr)
             verdict = "AC" if result.ok else result.status.value
             if verdict == "RE" and why.startswith("AssertionError"):
                 verdict = "WA"
             elif verdict == "AC" and word not in result.stdout:
                 verdict, why = "RE", "ended before the asserts did"
-            self.outcomes.append(Outcome(verdict, why))
+            self.outcomes.append(Outcome(verdict, why, limit=_limit(result)))
             return verdict == "AC" or (self.partial and verdict != "CE")
 
         results = _results(self.sandbox.judge(program, cases, go_on=enter, budget=self.budget))
@@ -408,29 +413,43 @@ class _Run:
         self._check_all_ran()
 
 
+def _limit(result: Result) -> str | None:
+    """Return which limit ended a run: cpu, wall, memory, output or processes; None for none of them."""
+    match result.status:
+        case Status.TLE:
+            return "wall" if result.info.get("why") == "wall" else "cpu"
+        case Status.MLE:
+            return "memory"
+        case Status.OLE:
+            return "output"
+    return "processes" if _NO_PROCESS.match(_last_line(result.stderr)) else None
+
+
+_NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't start new thread")
+
+
 def _callable(code: str, name: str) -> str:
     """Return how a submission's function is called: some data sets name the method of a class Solution."""
-    bare = re.search(
-        rf"^(?:async\s+def|def|class)\s+{re.escape(name)}\b|^{re.escape(name)}\s*=", code, re.MULTILINE
-    )
-    method = "." not in name and not bare and re.search(r"^class\s+Solution\b", code, re.MULTILINE)
-    return f"Solution.{name}" if method else name
+    names = defined(code) or frozenset()
+    return f"Solution.{name}" if "." not in name and name not in names and "Solution" in names else name
 
 
 def assembled(code: str, tests: CodeTests) -> str:
     """Return a submission to asserts as a program: after the prompt's imports, or as its continuation."""
-    if not tests.name or not tests.opening:
+    names = defined(code)
+    if tests.opening and not (names and {root(tests.name or ""), "Solution"} & names):
+        continued = tests.opening + code
+        if names is not None or defined(continued) is not None:
+            return continued
+    if not tests.preamble.strip():
         return code
-    name = re.escape(tests.name)
-    if not re.search(rf"^(?:(?:async\s+)?def\s+{name}\b|{name}\s*=|class\s+{name}\b)", code, re.MULTILINE):
-        return tests.opening + code
     future = re.compile(r"^from __future__ import .*$", re.MULTILINE)  # must come first
     return "\n".join([*future.findall(code), tests.preamble, future.sub("", code)])
 
 
 @functools.cache
 def _tester() -> str:
-    return resources.files("gem.graders").joinpath("asserts_in_box.py").read_text("utf-8")
+    return resources.files("gem.graders").joinpath("assert_tester.py").read_text("utf-8")
 
 
 def _last_line(text: str) -> str:

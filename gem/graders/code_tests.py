@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,10 +24,12 @@ class CodeTests:
 
     `kind` says what a submission is: a ``program``, whose `inputs` and `outputs` are texts; a ``function``
     called `name`, whose `inputs` are argument lists and whose `outputs` are plain data; or ``asserts``, code
-    that uses what the submission defines, where `inputs` are pieces of code and `outputs` is empty. The first
-    `public` tests may be shown. `preamble` is trusted code that stands before the submission, `opening` the
-    text that a submission continues where it does not define `name` itself. `isolate`: False runs asserts in
-    the submission's own process, for tests that need more of it than calls with plain data.
+    that uses what the submission defines, where `inputs` are pieces of code, each a test with a budget of its
+    own, and `outputs` is empty. `name` may be dotted: ``Solution.f`` is a method, of an object made without
+    arguments. The first `public` tests may be shown. `preamble` is trusted code that stands before the
+    submission and before the tests, `opening` the code that a submission continues where it does not define
+    `name` itself. `classes` are those that the asserts test: their objects may say what they are equal to.
+    `isolate`: False runs asserts in the submission's own process, where nothing holds the two apart.
     """
 
     kind: Literal["program", "function", "asserts"]
@@ -38,6 +41,7 @@ class CodeTests:
     checker: str | None = None
     preamble: str = ""
     opening: str = ""
+    classes: tuple[str, ...] = ()
     isolate: bool = True
     wrapped: bool = (
         False  # every output is a list of one item, as APPS and TACO write what a function returns
@@ -117,7 +121,7 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         "function" if name else "program",
         (),
         (),
-        str(name) if name else None,
+        _dotted(str(name), "fn_name") if name else None,
         public,
         check_compare(compare) if compare else None,
         str(checker) if checker else None,
@@ -136,23 +140,219 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
 
 def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
     """Read asserts: HumanEval's `check(candidate)`, or MBPP's list."""
-    name = row.get("entry_point")
-    opening = str(row.get("prompt") or "") if name else ""
     setup = row.get("test_setup_code") or row.get("test_imports") or ""
     preamble = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
-    if name:
-        if re.search(r"^def\s+check\s*\(", "\n".join(pieces), re.MULTILINE):
-            pieces = [f"{piece}\n\ncheck({name})\n" for piece in pieces]
-        head = re.search(rf"^(?:async\s+)?def\s+{re.escape(str(name))}\b", opening, re.MULTILINE)
-        preamble += "\n" + opening[: head.start()] if head else ""
-    return CodeTests(
+    classes = row.get("classes") or ()
+    tests = CodeTests(
         "asserts",
         tuple(pieces),
-        name=str(name) if name else None,
         preamble=preamble,
-        opening=opening,
+        classes=tuple(sorted({*map(str, classes), *evident_classes(pieces), *_named_classes(row, pieces)})),
         isolate=bool(row.get("isolate", True)),
     )
+    if not row.get("entry_point"):
+        return tests
+    name = _dotted(str(row["entry_point"]), "entry_point")
+    if re.search(r"^def\s+check\s*\(", "\n".join(pieces), re.MULTILINE):
+        called = name if name.isidentifier() else CANDIDATE
+        pieces = [f"{piece}\n\ncheck({called})\n" for piece in pieces]
+    opening, head = _code_of(str(row.get("prompt") or ""), root(name))
+    return replace(
+        tests,
+        inputs=tuple(pieces),
+        name=name,
+        preamble=f"{preamble}\n{head}" if head else preamble,
+        opening=opening,
+    )
+
+
+CANDIDATE = "__candidate__"
+"""What `check` is called with where the entry point is no plain name."""
+
+
+def _dotted(name: str, column: str) -> str:
+    """Return an entry point without calls that have no arguments: ``Solution().f`` is ``Solution.f``.
+
+    Raises:
+        BadArgument: when it is no expression.
+    """
+    name = name.strip()
+    short = re.sub(r"\(\s*\)(?=\.)", "", name)
+    if all(part.isidentifier() for part in short.split(".")):
+        return short
+    try:
+        if column != "entry_point":
+            raise SyntaxError
+        ast.parse(name, mode="eval")
+    except (SyntaxError, ValueError):
+        raise BadArgument(
+            f"{column} is {name!r:.120}; accepted: a name, or a method as Solution.f or Solution().f."
+        ) from None
+    return name
+
+
+def root(name: str) -> str:
+    """Return the name that a submission has to define for an entry point."""
+    found = re.match(r"\w+", name)
+    return found[0] if found else name
+
+
+def _code_of(prompt: str, name: str) -> tuple[str, str]:
+    """Return a prompt that is code up to the body of `name`, and what stands before that; else two empties.
+
+    A question in words is no code, and never stands before a submission.
+    """
+    for body in ("", "\n    pass", "\n        pass"):
+        try:
+            tree = _tree(prompt + body)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                return prompt, "".join(prompt.splitlines(keepends=True)[: first - 1])
+    return "", ""
+
+
+def _tree(code: str) -> ast.Module:
+    """Parse code; again where Python 3.11 loses count of its recursion, as it may in threads."""
+    for _ in range(9):
+        try:
+            return ast.parse(code)
+        except SystemError:
+            continue
+    return ast.parse(code)
+
+
+def defined(code: str) -> frozenset[str] | None:
+    """Return the names that code binds at its top level, None where it does not compile."""
+    try:
+        tree = _tree(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found: set[str] = set()
+    left: list[ast.AST] = [tree]
+    while left:
+        for node in ast.iter_child_nodes(left.pop()):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.alias):
+                found.add((node.asname or node.name).partition(".")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif not isinstance(node, ast.Lambda | ast.expr):
+                left.append(node)
+            if isinstance(node, ast.Tuple | ast.List | ast.Starred):
+                left.append(node)
+    return frozenset(found)
+
+
+_PLAIN_ATTRIBUTES = {
+    name
+    for kind in (
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        range,
+        type(iter(())),
+    )
+    for name in dir(kind)
+}
+
+
+def _operands(value: ast.AST) -> Iterator[ast.AST]:
+    """Yield what operators stand between."""
+    match value:
+        case ast.BinOp(left=left, right=right):
+            yield from (*_operands(left), *_operands(right))
+        case ast.UnaryOp(operand=operand):
+            yield from _operands(operand)
+        case _:
+            yield value
+
+
+def evident_classes(sources: Sequence[str]) -> set[str]:
+    """Return the names that tests use as classes of the submission.
+
+    Such a name begins with a capital, and the tests ask its objects for what no plain data has, ask which
+    objects are its, derive from it or catch it.
+    """
+    found: set[str] = set()
+    own: set[str] = set()
+    for source in sources:
+        try:
+            nodes = list(ast.walk(_tree(source)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        made: dict[str, str] = {}  # variable: the class that it was made of
+        for node in nodes:
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    own.add(name)
+                    found |= {base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)}
+                case ast.alias():
+                    own.add((node.asname or node.name).partition(".")[0])
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=ast.AST() as value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.AST() as value)
+                    | ast.NamedExpr(target=ast.Name(id=name), value=value)
+                    | ast.withitem(context_expr=value, optional_vars=ast.Name(id=name))
+                ):
+                    for operand in _operands(value):
+                        match operand:
+                            case ast.Call(func=ast.Name(id=kind)):
+                                made[name] = kind
+                case ast.ExceptHandler(type=ast.AST() as kinds):
+                    found |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                    found |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and node.attr not in _PLAIN_ATTRIBUTES:
+                match node.value:
+                    case ast.Call(func=ast.Name(id=name)):
+                        found.add(name)
+                    case ast.Name(id=name):
+                        found.add(made.get(name, name))
+    return {name for name in found - own if name.lstrip("_")[:1].isupper()}
+
+
+_CLASS = re.compile(
+    r"^[ \t]*class[ \t]+(\w+)[ \t]*[:(]|\bclass,?[ \t]+(?:called|named)[ \t]+[`'\"*]*(\w+)"
+    r"|\bclass[ \t]+`(\w+)`|`(\w+)`[ \t]+class\b",
+    re.MULTILINE,
+)
+
+
+def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
+    """Return the names that the tests call and that the task's own words or code say to be classes."""
+    said = {
+        next(filter(None, found.groups()))
+        for text in row.values()
+        if isinstance(text, str)
+        for found in _CLASS.finditer(text[:_LOOKED_AT])
+    }
+    if not said:
+        return set()
+    called, own = set[str](), set[str]()
+    for source in sources:
+        try:
+            nodes = list(ast.walk(_tree(source)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        called |= {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        own |= {n.name for n in nodes if isinstance(n, ast.ClassDef)}
+    return said & called - own
+
+
+_LOOKED_AT = 20_000  # characters of a column
 
 
 def _text(value: Any) -> str:

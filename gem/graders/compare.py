@@ -1,4 +1,4 @@
-"""When an output is the one that was wanted: a ladder of comparisons, chosen per task and recorded.
+"""When an output is the one that was wanted: a comparison from a list, chosen per task and recorded.
 
 Comparing happens outside the sandbox, on text and plain data alone, so that nothing the submission defines
 takes part in it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, Literal, get_args
 
 from gem.errors import BadArgument
@@ -65,7 +66,7 @@ def same_text(got: str, wanted: str, compare: str = "tokens", tolerance: float =
 def same_value(got: Any, wanted: Any, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
     """Tell whether plain data, as JSON has it, is what was wanted."""
     if compare.startswith("unordered") and isinstance(got, list) and isinstance(wanted, list):
-        return sorted(map(_canonical, got)) == sorted(map(_canonical, wanted))
+        return _same_in_any_order(got, wanted, tolerance)
     return _same(got, wanted, None if compare == "exact" else tolerance)
 
 
@@ -90,11 +91,11 @@ def plain(value: Any) -> Any:
 
 
 def _lines(text: str) -> list[str]:
-    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip("\n").split("\n")
+    return "\n".join(line.rstrip() for line in text.split("\n")).rstrip("\n").split("\n")
 
 
 def _sorted_lines(text: str) -> list[list[str]]:
-    return sorted(words for words in map(str.split, text.splitlines()) if words)
+    return sorted(words for words in map(str.split, text.split("\n")) if words)
 
 
 def _same_token(got: str, wanted: str, tolerance: float) -> bool:
@@ -106,7 +107,9 @@ def _same_token(got: str, wanted: str, tolerance: float) -> bool:
 
 
 def _close(got: float, wanted: float, tolerance: float) -> bool:
-    return got == wanted or (math.isfinite(got) and abs(got - wanted) <= tolerance * max(1.0, abs(wanted)))
+    if not (math.isfinite(got) and math.isfinite(wanted)):
+        return got == wanted
+    return abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
 def _same(got: Any, wanted: Any, tolerance: float | None) -> bool:
@@ -138,7 +141,39 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+_MOST_APART = 1000
+"""Items that are not exactly equal, of which each is compared with each."""
+
+
+def _same_in_any_order(got: list[Any], wanted: list[Any], tolerance: float) -> bool:
+    if len(got) != len(wanted):
+        return False
+    exactly = Counter(map(_canonical, wanted))
+    left = []
+    for item in got:
+        key = _canonical(item)
+        if exactly[key] > 0:
+            exactly[key] -= 1
+        else:
+            left.append(item)
+    if len(left) > _MOST_APART:
+        return False
+    for key in exactly.elements():
+        near = (i for i, item in enumerate(left) if _same(item, json.loads(key), tolerance))
+        if (found := next(near, None)) is None:
+            return False
+        del left[found]
+    return True
+
+
 def _canonical(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    """Return plain data whose floats without a fraction are integers."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -10,6 +10,7 @@ surely leave its value as it is; a reference that nobody reads is compared word 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -20,12 +21,14 @@ from typing import Any
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders import _words
 from gem.graders._algebra import same
+from gem.graders._corrections import corrected
 from gem.graders._evaluation import TooBig
 from gem.graders._latex import LENGTH, Node, Unread, english, normalised, read
 from gem.graders._scalars import constant
 from gem.graders._units import counted
+from gem.graders._values import bare, in_form, leaves, unevaluated, worked_out
 from gem.graders.base import UNDECIDED, Score
-from gem.graders.pool import Missing, Pool, WorkerLost
+from gem.graders.pool import Missing, WorkerLost, WorkerPool
 from gem.parsing import boxed
 from gem.specs import Rebuildable
 
@@ -91,7 +94,7 @@ _FORMULA = re.compile(
     rf"(?:\\(?:{'|'.join(_COMMANDS.split())})(?![a-zA-Z])|\\(?:begin|end)\{{[bp]?matrix\}}|\d+(?:\.\d+)?(?!\s*_)"
     r"|(?<![a-zA-Z\\])(?:[a-eh-zA-Z]|[a-eh-zA-Z]{2,3}|[fgh](?!\s*\())(?![a-zA-Z])|[-+*/^=_{}()|&!\s])+"
 )
-_COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d*,(?!\d{3}$)\d+|[1-9]\d{3,},\d+)", re.ASCII)
+_COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d{0,2},(?!\d{3}(?!\d))\d+|[1-9]\d{3,},\d+)[^\d,;]*", re.ASCII)
 _BURST = re.compile(  # towers and factorials of what sympy would only burst on
     r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|\d{5,}[\s})]*!|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
 )
@@ -103,9 +106,9 @@ _SEGMENT = re.compile(r"(?<!\\)\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", r
 
 
 @cache
-def workers() -> Pool:
+def workers() -> WorkerPool:
     """Return this process's pool of grading workers; it starts none before it is asked."""
-    return Pool(WORKER)
+    return WorkerPool(WORKER)
 
 
 class MathGrader(Rebuildable):
@@ -274,15 +277,22 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     or a concluding or correcting word ("so", "therefore", "the answer", "no", "wait") stands between: then
     the last one counts. "and" and "or" join even so.
 
+    What follows the answer may correct it ("No, it is 3"), or take it back ("That is wrong"): see
+    `gem.graders._corrections`.
+
     >>> final_answer(r"thus \boxed{1} and \boxed{2}.")
     ('1, 2', True)
     >>> final_answer(r"With x = \boxed{3} found, the answer is \boxed{5}.")
     ('5', True)
+    >>> final_answer("The answer is 2. Actually, it is 3.")
+    ('3', True)
     """
     text = text[-LONGEST:]
     inside = boxed(text) if "\\boxed" in text else None
     if inside is not None:
-        return _joined_boxes(text, inside), True
+        given = _joined_boxes(text, inside)
+        behind = text[text.find(inside, text.rfind("\\boxed")) + len(inside) + 1 :]
+        return given if len(behind) < 4 else corrected(given, behind), True
     stripped = text.strip()
     if not stripped:
         return None, True
@@ -300,9 +310,17 @@ def _anchored(rest: str) -> str | None:
     segment = _SEGMENT.match(rest)
     behind = rest[segment.end() :].partition("\n")[0] if segment else ""
     if segment and (not behind.strip(" .!*") or _SENTENCE_END.match(behind.lstrip())):
-        return next(group for group in segment.groups() if group)
+        return corrected(next(group for group in segment.groups() if group), rest[segment.end() :])
     line = rest.partition("\n")[0]
-    return re.split(r"\.\s|\.$", line, maxsplit=1)[0] or None
+    said = re.split(r"\.\s|\.$", line, maxsplit=1)[0]
+    return corrected(_REASON.sub("", said), rest[len(said) :]) if said else None
+
+
+_REASON = re.compile(
+    r"\s*,?\s+(?:since|because)\b.*"
+    r"|\s*(?:,\s*(?:and )?not\s+\$?-?\d[\d.,/]*\$?|\(not\s+\$?-?\d[\d.,/]*\$?\))$",
+    re.DOTALL,
+)
 
 
 def _sentences(text: str) -> list[str]:
@@ -359,6 +377,114 @@ def _belongs(gap: str) -> bool:
     return len(plain) <= 8
 
 
+def copied(reply: str, reference: Any, question: str) -> bool:
+    r"""Whether the final answer of a reply is a formula of the question, and not that of the reference.
+
+    "Expand $(x+1)^2$" and "Find $\binom{5}{2}$" are not answered by what they ask about.
+    Numbers that are worked out, words, sets and intervals are never copies, but for a number of the question
+    that is to be written in another way: "Convert 0.75 to a fraction" is not answered by 0.75.
+
+    >>> copied(r"\boxed{\dbinom{5}{2}}", "10", r"Find $\binom{5}{2}$."), copied("10", "10", "Is 10 even?")
+    (True, False)
+    """
+    given = _prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    short = re.sub(r"\s", "", _canonical(given))
+    wanted = r"\s*".join(map(re.escape, short))
+    question = question[:ANSWER]
+    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalised(question))) is not None
+    try:
+        tree = read.__wrapped__(given)
+    except Unread:
+        return there and "\\" in short and given not in map(_prepared, references(reference))
+    if tree[0] not in _LEFT_TO_DO or worked_out(tree, given):
+        return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
+    if not there and tree not in _formulas(question):
+        return False
+    for gold in references(reference):
+        try:
+            if leaves(read(_prepared(gold))) == leaves(tree):
+                return False
+        except Unread:
+            return False
+    return True
+
+
+_CONVERT = re.compile(
+    r"\b(?:convert|express|(?:re)?write)\b[^.?!]*(?:\.\d[^.?!]*)*\b(?:to|as|in|into)\b"
+    r"|\bhow many [a-z]+ (?:is|are|equal|equals|make) \$?\d",
+    re.IGNORECASE,
+)
+
+
+def _formulas(question: str) -> list[Node]:
+    """Return the formulas of a question: in another writing they have the same tree."""
+    found = []
+    for text in re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]:
+        with contextlib.suppress(Unread):
+            found.append(read.__wrapped__(_prepared.__wrapped__((text[0] or text[1]).rstrip(" .,;?"))))
+    return found
+
+
+def _rewritten(tree: Node, given: str, reference: Any) -> bool:
+    """Whether every reference is a number in another notation than the answer's, or in another unit."""
+    for gold in references(reference):
+        text = _prepared(gold)
+        try:
+            wanted, wanted_unit = _notation(read(text), text)
+            got, unit = _notation(tree, given)
+            if wanted == got and (wanted_unit == unit or not (wanted_unit and unit)):
+                return False
+        except Unread:
+            return False
+    return True
+
+
+def _notation(tree: Node, text: str) -> tuple[list[Any], str]:
+    """Return how a number is written, and its unit."""
+    number, unit = (tree[1], tree[2]) if tree[0] == "unit" else (tree, "")
+    marks = (r"\d\.\d", r"_", r"overline|\.\(|\.\.\.", r"\d[eE]\d")
+    return [number[0], *(re.search(mark, text) is not None for mark in marks)], unit
+
+
+def formed(reply: str, reference: Any, question: str) -> bool:
+    r"""Whether a right answer has the form that the question asks for: expanded, in factors, simplified.
+
+    Where the reference is a number, an integral, a sum over an index, a limit or a determinant is left to do;
+    where it is another formula without these, an integral, a sum, a limit or a derivative.
+
+    >>> [formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2")]
+    [False, True]
+    """
+    given = _prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    return any(_formed(_prepared(gold), given, question) for gold in references(reference))
+
+
+def _formed(gold: str, given: str, question: str) -> bool:
+    try:
+        tree = read(gold)
+    except Unread:
+        return True
+    try:
+        return gold == given or in_form(tree, read.__wrapped__(given), question)
+    except Unread:
+        if constant(bare(tree)):
+            return not _UNDONE.search(given)
+        return "=" in given or not (_ASKED_FOR.search(given) and not _ASKED_FOR.search(gold))
+
+
+_ASKED_FOR = re.compile(r"\\(?:int|sum|prod|lim)(?![a-zA-Z])|\\d?frac\s*\{?d\}?\s*\{?d[a-z]")
+_UNDONE = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|det|begin)(?![a-zA-Z])")
+_LEFT_TO_DO = ("+", "*", "/", "^", "-", "%", "fn", "unit", "rel")
+
+
+def _canonical(text: str) -> str:
+    """Return a text with one of several writings of a fraction, product or power."""
+    text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)
+    text = re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|[×·]", "*", text)
+    text = re.sub(r"\\b?(?=(?:mod|gcd|lcm|min|max)(?![a-zA-Z]))", "", text)
+    return re.sub(r"\{\s*(\w)\s*\}", r"\1", re.sub(r"\^\s*\{\s*(\w+)\s*\}", r"^\1", text))
+
+
 # -- the fast verdict
 
 
@@ -384,8 +510,24 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
         value = _words.stated(_untexted(right))
         if value is not None and value != right:
             told, reason = _compared(left, _prepared.__wrapped__(value))
-            return (told, reason) if told is not False else (verdict, why)
+            if told is not False:
+                return told, reason
+        if _words.spoken(right):
+            plain = _untexted(right)
+            amount = _words.quantity(plain) if plain != right else None
+            spoken = _words.numerals(plain) if amount is None else str(amount)
+            if spoken != right and any(letter.isdigit() for letter in spoken):
+                told, reason = _in_digits(left, spoken)
+                if told:
+                    return told, reason
     return verdict, why
+
+
+def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
+    """Compare with an answer whose numbers were words; what it says of them, as "half of 2", counts."""
+    told, reason = _compared(left, spoken)
+    value = None if told else _words.stated(spoken)
+    return (told, reason) if value is None else _compared(left, _prepared.__wrapped__(value))
 
 
 def _compared(left: str, right: str) -> tuple[bool | None, str]:
@@ -551,7 +693,7 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if unread.hopeless or "\\" not in answer:
             return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
         return _for_sympy(gold, answer, "unread")
-    if _unevaluated(left, right, answer):
+    if unevaluated(left, right, answer):
         return False, "not evaluated"
     try:
         verdict = same(left, right)
@@ -589,49 +731,10 @@ def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
     return None, why
 
 
-def _unevaluated(gold: Node, answer: Node, text: str) -> bool:
-    r"""Whether a sum, product or quotient of plain numbers stands where the reference is one number.
-
-    9 + 64 is the question, 73 the answer; so are mixed numbers, 3 \cdot 10^6 and \frac{146}{2} answers.
-    """
-    if gold[0] == "unit":
-        gold = gold[1]
-    if answer[0] == "unit":
-        answer = answer[1]
-    while answer[0] == "-":
-        answer = answer[1]
-    if gold[0] == "-":
-        gold = gold[1]
-    whole = gold[0] == "num"
-    if not (whole or (gold[0] == "/" and _numerals(gold[1:]))) or answer[0] not in ("+", "*", "/"):
-        return False
-    if answer[0] == "/":
-        return (
-            whole
-            and "frac" not in text
-            and gold[1].denominator == 1
-            and gold[2] is None
-            and _numerals(answer[1:])
-        )
-    return _numerals(answer[1]) and not (_mixed(answer) and not whole)
-
-
-def _mixed(tree: Node) -> bool:
-    """Whether a sum is an integer and a fraction, as a mixed number is read."""
-    return tree[0] == "+" and [part[0] for part in tree[1]] == ["num", "/"]
-
-
-def _numerals(parts: Sequence[Node]) -> bool:
-    return all(
-        part[0] == "num"
-        or (part[0] in ("-", "+", "*", "/") and _numerals(part[1] if part[0] in "+*" else part[1:]))
-        for part in parts
-    )
-
-
 def _decimal_comma(gold: Node, answer: str) -> bool | None:
     """Compare 1,5 with a reference of 1.5: what groups of thousands look like is never a decimal."""
-    if gold[0] == "num" and gold[2] is not None and _COMMA.fullmatch(answer):
+    number = bare(gold)
+    if number[0] == "num" and number[2] is not None and _COMMA.fullmatch(answer):
         try:
             return same(gold, read(answer.replace(",", ".")))
         except Unread:

@@ -11,7 +11,6 @@ closed socket.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import signal
 import socket
@@ -28,6 +27,7 @@ from time import monotonic
 from typing import Any
 
 from gem.errors import NoVerdict
+from gem.graders._fork_server import receive, send
 
 SERVER = Path(__file__).with_name("_fork_server.py")
 START_S = 120.0
@@ -79,7 +79,7 @@ class _Server:
         finally:
             theirs.close()
         try:
-            said = _receive(self.control, monotonic() + START_S)
+            said = receive(self.control, monotonic() + START_S)
         except OSError as error:
             said = {"broken": str(error)}
         except BaseException:
@@ -147,7 +147,7 @@ class _Worker:
         return self.code
 
 
-class Pool:
+class WorkerPool:
     """Workers that run one program; see `gem.graders._fork_server` for what such a program is."""
 
     def __init__(
@@ -260,11 +260,10 @@ class Pool:
 
 def _exchange(worker: _Worker, question: Mapping[str, Any], wall_s: float) -> Any:
     deadline = monotonic() + wall_s
-    data = json.dumps(question).encode()
     try:
         worker.line.settimeout(wall_s)
-        worker.line.sendall(struct.pack(">I", len(data)) + data)
-        return _receive(worker.line, deadline)
+        send(worker.line, question)
+        return receive(worker.line, deadline)
     except TimeoutError as error:
         raise WorkerLost(f"a grading worker did not answer within {wall_s:g} s") from error
     except OSError as error:
@@ -273,20 +272,6 @@ def _exchange(worker: _Worker, question: Mapping[str, Any], wall_s: float) -> An
         raise WorkerLost(
             "its CPU budget is spent" if spent else f"a grading worker ended with code {code}", spent
         ) from error
-
-
-def _receive(line: socket.socket, deadline: float) -> Any:
-    """Return the next message; ConnectionError at the end of the line, TimeoutError at the deadline."""
-    data, wanted = b"", 4
-    while len(data) < wanted:
-        line.settimeout(max(deadline - monotonic(), 1e-3))
-        part = line.recv(1 << 16)
-        if not part:
-            raise ConnectionError("it ended")
-        data += part
-        if wanted == 4 <= len(data):
-            wanted += struct.unpack(">I", data[:4])[0]
-    return json.loads(data[4:])
 
 
 def resident_mb(pid: int) -> float:
@@ -298,7 +283,7 @@ def resident_mb(pid: int) -> float:
         return 0.0
 
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 

@@ -147,12 +147,17 @@ def normalise(text: str) -> str:
 
 
 def _readings(official: bool) -> tuple[Callable[[str], str], ...]:
-    return (normalise,) if official else (_marked, _alike)
+    return (normalise,) if official else (_signed, _marked, _alike)
+
+
+def _signed(text: str) -> str:
+    """Normalise as the script does, but keep signs of numbers and what stands between two digits."""
+    # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
+    return normalise(_BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text)))
 
 
 def _marked(text: str) -> str:
-    """Normalise, without punctuation of any script, but with signs and what stands between two digits."""
-    # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
+    """Normalise in that way, without punctuation of any script."""
     text = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
     return normalise("".join(c for c in text if c.isascii() or unicodedata.category(c)[0] != "P"))
 

@@ -165,7 +165,7 @@ class Threads(Host):
         thread.start()
 
     def _ring(self) -> None:
-        with suppress(RuntimeError):  # rung already, and nobody has come yet: one is enough
+        with suppress(RuntimeError):  # backend already, and nobody has come yet: one is enough
             self._bell.release()
 
     def _serve(self) -> None:

@@ -4,7 +4,7 @@
 and is sent the answer: what the call returned, or a tuple of `Reply`. What fails is thrown in. Who waits, and
 where environments live, is the driver's business; how an episode ends is decided here and nowhere else.
 
-An environment with several seats returns dicts by seat (`gem.envs.multiagent`): whoever it shows an
+An environment with several seats returns dicts by seat (`gem.envs.seats`): whoever it shows an
 observation acts next, all of them at once. What a seat is paid between its turns is added to the turn before.
 An environment for one agent is one with a single seat.
 

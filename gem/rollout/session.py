@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from gem.agents.human import HumanAgent
 from gem.content import printable
 from gem.core import Step
-from gem.envs.multiagent import MultiStep
+from gem.envs.seats.seated_env import MultiStep
 from gem.record import Agent, Ask, Call, Episode, Limits, Reply
 from gem.registry import make
 from gem.rollout.conversation import carry_out, drive, verbs_of

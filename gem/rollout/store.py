@@ -30,6 +30,7 @@ from gem import codec
 from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, StoreError, did_you_mean
 from gem.record import Episode, RunInfo, Turn, Verdict
 from gem.rollout.index import Entry, Index, Mark, Place, Span, damaged, matches
+from gem.schema_1 import SCHEMA_1_RUN
 
 CHUNK = 1 << 20
 ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
@@ -340,7 +341,7 @@ class EpisodeStore(Sequence[Episode]):
             episode = self._found(number)
         if episode is None:
             raise StoreError(f"{self.path}: episode {number} was changed while the store is open.")
-        if episode.run is not codec.SCHEMA_1_RUN:
+        if episode.run is not SCHEMA_1_RUN:
             episode.run = self._run(episode.run.id)
         return episode
 

@@ -1,7 +1,7 @@
-"""Where untrusted code runs: `open_sandbox` gives the best rung that this machine can hold to.
+"""Where untrusted code runs: `open_sandbox` gives the best backend that this machine can hold to.
 
 `default_sandbox` is the one that tools and graders share within a process. Names come when they are first
-used, so that importing this room costs nothing.
+used, so that importing this package costs nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session, Status
-    from gem.sandbox.ladder import open_sandbox
+    from gem.sandbox.choice import open_sandbox
     from gem.sandbox.shared import default_sandbox
 
 _HOMES = {
     **dict.fromkeys(("Budget", "Case", "Result", "Sandbox", "SandboxFailed", "Session", "Status"), "base"),
-    "open_sandbox": "ladder",
+    "open_sandbox": "choice",
     "default_sandbox": "shared",
 }
 

@@ -18,7 +18,7 @@ from gem.errors import NoVerdict
 
 
 class SandboxFailed(NoVerdict):
-    """The sandbox itself failed: set-up, a lost fork server, a box that died."""
+    """The sandbox itself failed: set-up, a lost fork server, a container that died."""
 
 
 class Status(StrEnum):
@@ -55,7 +55,7 @@ class Budget:
 class Result:
     """What a run did. Bytes that are no UTF-8 are shown as replacement characters.
 
-    `cut`: output was lost to the budget. `info` names the rung that ran it. For a cell, `value` is what a
+    `cut`: output was lost to the budget. `info` names the backend that ran it. For a cell, `value` is what a
     notebook would show of its last expression and `figures` holds PNG files drawn by it.
     """
 
@@ -103,17 +103,22 @@ def checked(result: object) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of a submission: standard input, a function call, or code that follows it.
+    """One run of a submission: standard input, a function call, code that follows it, or a tester beside it.
 
-    Exactly one of the three: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
+    Exactly one of the four: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
     `args` as plain data, whose result comes back as JSON in `Result.value`; `code`, statements run after
-    the submission in its namespace, where reaching the end counts as OK.
+    the submission in its namespace, where reaching the end counts as OK; `tester`, the source of trusted code
+    that runs in a second process, which the submission's cannot read. It defines ``serve(namespace, fd)``,
+    called in the submission's process after the submission, and ``test(fd, *args)``, called in the other;
+    `fd` is an end of a socket between both. What `test` returns comes back as JSON in `Result.value`; it
+    returns None where the submission's process has ended, and then the result says how that ended.
     """
 
     stdin: bytes | None = None
     call: str | None = None
     args: tuple[Any, ...] = ()
     code: str | None = None
+    tester: str | None = None
 
 
 class Session(Protocol):
@@ -128,8 +133,9 @@ class Session(Protocol):
         """Run a cell. A spent wall budget interrupts it; the session's state stays where that helps.
 
         Where it does not, and when another budget is spent, the session ends, and its next cell begins a
-        new one, with ``result.info["restarted"]``. Of `budget` only `wall_s`, `cpu_s` and `output_kb` may
-        differ from the session's.
+        new one, with ``result.info["restarted"]``. Processes that it leaves may run on; where they spend the
+        session's `cpu_s` between requests they are ended, and ``info["leftovers"]`` says so. Of `budget` only
+        `wall_s`, `cpu_s` and `output_kb` may differ from the session's.
         """
         ...
 
@@ -170,9 +176,9 @@ class Session(Protocol):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """A rung of the ladder. Every method may be called from any thread."""
+    """Every method may be called from any thread."""
 
-    rung: str
+    backend: str
 
     def run(
         self,
@@ -226,7 +232,7 @@ class Sandbox(Protocol):
         ...
 
     def report(self) -> Mapping[str, Any]:
-        """Return the rung, each property (True, False) and why higher rungs were not taken."""
+        """Return the backend, each property (True, False) and why higher backends were not taken."""
         ...
 
     def close(self) -> None:

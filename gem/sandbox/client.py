@@ -1,4 +1,4 @@
-"""`ZygoteSandbox`: runs, sessions and judging over pools of fork servers. The rungs are its settings.
+"""`ZygoteSandbox`: runs, sessions and judging over pools of fork servers. The backends are its settings.
 
 Every call has descriptors of its own and is served by the thread that makes it, so there is no shared reader
 to wait for; a fork server that dies closes the status pipes of its calls, and each of them knows at once.
@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Self, TypeVar
@@ -26,7 +27,7 @@ from gem.sandbox.base import Budget, Case, Result, SandboxFailed
 from gem.sandbox.judging import Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
 from gem.sandbox.session import ZygoteSession, image_bytes
-from gem.sandbox.verdicts import checked_budget, checked_case, checked_files, verdict
+from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files, verdict
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 _T = TypeVar("_T")
@@ -61,11 +62,12 @@ class ZygoteSandbox:
     """Fork servers behind the `gem.sandbox.base.Sandbox` interface.
 
     Args:
-        settings: how its fork servers are started; the ``userns`` rung by default.
+        settings: how its fork servers are started; the ``userns`` backend by default.
         max_running: how many runs and judged cases may go on at once; further calls wait, and their time
             does not count. Twice the cores, and at least 4, by default. Cells and commands of sessions, which
             wait more than they compute, may be four times as many.
         begin: the kinds of fork server to start at once; others start when a program first needs them.
+        control_groups: hold memory by control groups too, where they can be had.
     """
 
     def __init__(
@@ -74,13 +76,14 @@ class ZygoteSandbox:
         *,
         max_running: int | None = None,
         begin: Sequence[str] = ("bare", "science"),
+        control_groups: bool = True,
     ) -> None:
-        self.settings = settings or Settings()
-        if self.settings.boxed:
+        self.settings = replace(settings or Settings(), control_groups=control_groups)
+        if self.settings.isolation == "bwrap":
             bwrap.find()
-        self.rung = self.settings.rung
+        self.backend = self.settings.backend
         self.max_running = max_running or max(4, 2 * self.settings.cores)
-        self.info: Mapping[str, Any] = {"rung": self.rung}
+        self.info: Mapping[str, Any] = {"backend": self.backend, "filter": self.settings.filter}
         self._begin = tuple(begin)
         self._sessions: weakref.WeakSet[ZygoteSession] = weakref.WeakSet()
         self._set_up()
@@ -145,7 +148,7 @@ class ZygoteSandbox:
             SandboxFailed: at its first use, when the sandbox failed twice in a row.
         """
         if loopback and not self.settings.namespaces:
-            raise BadArgument(f"loopback: the rung {self.rung!r} has no network of its own to give.")
+            raise BadArgument(f"loopback: the backend {self.backend!r} has no network of its own to give.")
         session = ZygoteSession(
             self,
             files=checked_files(files),
@@ -179,17 +182,16 @@ class ZygoteSandbox:
 
         Raises:
             SandboxFailed: when the sandbox failed twice in a row.
-            BadArgument: for a case that is not exactly one of the three, or arguments that are no plain data.
+            BadArgument: for a case that is not exactly one of the four, or arguments that are no plain data.
         """
         request: Message = {
             "code": code.encode("utf-8", "surrogatepass"),
             "files": checked_files(files),
-            # Where programs may not fork, the child that judges them may, and its forks give that up.
-            "program": None if self.settings.fork else self.settings.program(fork=False),
         }
         limits = checked_budget(budget)
-        asked = [checked_case(case, limits) for case in cases]
-        kind = kind_for(code + "".join(case.code or "" for case in cases))
+        asked, request["testers"] = checked_cases(cases, limits)
+        texts = [text for case in cases if case.tester for text in case.args if isinstance(text, str)]
+        kind = kind_for("\n".join([code, *(case.code or "" for case in cases), *texts]))
         return Judging(self, kind, request, asked, limits, go_on).results()
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
@@ -208,7 +210,7 @@ class ZygoteSandbox:
             raise
 
     def twice(self, call: Callable[[], _T]) -> _T:
-        """Call, and once more where the sandbox failed: what it began has no effect outside the box.
+        """Call, and once more where the sandbox failed: what it began has no effect outside.
 
         Raises:
             SandboxFailed: the second time.
@@ -234,7 +236,7 @@ class ZygoteSandbox:
             "wall_s": budget.wall_s if timed else 0.0,
             "cpu_s": cpu_s,
             "memory": memory,
-            "fork": self.settings.fork or kind == "judge",
+            "fork": self.settings.fork,
             "loopback": loopback,
             "limits": {
                 "cpu_s": cpu_s,
@@ -277,8 +279,14 @@ class ZygoteSandbox:
                 return ended
 
     def report(self) -> Mapping[str, Any]:
-        """Return the rung, and what is known without probing; the ladder adds the rest."""
-        return dict(self.info)
+        """Return the backend, and what is known without probing; the self-test adds the rest."""
+        return {**self.info, "memory": self.memory_held_by()}
+
+    def memory_held_by(self) -> str:
+        """Return what holds the memory of all processes of a call together, in words."""
+        groups = self.pool.control_groups()
+        by_kernel = f"a control group (version {groups.version}) and " if groups and groups.version else ""
+        return f"{by_kernel}a watch every 0.1 s"
 
     def close(self) -> None:
         """End every process of this sandbox; calls in flight fail."""
@@ -307,7 +315,7 @@ class ZygoteSandbox:
 
 
 class UsernsSandbox(ZygoteSandbox):
-    """The default rung: bubblewrap outside, namespaces of its own for every child."""
+    """The default backend: namespaces for the fork server, and others of its own for every child."""
 
 
 _open: weakref.WeakSet[ZygoteSandbox] = weakref.WeakSet()

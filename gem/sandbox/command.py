@@ -1,25 +1,34 @@
-"""What ``gem-gym sandbox`` says: which rung this machine gives, and what its self-test found."""
+"""What ``gem-gym sandbox`` says: which backend this machine gives, and what its self-test found."""
 
 from __future__ import annotations
 
 from gem.errors import BadArgument, did_you_mean
-from gem.sandbox.bwrap import HOW_TO_INSTALL
-from gem.sandbox.ladder import ORDER, PROPERTIES, RUNGS, configured, self_test
+from gem.sandbox.backends import BACKENDS, ORDER, PROPERTIES, make
+from gem.sandbox.choice import WAYS, configured
+from gem.sandbox.seccomp import configured as configured_filter
+from gem.sandbox.seen import SIGHTS, seen
+from gem.sandbox.selftest import self_test
 
 _WORDS = {True: "yes", False: "NO", None: "could not be tried"}
 
 
-def describe(rung: str | None = None) -> tuple[list[str], bool]:
-    """Return lines about a rung, or about the first that passes and why others do not; and whether it does.
+def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[str], bool]:
+    """Return lines about a backend, or about the first that passes and why others do not; and if it does.
+
+    Args:
+        backend: its name, or None.
+        sights: say also what a program in it can see of the machine.
 
     Raises:
-        BadArgument: for a name that is no rung.
+        BadArgument: for a name that is no backend.
     """
-    rung = rung or configured()
-    if rung is not None and rung not in RUNGS:
-        raise BadArgument(f"no rung {rung!r}.{did_you_mean(rung, RUNGS)} There are: {', '.join(RUNGS)}.")
+    backend = backend or configured()
+    if backend is not None and backend not in BACKENDS:
+        raise BadArgument(
+            f"no backend {backend!r}.{did_you_mean(backend, BACKENDS)} There are: {', '.join(BACKENDS)}."
+        )
     lines: list[str] = []
-    for name in ORDER if rung is None else (rung,):
+    for name in ORDER if backend is None else (backend,):
         report = self_test(name)
         if report.passed:
             width = max(map(len, PROPERTIES.values()))
@@ -27,10 +36,24 @@ def describe(rung: str | None = None) -> tuple[list[str], bool]:
                 f"  {meaning:<{width}}  {_WORDS[report.properties.get(key)]}"
                 for key, meaning in PROPERTIES.items()
             ]
-            return [f"{name}: {RUNGS[name].summary} ({RUNGS[name].label})", *held, *lines], name != "none"
+            return [
+                f"{name}: {BACKENDS[name].summary} ({BACKENDS[name].label})",
+                *held,
+                *([f"  the filter is the {configured_filter()} list"] if name in ORDER else []),
+                *(_sights(name) if sights else []),
+                *lines,
+            ], name != "none"
         lines.append(f"not {name}: {report.why_not}")
-    lines.append(
-        f"Programs are not run without a sandbox: install bubblewrap ({HOW_TO_INSTALL}), name a "
-        "container engine or a service (GEM_SANDBOX=container or remote), or say allow_unsafe=True."
-    )
+    lines.append(f"Programs are not run without a sandbox. {WAYS}")
     return lines, False
+
+
+def _sights(backend: str) -> list[str]:
+    sandbox = make(backend)
+    try:
+        found = seen(sandbox)
+    finally:
+        sandbox.close()
+    width = max(map(len, SIGHTS.values()))
+    lines = [f"  {SIGHTS[name]:<{width}}  {words or 'hidden'}" for name, words in found.items()]
+    return ["what a fresh run can see of this machine:", *lines]

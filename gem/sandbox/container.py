@@ -1,4 +1,4 @@
-"""The container rung: Docker or Podman, a container per run, session or submission."""
+"""The container backend: Docker or Podman, a container per run, session or submission."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ContainerSandbox(PipedSandbox):
         SandboxFailed: when there is no such engine, it does not answer, or has no such image.
     """
 
-    rung = "container"
+    backend = "container"
     watched = True  # as the first process of its namespace the driver cannot be killed, and hides its memory
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The far end of a piped rung: reads a bundle on stdin, and runs a program, a session or a judge.
+"""The far end of a piped backend: reads a bundle on stdin, and runs a program, a session or a judge.
 
 Standard library alone. Its source travels in the bundle to wherever a Python is: a bare process, a process
 under sandbox-exec, or a container, whose first process it then is. It confines nothing but by rlimits; that
-is the rung's business.
+is the backend's business.
 
 A program and a session run in a child. This process waits for it, says how it ended, and ends everything
 when the host closes stdin, as it does by dying. What it says of a program comes on stdout in frames: a
@@ -28,6 +28,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -58,13 +59,23 @@ def main(bundle: dict[str, Any]) -> NoReturn:
         os.makedirs(folder, exist_ok=True)
     os.chdir(home)
     os.environ.update(HOME=home, PWD=home, TMPDIR=temporary)
-    runner = _load(bundle["runner"])
+    runner = _load(bundle["runner"], bundle["template"])
     if bundle["kind"] == "judge":  # its own watcher, and nobody's parent but its cases'
         _limit(bundle["limits"])
         _frame(b"B", b"")
         end = _End(bundle["output"], temporary)
         runner.open_streams_to_be()
-        runner.judge(bundle["request"], end)
+        own = ("/dev/shm",) if os.getpid() == 1 else ()
+
+        def enter(folder: str, ready: Callable[[], None]) -> None:
+            inner = [f"{folder}/home", f"{folder}/tmp"]
+            for path in (folder, *inner):
+                os.mkdir(path)
+            os.chdir(inner[0])
+            os.environ.update(HOME=inner[0], PWD=inner[0], TMPDIR=inner[1])
+            ready()
+
+        runner.Judge(bundle["request"], end, enter, shared=(home, temporary, *own)).serve()
     _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
     _prctl(_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # Python's handlers let them in
@@ -210,7 +221,7 @@ def _frame(kind: bytes, data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _load(source: str) -> Any:
+def _load(source: str, template: str) -> Any:
     """Return `gem.sandbox.runner` made from its source; nothing named gem stays importable."""
     lockdown = ModuleType("gem.sandbox.lockdown")
     vars(lockdown).update(
@@ -220,12 +231,15 @@ def _load(source: str) -> Any:
         rehearse=lambda: None,
         SHARED="/dev/shm",
     )
-    package, sandbox, runner = (ModuleType(n) for n in ("gem", "gem.sandbox", "gem.sandbox.runner"))
+    package, sandbox, runner, beside = map(
+        ModuleType, ("gem", "gem.sandbox", "gem.sandbox.runner", "gem.sandbox.template")
+    )
     vars(sandbox).update(lockdown=lockdown)
     vars(package).update(sandbox=sandbox, __path__=[])
     vars(runner).update(__file__="/<gem>/runner.py")
-    for module in (package, sandbox, lockdown, runner):
+    for module in (package, sandbox, lockdown, runner, beside):
         sys.modules[module.__name__] = module
+    exec(compile(template, "/<gem>/template.py", "exec"), vars(beside))  # noqa: S102 - our own source
     exec(compile(source, "/<gem>/runner.py", "exec"), vars(runner))  # noqa: S102 - our own source
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]

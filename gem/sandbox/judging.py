@@ -7,11 +7,12 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, make_child
-from gem.sandbox.verdicts import case_verdict, verdict
+from gem.sandbox.verdicts import case_verdict, check_served, verdict
 from gem.sandbox.wire import Garbled, Wire, watch
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Judging:
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)
                     child.order("arm", cpu_s=0.0)
+                _check(reply)
                 if reply is None or reply.get("begun") is not True:
                     if reply is None and (ended is None or ended["why"] not in ("memory", "cpu")):
                         raise self._ended(ended, "the submission's child ended while it compiled")
@@ -109,17 +111,27 @@ class Judging:
 
     def _case(self, child: Child, wire: Wire, case: Message) -> tuple[Result, bool]:
         begun = time.monotonic()
-        wire.ask(case, blobs=2 * (case["output"] + 1) + case["value"] + 1)
-        reply, blobs, ended = self._hear(child, wire, case["wall_s"] + BACKSTOP_S)
+        wire.ask(
+            {**case, "last": len(self.done) + 1 == len(self.cases)},
+            blobs=2 * (case["output"] + 1) + case["value"] + 1,
+        )
+        reply: Message | None = {"waits": True}
+        while reply is not None and "waits" in reply:
+            reply, blobs, ended = self._hear(child, wire, case["wall_s"] + BACKSTOP_S)
+        check_served(reply)
         if reply is None:
             if ended is None or ended["why"] != "memory":
                 raise self._ended(ended, "the submission's child ended by itself")
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
+        _check(reply)
         try:
-            return case_verdict(
+            result = case_verdict(
                 case, reply, blobs, self.budget, self.sandbox.info, shared=child.zygote.shared
-            ), "spoiled" not in reply
+            )
+            if child.burst():  # whichever of its processes was ended for it
+                result = replace(result, status=Status.MLE)
+            return result, "spoiled" not in reply
         except (KeyError, TypeError, ValueError) as error:
             raise Lost("a submission's child broke the protocol") from error
 
@@ -138,6 +150,12 @@ class Judging:
         deadline = time.monotonic() + patience_s
         listening = True
         while True:
+            try:
+                if (reply := wire.reply()) is not None:
+                    child.err.drain()
+                    return reply[0], reply[1], None
+            except Garbled as error:
+                raise Lost("a submission's child broke the protocol") from error
             if listening:
                 poll.modify(wire.end, wire.wants)
             left = deadline - time.monotonic()
@@ -154,12 +172,11 @@ class Judging:
                 if not wire.pull():
                     poll.unregister(wire.end)
                     listening = False
-                try:
-                    reply = wire.reply()
-                except Garbled as error:
-                    raise Lost("a submission's child broke the protocol") from error
-                if reply is not None:
-                    child.err.drain()
-                    return reply[0], reply[1], None
-            if "status" in ready and (ended := child.ended()) is not None:
+            elif "status" in ready and (ended := child.ended()) is not None:
                 return None, [], ended
+
+
+def _check(reply: Message | None) -> None:
+    """Raise Lost where a child of the judge's could not be made or confined."""
+    if reply is not None and "failed" in reply:
+        raise Lost(f"a child could not be confined: {str(reply['failed'])[:500]}")

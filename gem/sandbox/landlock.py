@@ -1,7 +1,7 @@
 """Landlock: a process gives up every file but those it names, TCP, and signals to whoever is outside.
 
-Standard library alone, and loadable by path: it runs inside the box too. The kernel's newest rules that this
-module knows (ABI 1 to 6) are used as far as the running kernel has them.
+Standard library alone, and loadable by path: it runs inside the sandbox too. The kernel's newest rules that
+this module knows (ABI 1 to 6) are used as far as the running kernel has them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,13 @@ def restrict(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) ->
     return True
 
 
-def ruleset(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> int | None:
-    """Return a descriptor of such rules, for `enforce` in any number of children; None without Landlock."""
+def ruleset(
+    read: Iterable[str], write: Iterable[str], *, listed: Iterable[str] = (), tcp: bool = False
+) -> int | None:
+    """Return a descriptor of such rules, for `enforce` in any number of children; None without Landlock.
+
+    Below `listed` the names can be read, of the folders alone.
+    """
     version = abi()
     if version == 0:
         return None
@@ -64,7 +69,7 @@ def ruleset(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> 
     if (fd := create(_CREATE_RULESET, attributes, len(attributes), 0)) < 0:
         raise _error("landlock_create_ruleset")
     try:
-        for paths, allowed in ((read, rights & _READ), (write, rights & ~_DEVICES)):
+        for paths, allowed in ((read, rights & _READ), (write, rights & ~_DEVICES), (listed, _READ_DIR)):
             for path in paths:
                 try:
                     target = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """What a child gives up before it runs a line that is not ours: namespaces, mounts, limits, capabilities.
 
-Standard library alone: this runs inside the box. The order matters. Mounts come before the child's own user
-namespace (a fresh /proc needs power over the process namespace's owner), the limit on processes after it
+Standard library alone: this runs inside the sandbox. The order matters. Mounts come before the child's own
+user namespace (a fresh /proc needs power over the process namespace's owner), the limit on processes after it
 (processes are counted per user and namespace), the system-call filter last.
 """
 
@@ -23,14 +23,26 @@ from gem.sandbox import landlock
 HOME = "/sandbox"
 SHARED = "/dev/shm"
 USER = 1000
+COVERED = tuple(
+    f"/proc/{name}"
+    for name in (
+        *("cmdline", "sys/kernel/random/boot_id", "keys", "key-users", "modules", "kallsyms", "partitions"),
+        *("diskstats", "interrupts", "timer_list", "sched_debug", "config.gz", "iomem", "ioports"),
+    )
+)
+"""What of /proc tells machines apart, or serves those who attack a kernel: shown empty."""
+
+DEVICES = ("/dev/null", "/dev/full", "/dev/tty")  # that a child may write to
 HOLD = "/run"  # where a child's tmpfs is mounted while its folders are bound from it
 
-NEW_NS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+NEW_NS, NEW_CGROUP, NEW_UTS, NEW_IPC = 0x20000, 0x02000000, 0x04000000, 0x08000000
+NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC = 2, 4, 8, 4096, 16384
 _MNT_DETACH = 2
 _PDEATHSIG, _DUMPABLE, _SECCOMP, _NO_NEW_PRIVS, _CHILD_SUBREAPER = 1, 4, 22, 38, 36
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _STACK = 64 << 20
+_SECCOMP_CALL = {"x86_64": 317, "aarch64": 277, "arm64": 277}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
@@ -55,23 +67,15 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def enter(namespace: int, kind: int) -> None:
-    """Enter a namespace by its descriptor. Raises OSError."""
-    _check(_libc.setns(namespace, kind), "setns")
-
-
 def step_down(user: int) -> None:
     """Turn real root into `user` with power over new namespaces alone. Returns in a process of its own.
 
     The caller stays behind to wait for that process, and ends as it does.
     """
-    mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)  # a whole one must be in sight for new ones
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
-    _prctl(_DUMPABLE, 1)  # or our own maps would not be ours to write
+    give_up_root(user)
+    die_with_parent(os.getppid())  # another user forgets it
     unshare(NEW_USER | NEW_NS | NEW_PID)
-    _map(0, user)
+    map_user(0, user, user)
     if (pid := os.fork()) != 0:
         os.closerange(0, 1 << 16)
         _, status = os.waitpid(pid, 0)
@@ -80,11 +84,11 @@ def step_down(user: int) -> None:
 
 
 def give_up_root(user: int) -> None:
-    """Become `user` for good, where there is no box. Raises OSError."""
+    """Become `user` for good. Raises OSError."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    _prctl(_DUMPABLE, 1)
+    _prctl(_DUMPABLE, 1)  # or what is below /proc/self would not be ours to write
 
 
 def adopt_orphans() -> None:
@@ -99,13 +103,21 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool) -> None:
+def see_own_processes() -> None:
+    """Give the first process of a new process namespace its own /proc."""
+    unshare(NEW_NS)
+    mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+
+
+def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool) -> None:
     """Give the first process of a new process namespace mounts, and a network if asked, of its own.
 
+    Its /proc holds processes alone, where the kernel can do that; with `tools`, for the likes of ps and free,
+    the rest too but for what tells machines apart.
     One tmpfs, bounded in bytes and files, holds all that can be written: the home, /tmp and /dev/shm. `keep`
     names entries of these folders that stay in sight, read-only as they are: an interpreter below /tmp.
     """
-    unshare(NEW_NS | NEW_IPC | (NEW_NET if loopback else 0))
+    unshare(NEW_NS | NEW_IPC | NEW_CGROUP | (NEW_NET if loopback else 0))  # its control group is the root
     if loopback:
         _raise_loopback()
     size = f"size={limits['disk']},nr_inodes={limits['inodes']},mode=0755"
@@ -123,19 +135,31 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool) -> None:
                     os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
                 mount(path, place, None, _BIND | _REC)
         mount(source, target, None, _BIND | _REC)
-    _check(_libc.umount2(HOLD.encode(), _MNT_DETACH), "umount")
-    mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    unmount(HOLD)
+    if tools or not _mount_processes():
+        mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+        for path in filter(os.path.exists, COVERED):
+            mount("/dev/null", path, None, _BIND)
+
+
+def _mount_processes() -> bool:
+    """Mount a /proc of processes alone. Returns False where the kernel has none (before Linux 5.8)."""
+    try:
+        mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC, "subset=pid")
+    except OSError:
+        return False
+    return True
 
 
 def leave_user_namespace() -> None:
     """Enter a user namespace in which this process is an ordinary user, its only one."""
     unshare(NEW_USER)
-    _map(USER, 0)
+    map_user(USER, 0, 0)
 
 
 def confine(
     limits: Limits,
-    read: Sequence[str],
+    files: FileRules,
     write: Sequence[str],
     program: Filter,
     *,
@@ -160,7 +184,7 @@ def confine(
         resource.setrlimit(kind, (value, value))
     _prctl(_NO_NEW_PRIVS, 1)
     _drop_capabilities()
-    landlock.restrict(read, write, tcp=tcp)
+    files.finish(write, tcp=tcp)
     program.install()
 
 
@@ -176,6 +200,50 @@ class Filter:
     def install(self) -> None:
         """Put it on this thread and its children. Raises OSError."""
         _prctl(_SECCOMP, 2, self._address)
+
+    def listen(self, otherwise: Filter) -> int:
+        """Put it on, and return the descriptor at which the calls are answered that it asks about.
+
+        -1 where the kernel has none, and refuses such calls; then `otherwise` is put on. Nothing started from
+        now on gains privileges.
+        """
+        _prctl(_NO_NEW_PRIVS, 1)
+        number = _SECCOMP_CALL.get(os.uname().machine)
+        if number is not None:
+            listener = _libc.syscall(
+                ctypes.c_long(number), ctypes.c_uint(1), ctypes.c_ulong(8), ctypes.c_void_p(self._address)
+            )
+            if listener >= 0:
+                return int(listener)
+        otherwise.install()
+        return -1
+
+
+class FileRules:
+    """Landlock's rules for children: what to read is laid out once, what to write comes with each.
+
+    Args:
+        readable: the folders to read (``roots``), the parts of them that are really shown, and what is only
+            listed; None where the mounts decide.
+        scratch: the folder that all children's own folders lie in.
+    """
+
+    def __init__(self, readable: dict[str, list[str]] | None, scratch: str) -> None:
+        self._read = ["/"] if readable is None else readable["roots"]
+        self._shown = None
+        if readable is not None:
+            # /proc tells a judge whether a case sleeps or waits; what is each child's own has no /proc.
+            shown = [*readable["shown"], "/proc"]
+            self._shown = landlock.ruleset(shown, [scratch, *DEVICES], listed=readable["listed"])
+
+    def begin(self) -> None:
+        """Put on what all children have in common. Raises OSError."""
+        if self._shown is not None:
+            landlock.enforce(self._shown)
+
+    def finish(self, write: Sequence[str], *, tcp: bool) -> None:
+        """Put on what is this child's. Raises OSError."""
+        landlock.restrict(self._read, [*write, *DEVICES], tcp=tcp)
 
 
 def rehearse() -> None:
@@ -202,11 +270,17 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
     _check(done, f"mount {target}")
 
 
-def _map(inside: int, outside: int) -> None:
+def unmount(place: str) -> None:
+    """Take away what is mounted at `place`, used or not. Raises OSError."""
+    _check(_libc.umount2(place.encode(), _MNT_DETACH), f"umount {place}")
+
+
+def map_user(inside: int, user: int, group: int) -> None:
+    """Be the user and group `inside` in a new user namespace, its only ones. Raises OSError."""
     for name, text in (
         ("setgroups", "deny"),
-        ("uid_map", f"{inside} {outside} 1"),
-        ("gid_map", f"{inside} {outside} 1"),
+        ("uid_map", f"{inside} {user} 1"),
+        ("gid_map", f"{inside} {group} 1"),
     ):
         fd = os.open(f"/proc/self/{name}", os.O_WRONLY)
         try:

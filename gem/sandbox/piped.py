@@ -1,4 +1,4 @@
-"""Rungs that are a command: a bare process, sandbox-exec, a container, each spoken to over its pipes.
+"""Backends that are a command: a bare process, sandbox-exec, a container, each spoken to over its pipes.
 
 One process per run or session. Slower than a fork server, and only as strong as the command in front.
 """
@@ -15,12 +15,10 @@ import os
 import queue
 import re
 import secrets
-import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -32,11 +30,14 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT
+from gem.sandbox.scratch import Scratch
 from gem.sandbox.verdicts import (
     case_verdict,
     cell_result,
+    check_served,
     checked_budget,
     checked_case,
+    checked_cases,
     checked_files,
     verdict,
 )
@@ -55,12 +56,12 @@ Message = dict[str, Any]
 
 
 class OneShotSandbox(ABC):
-    """What a rung needs to be a `Sandbox` once it can run one program: judging and asynchronous runs."""
+    """What a backend needs to be a `Sandbox` once it can run one program: judging and asynchronous runs."""
 
-    rung: str
+    backend: str
 
     def __init__(self) -> None:
-        self.info: dict[str, Any] = {"rung": self.rung}
+        self.info: dict[str, Any] = {"backend": self.backend}
         self._closed = False
 
     @abstractmethod
@@ -103,6 +104,11 @@ class OneShotSandbox(ABC):
     def _case(self, code: str, case: Case, files: Mapping[str, bytes] | None, budget: Budget) -> Result:
         if case.stdin is not None:
             return self.run(code, stdin=case.stdin, files=files, budget=budget)
+        if case.tester is not None:
+            raise SandboxFailed(
+                f"the backend {self.backend!r} cannot hold a submission and its tester apart: no verdict. "
+                "Use another backend for tests that are asserts."
+            )
         mark = secrets.token_hex(16)
         if case.call is None:
             program = f"{code}\n{case.code}\n" + _REACHED.format(mark=mark)
@@ -132,7 +138,7 @@ class OneShotSandbox(ABC):
             raise
 
     def report(self) -> Mapping[str, Any]:
-        """Return the rung, and what the ladder found out about it."""
+        """Return the backend, and what the self-test found out about it."""
         return self.info
 
     def close(self) -> None:
@@ -239,7 +245,7 @@ class PipedSandbox(OneShotSandbox):
         if why == "lost" and process.code == KILLED:  # the kernel took the driver too
             status, why = Status.MLE, "memory"
         elif self.watched and why != "cancelled":
-            raise SandboxFailed(f"the rung {self.rung!r} lost a program: {process.said()}")
+            raise SandboxFailed(f"the backend {self.backend!r} lost a program: {process.said()}")
         else:
             status = Status.TLE if why == "late" else Status.RE
         wall_s = time.monotonic() - begun
@@ -280,12 +286,11 @@ class PipedSandbox(OneShotSandbox):
         """
         self._check_open()
         budget = checked_budget(budget)
-        request = {
+        request: Message = {
             "code": code.encode("utf-8", "surrogatepass"),
             "files": checked_files(files),
-            "program": None,
         }
-        asked = [checked_case(case, budget) for case in cases]
+        asked, request["testers"] = checked_cases(cases, budget)
         results: list[Result] = []
         lost_at = -1
         while len(results) < len(asked):
@@ -312,13 +317,17 @@ class PipedSandbox(OneShotSandbox):
     def _lose_again(self, talk: _Talk, before: int, now: int) -> int:
         """Return the case at which a judge was lost. Raises SandboxFailed when it is the one as before."""
         if before == now:
-            raise SandboxFailed(f"the rung {self.rung!r} lost a judge: {talk.process.said()}")
+            raise SandboxFailed(f"the backend {self.backend!r} lost a judge: {talk.process.said()}")
         return now
 
     def _judge(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
         """Return a case's result, None where it was lost, and whether the judge can go on."""
         begun = time.monotonic()
         heard = talk.ask(case, case["wall_s"] + BACKSTOP_S)
+        while heard is not None and "waits" in heard.head:
+            begun = time.monotonic()
+            heard = talk.hear(case["wall_s"] + BACKSTOP_S)
+        check_served(None if heard is None else heard.head)
         if heard is None:
             late = time.monotonic() >= begun + case["wall_s"] + BACKSTOP_S
             code = talk.process.end()
@@ -336,6 +345,7 @@ class PipedSandbox(OneShotSandbox):
         return {
             "driver": (here / "driver.py").read_text(),
             "runner": (here / "runner.py").read_text(),
+            "template": (here / "template.py").read_text(),
             "kind": kind,
             "request": request,
             "wall_s": budget.wall_s,
@@ -365,45 +375,11 @@ class PipedSandbox(OneShotSandbox):
 class UnsafeSandbox(PipedSandbox):
     """No isolation: a process of its own session under rlimits. It sees and may do what its user may."""
 
-    rung = "none"
+    backend = "none"
 
     def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
         """Return this interpreter, bare."""
         return [sys.executable, "-I", "-c", BOOT], f"{home}/home", f"{home}/tmp"
-
-
-class SeatbeltSandbox(PipedSandbox):
-    """macOS's sandbox-exec around the interpreter: no network, writes in its folder alone. Untested."""
-
-    rung = "seatbelt"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.info["untested"] = True
-        if shutil.which("sandbox-exec") is None:
-            raise SandboxFailed("sandbox-exec is not there: this rung is for macOS.")
-
-    def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
-        """Return the interpreter under a profile that starts from nothing."""
-        home = os.path.realpath(home)
-        readable = {sys.prefix, sys.base_prefix, *(path for path in sys.path if os.path.isdir(path))}
-        profile = _SEATBELT.format(
-            home=json.dumps(home),
-            readable=" ".join(f"(subpath {json.dumps(os.path.realpath(path))})" for path in sorted(readable)),
-        )
-        command = ["sandbox-exec", "-p", profile, sys.executable, "-I", "-c", BOOT]
-        return command, f"{home}/home", f"{home}/tmp"
-
-
-_SEATBELT = """(version 1)
-(deny default)
-(allow process-fork) (allow process-exec) (allow signal (target same-sandbox)) (allow sysctl-read)
-(allow file-read-metadata)
-(allow file-read* (literal "/") (subpath "/usr") (subpath "/bin") (subpath "/System")
-  (subpath "/Library/Frameworks") (literal "/dev/null") (literal "/dev/urandom") (literal "/dev/random")
-  (subpath {home}) {readable})
-(allow file-write* (literal "/dev/null") (subpath {home}))
-"""
 
 
 class _Process:
@@ -428,8 +404,8 @@ class _Process:
     ) -> None:
         self.sandbox = sandbox
         self.code: int | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True)
-        home = self._folder.name
+        self._folder = Scratch()
+        home = self._folder.path
         command, inside, temporary = sandbox.command(home, budget)
         bundle = {**sandbox.bundle(kind, request, budget), "home": inside, "temporary": temporary}
         with sandbox.starting:
@@ -444,7 +420,7 @@ class _Process:
                     start_new_session=True,
                 )
             except OSError as error:
-                self._folder.cleanup()
+                self._folder.remove()
                 raise SandboxFailed(f"{command[0]} cannot be started: {error}") from error
             self._words = bytearray()
             self._writing = threading.Lock()
@@ -474,7 +450,7 @@ class _Process:
         if kind != b"B":
             self.end()
             words = data.decode("utf-8", "replace") or self.said()
-            raise SandboxFailed(f"the rung {self.sandbox.rung!r} could not begin: {words}")
+            raise SandboxFailed(f"the backend {self.sandbox.backend!r} could not begin: {words}")
 
     def give(self, message: Message) -> None:
         """Write a message to it without waiting for it to read."""
@@ -511,7 +487,7 @@ class _Process:
             code = self.popen.wait()
             self.code = code if code >= 0 else 128 - code
             self._close_input(ENDING_S)
-            self._folder.cleanup()
+            self._folder.remove()
         return self.code
 
     def _ends_by_itself(self) -> bool:
@@ -662,8 +638,8 @@ class PipedSession:
         return self._file({"op": "pack", "path": ".", "longest": _LONGEST_REPLY})[0]
 
     def fork(self) -> NoReturn:
-        """Refuse: this rung has no fork server."""
-        raise CannotFork(f"a session of the {self.sandbox.rung!r} rung cannot be forked.")
+        """Refuse: this backend has no fork server."""
+        raise CannotFork(f"a session of the {self.sandbox.backend!r} backend cannot be forked.")
 
     def close(self) -> None:
         """End the process and remove its folder."""
@@ -738,7 +714,7 @@ class PipedSession:
         """
         told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
         if not told and self.sandbox.watched and code not in (0, KILLED):
-            raise SandboxFailed(f"the rung {self.sandbox.rung!r} lost a session: {talk.process.said()}")
+            raise SandboxFailed(f"the backend {self.sandbox.backend!r} lost a session: {talk.process.said()}")
         return (int(told[-1][0]), told[-1][1] == "1") if told else (-9, code == KILLED)
 
     def _revive(self) -> tuple[_Talk, bool]:

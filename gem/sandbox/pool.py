@@ -11,26 +11,26 @@ import errno
 import itertools
 import json
 import marshal
+import mmap
 import os
 import re
 import resource
 import select
-import shutil
 import signal
 import socket
+import struct
 import subprocess
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gem.errors import EnvClosed
-from gem.sandbox import box, lockdown, seccomp
+from gem.sandbox import bwrap, cgroups, image, lockdown, packages, seccomp
 from gem.sandbox.base import SandboxFailed
+from gem.sandbox.scratch import Scratch
 
 KINDS: dict[str, tuple[str, ...]] = {
     "bare": (),
@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 """What each kind of fork server has imported before it forks; the first that covers a program serves it."""
 
 READY_S = 60.0
+TURNS = 4096  # as zygote.py has it, which is the sandbox's half
 SLOTS = 64
 """The most fork servers of a kind that serve one child at a time, which a session keeps while it lives."""
 
@@ -53,8 +54,8 @@ Message = dict[str, Any]
 def kind_for(code: str, more: Sequence[str] = ()) -> str:
     """Return the kind of fork server that has what a program names."""
     wanted = {*more, *(name for name, word in _WORDS.items() if word.search(code))}
-    for kind, packages in KINDS.items():
-        if wanted <= {package.partition(".")[0] for package in packages}:
+    for kind, loaded in KINDS.items():
+        if wanted <= {package.partition(".")[0] for package in loaded}:
             return kind
     return "plots" if "matplotlib" in wanted or "pandas" in wanted else "scipy"
 
@@ -65,40 +66,46 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Settings:
-    """How the fork servers of a sandbox are started; the rungs differ in these alone."""
+    """How the fork servers of a sandbox are started; the backends differ in these alone."""
 
-    rung: str = "userns"
-    boxed: bool = True  # inside bwrap
+    backend: str = "userns"
+    isolation: Literal["namespaces", "bwrap", "none"] = "namespaces"  # of the fork server and all below it
     namespaces: bool = True  # of its own, for every child
     fork: bool = True  # children may start processes
     slots: bool = False  # one child at a time in each fork server
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     disk_mb: int = 64
-    read: tuple[str, ...] = ("/",)
+    packages: tuple[str, ...] = packages.IMAGES["science"]  # that its children may import
+    filter: str = field(default_factory=seccomp.configured)  # the list of system calls: allow or deny
+    control_groups: bool = True  # used where they can be had
 
     def program(self, *, fork: bool, sockets: bool = False) -> bytes:
         """Return its children's system-call filter; only a child that cannot fork is kept from kill()."""
-        return seccomp.program(fork, sockets, shares_host=not self.boxed and not fork)
+        shares_host = self.isolation == "none" and not fork
+        return seccomp.program(fork, sockets, shares_host=shares_host, kind=self.filter)
 
 
 class Zygote:
     """A fork server: its process, its control socket, and how many calls it serves."""
 
-    def __init__(self, settings: Settings, kind: str) -> None:
-        self.settings, self.kind = settings, kind
+    def __init__(self, settings: Settings, kind: str, groups: cgroups.Groups | None = None) -> None:
+        self.settings, self.kind, self.groups = settings, kind, groups
         self._lock = threading.Lock()
         self.load = 0
         self.alive = False
         self.shared = 0
-        self.scratch: str | None = None
-        self._log = self._about = -1
+        self.scratch: Scratch | None = None
+        self._log = self._about = self._turns = -1
         self._numbers = itertools.count(1)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            if not settings.boxed:
-                self.scratch = tempfile.mkdtemp(prefix="gem-sandbox-")
+            if settings.isolation == "none":
+                self.scratch = Scratch()
             self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
             self._about = os.memfd_create("gem-zygote-about", os.MFD_CLOEXEC)
+            self._turns = os.memfd_create("gem-zygote-turns", os.MFD_CLOEXEC)
+            os.ftruncate(self._turns, 8 * TURNS)
+            self.turns = mmap.mmap(self._turns, 8 * TURNS)
             self.process = self._start(theirs)
         except BaseException:
             self.control.close()
@@ -108,63 +115,67 @@ class Zygote:
             theirs.close()
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        settings, python = self.settings, box.Interpreter.this()
+        settings, python = self.settings, image.Interpreter.this()
         files: dict[str, int] = {}
+        scratch = [self.scratch.lock] if self.scratch else []
+        code = os.memfd_create("gem-zygote-code", os.MFD_CLOEXEC)
         try:
-            if settings.boxed:
-                files = box.etc_files()
-                command = box.bwrap_command(
-                    python,
-                    theirs.fileno(),
-                    self._about,
-                    files,
-                    root=box.is_root(),
-                    namespaces=settings.namespaces,
-                    disk_mb=settings.disk_mb,
-                )
-            else:
-                command = box.start_line(python, str(Path(__file__).resolve().parents[2]), theirs.fileno())
+            write_all(code, image.code_inside())
+            command = image.start_line(python, code, theirs.fileno())
+            if settings.isolation == "bwrap":
+                files = bwrap.etc_files()
+                shown = image.image(python, settings.packages)
+                root, disk_mb = image.is_root(), settings.disk_mb
+                command = bwrap.command(shown, self._about, files, root=root, disk_mb=disk_mb) + command
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                env=box.environment(python),
+                env=image.environment(python),
                 cwd="/",
-                pass_fds=(theirs.fileno(), self._about, *files.values()),
+                pass_fds=(theirs.fileno(), code, self._about, *files.values(), *scratch),
                 start_new_session=True,
             )
         except OSError as error:
-            raise SandboxFailed(f"the sandbox's box cannot be started: {error}") from error
+            raise SandboxFailed(f"a fork server cannot be started: {error}") from error
         finally:
-            for fd in files.values():
+            for fd in (code, *files.values()):
                 os.close(fd)
         return process
 
     def prepare(self) -> None:
         """Configure it and wait until it can fork. Raises SandboxFailed, with what it said."""
-        settings, python = self.settings, box.Interpreter.this()
+        settings, python = self.settings, image.Interpreter.this()
         pairs = [(fork, False) for fork in {True, settings.fork}]
         pairs += [(True, True)] if settings.namespaces else []
-        unreachable = settings.boxed and not settings.namespaces
+        isolated = settings.isolation != "none"
+        shown = image.image(python, settings.packages)
+        links = os.path.join(self.scratch.path, "packages") if self.scratch else ""
         config = {
             "namespaces": settings.namespaces,
-            "user": box.next_user() if box.is_root() and settings.boxed else None,
-            "own_user": settings.boxed,
-            "sites": list(python.sites),
+            "image": shown.plain() if settings.isolation == "namespaces" else None,
+            "root": image.is_root(),
+            "user": image.next_user() if image.is_root() and isolated else None,
+            "own_user": isolated,
+            "sites": [links] if links else list(python.sites),
             "executable": python.executable,
             "prefix": python.prefix,
-            "preload": list(KINDS[self.kind]),
-            "keep": box.covered(python),
-            "read": list(settings.read),
-            "scratch": lockdown.HOME if unreachable else self.scratch,
+            "preload": [name for name in KINDS[self.kind] if name.partition(".")[0] in settings.packages],
+            "keep": list(shown.kept),
+            "readable": image.readable(python, settings.packages, links) if links else None,
+            "scratch": self.scratch.path if self.scratch else lockdown.HOME,
             "programs": {
                 (fork, sockets): settings.program(fork=fork, sockets=sockets) for fork, sockets in pairs
             },
+            "memory_programs": [
+                seccomp.memory_program(attributes=settings.namespaces, threads=threads)
+                for threads in (settings.fork, True)  # one process: its user's limit is for all together
+            ],
         }
         self.control.settimeout(READY_S)
         try:
-            self.control.send(marshal.dumps(config))
+            socket.send_fds(self.control, [marshal.dumps(config)], [self._turns])
             answer = self.control.recv(1 << 16)
         except OSError as error:
             answer = b""
@@ -218,7 +229,7 @@ class Zygote:
         self.close()
 
     def close(self) -> None:
-        """End it and everything in its box."""
+        """End it and everything below it."""
         self.alive = False
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
@@ -230,11 +241,13 @@ class Zygote:
         self._tidy()
 
     def kill(self) -> None:
-        """End it and everything in its box at once."""
+        """End it and everything below it at once."""
         # bwrap waits for its child, so the number is still its own; killed before it has said that number, it
         # would leave behind a child that waits for it for ever.
         patience = time.monotonic() + 2.0
-        while self.settings.boxed and self.process.poll() is None and time.monotonic() < patience:
+        while (
+            self.settings.isolation == "bwrap" and self.process.poll() is None and time.monotonic() < patience
+        ):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 os.kill(json.loads(os.pread(self._about, 4096, 0))["child-pid"], signal.SIGKILL)
                 break
@@ -247,16 +260,21 @@ class Zygote:
         self.control.close()
         self.process.returncode = 0  # not ours to wait for
         self._lock = threading.Lock()  # another thread may have held it
-        self.scratch = None  # not ours to remove
+        if self.scratch is not None:
+            self.scratch.release()  # not ours to remove
+        self.scratch = None
         self._tidy()
 
     def _tidy(self) -> None:
         with self._lock:
-            fds, self._log, self._about = [fd for fd in (self._log, self._about) if fd >= 0], -1, -1
+            fds = [fd for fd in (self._log, self._about, self._turns) if fd >= 0]
+            self._log = self._about = self._turns = -1
+            if (turns := getattr(self, "turns", None)) is not None:
+                turns.close()
         for fd in fds:
             os.close(fd)
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.scratch.remove()
 
 
 class Pool:
@@ -265,6 +283,7 @@ class Pool:
     def __init__(self, settings: Settings, begin: Sequence[str]) -> None:
         self.settings = settings
         self.changed = threading.Condition()
+        self.groups: cgroups.Groups | None = None
         self.zygotes: dict[str, list[Zygote]] = {kind: [] for kind in KINDS}
         weakref.finalize(self, _close_all, self.zygotes).atexit = False  # a sandbox that nobody closed
         self.starting: dict[str, int] = dict.fromkeys(KINDS, 0)
@@ -290,7 +309,7 @@ class Pool:
         zygote = failure = None
         serves = False
         try:
-            zygote = Zygote(self.settings, kind)
+            zygote = Zygote(self.settings, kind, self.control_groups())
             with self.changed:
                 self.coming.add(zygote)
                 if self.closed:
@@ -310,6 +329,13 @@ class Pool:
             self.starting[kind] -= 1
             self._begin_next()
             self.changed.notify_all()
+
+    def control_groups(self) -> cgroups.Groups | None:
+        """Return the control groups of its calls, tried now; None where they are not wanted."""
+        with self.changed:
+            if self.groups is None and self.settings.control_groups:
+                self.groups = cgroups.Groups()
+            return self.groups
 
     @contextlib.contextmanager
     def borrow(self, kind: str) -> Iterator[Zygote]:
@@ -355,7 +381,7 @@ class Pool:
         """Return one that has all that `kind` has, or any where `kind` cannot be had."""
         if kind == "bare" or self.settings.slots:
             return None
-        covering = [other for other, packages in KINDS.items() if {*KINDS[kind]} <= {*packages}]
+        covering = [other for other, loaded in KINDS.items() if {*KINDS[kind]} <= {*loaded}]
         others = covering if self.starting[kind] else [*covering, *KINDS]
         alive = (zygote for other in others for zygote in self.zygotes[other] if zygote.alive)
         return next(alive, None)
@@ -387,6 +413,8 @@ class Pool:
         """Let go of all of them in a forked process."""
         for zygote in (*self.every(), *self.coming):
             zygote.forget()
+        if self.groups is not None:
+            self.groups.forget()
         self.zygotes.clear()
 
     def close(self) -> None:
@@ -401,6 +429,8 @@ class Pool:
             while any(self.starting.values()) and self.changed.wait(READY_S):
                 pass
         _close_all(zygotes)
+        if self.groups is not None:
+            self.groups.close()
 
 
 def _close_all(zygotes: Mapping[str, Sequence[Zygote]]) -> None:
@@ -459,6 +489,10 @@ class Child:
         self.number = 0
         self.told = b""
         self.over = False
+        self._turns = 0
+        self._hung_up = False
+        self.leftovers = ""  # why processes that earlier requests had left running were ended
+        self.group: cgroups.Group | None = None
         self.fds: list[int] = []
         self.wire: socket.socket | None = None
         self._theirs: list[int] = []
@@ -488,29 +522,56 @@ class Child:
         else:
             source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            far = [self._far.fileno()] if self._far is not None else []
-            self.number = self.zygote.spawn(request, message, [source, *self._theirs, *far])
+            more = [self._far.fileno()] if self._far is not None else []
+            if self.zygote.groups is not None:
+                limits = message["limits"]
+                self.group = self.zygote.groups.take(limits["memory"] + limits["disk"])
+            message = {**message, "group": self.group is not None}
+            if self.group is not None:
+                more.append(self.group.procs)
+            self.number = self.zygote.spawn(request, message, [source, *self._theirs, *more])
         finally:
             os.close(source)
             self._close_theirs()
 
+    def attend(self) -> None:
+        """Take what its fork server has said: what became of leftovers, and last how it ended."""
+        with contextlib.suppress(BlockingIOError):
+            piece = os.read(self.status, 8192)
+            self.told += piece
+            self._hung_up = not piece
+        while b"\n" in self.told and "leftovers" in (told := json.loads(self.told.partition(b"\n")[0])):
+            self.leftovers = told["leftovers"]
+            self.told = self.told.partition(b"\n")[2]
+
     def ended(self) -> Message | None:
         """Return what the fork server says of the end; None while the child lives. Raises Lost."""
-        try:
-            piece = os.read(self.status, 8192)
-        except BlockingIOError:
-            return None
-        self.told += piece
+        self.attend()
         if b"\n" not in self.told:
-            if not piece:
+            if self._hung_up:
                 self.zygote.broken()
                 raise Lost("the fork server died with this call in flight")
             return None
         self.over = True
         told: Message = json.loads(self.told.partition(b"\n")[0])
         if "setup" in told:
+            if told.get("group") and self.zygote.groups is not None:
+                self.zygote.groups.give_up()
             raise Lost(f"a child could not be confined: {told['setup']}")
+        if self.burst():
+            told["why"] = told["why"] or "memory"
         return told
+
+    def burst(self) -> bool:
+        """Say whether its control group has ended a process for want of memory since this was last asked."""
+        return self.group is not None and self.group.burst()
+
+    def turn(self) -> None:
+        """Count that a request begins, or ends: between an end and a beginning a session is idle."""
+        self._turns += 1
+        with contextlib.suppress(ValueError):  # closed
+            at = 8 * (self.number % TURNS)
+            self.zygote.turns[at : at + 8] = struct.pack("=Q", self._turns)
 
     @property
     def cut(self) -> bool:
@@ -539,6 +600,9 @@ class Child:
         for fd in self.fds:
             os.close(fd)
         self.fds = []
+        if self.group is not None and self.zygote.groups is not None:
+            self.zygote.groups.give(self.group)
+            self.group = None
         if self.wire is not None:
             self.wire.close()
             self.wire = None

@@ -1,4 +1,4 @@
-"""The remote rung: programs run on a service that speaks SandboxFusion's ``/run_code``.
+"""The remote backend: programs run on a service that speaks SandboxFusion's ``/run_code``.
 
 How well they are held is the service's business; this end sees only what went wrong on the way.
 """
@@ -34,7 +34,7 @@ class RemoteSandbox(OneShotSandbox):
         MissingExtra: without the httpx package.
     """
 
-    rung = "remote"
+    backend = "remote"
 
     def __init__(
         self, url: str | None = None, *, headers: Mapping[str, str] | None = None, transport: Any = None
@@ -91,7 +91,7 @@ class RemoteSandbox(OneShotSandbox):
             BadArgument: always.
         """
         raise BadArgument(
-            "the rung 'remote' has no sessions: its service runs whole programs. Use another rung."
+            "the backend 'remote' has no sessions: its service runs whole programs. Use another backend."
         )
 
     async def arun(self, code: str, **kwargs: Any) -> Result:

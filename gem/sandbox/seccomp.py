@@ -1,26 +1,26 @@
 """The system-call filter of a sandboxed child, assembled here for x86-64 and arm64.
 
-A deny list: an allow list would be tighter, but breaks libraries with every new kernel and C library. What
-is refused is what reaches past the child's own processes and files (namespaces, mounts, other processes'
-memory, keyrings), memory that no limit counts (memfd, System V, message queues), and whatever a program has
-no use for and kernels have had holes in (bpf, io_uring, userfaultfd, perf). System calls younger than
-`LAST_KNOWN` do not exist, as far as the child can tell.
+Two lists. The *allow list* names what programs need: measured with the interpreters, packages and tools that
+the environments use, and what does the same as these. Whatever else there is does not exist, as far as the
+child can tell (ENOSYS, which C libraries know from older kernels), or is refused (EPERM) where a kernel would
+say so to an ordinary user. The *deny list* is the fallback, for a program that the allow list breaks: it
+refuses what reaches past the child's own processes and files, memory that no limit counts, and what kernels
+have had holes in. Both refuse system calls younger than `LAST_KNOWN`.
 
 The tests hold the result equal to libseccomp's, system call by system call.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import struct
-from collections.abc import Iterable
-from errno import ENOSYS, EPERM
+from collections.abc import Iterable, Mapping
+from errno import EINVAL, ENOMEM, ENOPROTOOPT, ENOSYS, ENOTTY, EOPNOTSUPP, EPERM
 from typing import NamedTuple
 
 from gem.errors import BadArgument
-
-LAST_KNOWN = 467
-"""The newest system call, open_tree_attr, that this list was drawn up with."""
+from gem.sandbox.syscalls import LAST_KNOWN, NUMBERS
 
 # struct seccomp_data: int nr; u32 arch; u64 instruction_pointer; u64 args[6]
 _NR, _ARCH, _ARGS = 0, 4, 16
@@ -28,14 +28,34 @@ _LOAD, _EQ, _GE, _SET, _GOTO, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06, 0
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 _NEW_NAMESPACE = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
-_CLONE_PARENT, _CLONE_THREAD = 0x8000, 0x10000
+_CLONE_PTRACE, _CLONE_PARENT, _CLONE_THREAD = 0x2000, 0x8000, 0x10000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 2, 5, 0xF
+_MSG_OOB = 1
+_MAP_HUGETLB = 0x40000
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into the user's terminal
 _FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS, its 32-bit twin, FS_IOC_FSSETXATTR
 _SIGIO = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: a signal to any process of the same user
+# SIOCGIF{NAME,CONF,FLAGS,ADDR,BRDADDR,NETMASK,MTU,HWADDR,INDEX}: any socket answers, also one of a pair
+_INTERFACES = (0x8910, 0x8912, 0x8913, 0x8915, 0x8919, 0x891B, 0x8921, 0x8927, 0x8933)
 _PUNCH_HOLE = 3  # with FALLOC_FL_KEEP_SIZE, which it needs
-_FCNTL = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
+_FCNTL = (1024, 1026)  # F_SETLEASE, F_NOTIFY: what the host does with a file
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ: the kernel counts all pipes of a user together
+
+KINDS = ("allow", "deny")
+"""The lists that `program` can be asked for."""
+
+
+def configured(kind: str | None = None) -> str:
+    """Return the list that is asked for here, or by ``GEM_SANDBOX_FILTER``; else the allow list.
+
+    Raises:
+        BadArgument: for one that is not there.
+    """
+    kind = kind or os.environ.get("GEM_SANDBOX_FILTER") or "allow"
+    if kind not in KINDS:
+        raise BadArgument(f"no system-call filter {kind!r}; there is: {', '.join(KINDS)}.")
+    return kind
 
 
 class Machine(NamedTuple):
@@ -51,150 +71,101 @@ MACHINES = {
     "arm64": Machine(0xC00000B7, 1),
 }
 
-NUMBERS: dict[str, tuple[int | None, int | None]] = {
-    "_sysctl": (156, None),
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "adjtimex": (159, 171),
-    "bind": (49, 200),
-    "bpf": (321, 280),
-    "chmod": (90, None),
-    "chown": (92, None),
-    "chroot": (161, 51),
-    "clock_adjtime": (305, 266),
-    "clock_settime": (227, 112),
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "connect": (42, 203),
-    "delete_module": (176, 106),
-    "fallocate": (285, 47),
-    "fanotify_init": (300, 262),
-    "fanotify_mark": (301, 263),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "fchown": (93, 55),
-    "fchownat": (260, 54),
-    "fcntl": (72, 25),
-    "finit_module": (313, 273),
-    "fork": (57, None),
-    "fremovexattr": (199, 16),
-    "fsconfig": (431, 431),
-    "fsetxattr": (190, 7),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "futimesat": (261, None),
-    "init_module": (175, 105),
-    "inotify_add_watch": (254, 27),
-    "inotify_init": (253, None),
-    "inotify_init1": (294, 26),
-    "io_setup": (206, 0),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-    "ioctl": (16, 29),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "ioprio_set": (251, 30),
-    "kcmp": (312, 272),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "kill": (62, 129),
-    "lchown": (94, None),
-    "listmount": (458, 458),
-    "lookup_dcookie": (212, 18),
-    "lremovexattr": (198, 15),
-    "lsetxattr": (189, 6),
-    "mbind": (237, 235),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-    "migrate_pages": (256, 238),
-    "modify_ldt": (154, None),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "move_pages": (279, 239),
-    "mq_getsetattr": (245, 185),
-    "mq_notify": (244, 184),
-    "mq_open": (240, 180),
-    "mq_timedreceive": (243, 183),
-    "mq_timedsend": (242, 182),
-    "mq_unlink": (241, 181),
-    "msgctl": (71, 187),
-    "msgget": (68, 186),
-    "msgrcv": (70, 188),
-    "msgsnd": (69, 189),
-    "name_to_handle_at": (303, 264),
-    "nfsservctl": (180, 42),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "open_tree_attr": (467, 467),
-    "perf_event_open": (298, 241),
-    "personality": (135, 92),
-    "pidfd_getfd": (438, 438),
-    "pidfd_open": (434, 434),
-    "pidfd_send_signal": (424, 424),
-    "pivot_root": (155, 41),
-    "prlimit64": (302, 261),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "ptrace": (101, 117),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "removexattr": (197, 14),
-    "removexattrat": (466, 466),
-    "request_key": (249, 218),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "sched_setaffinity": (203, 122),
-    "sched_setattr": (314, 274),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "semctl": (66, 191),
-    "semget": (64, 190),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "set_mempolicy": (238, 237),
-    "set_mempolicy_home_node": (450, 450),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setns": (308, 268),
-    "setpriority": (141, 140),
-    "settimeofday": (164, 170),
-    "setxattr": (188, 5),
-    "setxattrat": (463, 463),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "shmdt": (67, 197),
-    "shmget": (29, 194),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "statmount": (457, 457),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "sync": (162, 81),
-    "syncfs": (306, 267),
-    "syslog": (103, 116),
-    "tgkill": (234, 131),
-    "tkill": (200, 130),
-    "truncate": (76, 45),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "uselib": (134, None),
-    "userfaultfd": (323, 282),
-    "utime": (132, None),
-    "utimensat": (280, 88),
-    "utimes": (235, None),
-    "vfork": (58, None),
-    "vhangup": (153, 58),
-    "vmsplice": (278, 75),
+ALLOWED = (
+    # memory
+    *("brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "msync", "mincore", "munlock", "munlockall"),
+    # files: what is in them
+    *("open", "openat", "openat2", "creat", "close", "close_range", "read", "readv", "pread64", "preadv"),
+    *("preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "lseek", "truncate", "ftruncate"),
+    *("fallocate", "fadvise64", "sendfile", "copy_file_range", "fsync", "fdatasync", "sync_file_range"),
+    *("dup", "dup2", "dup3", "fcntl", "flock", "ioctl"),
+    # files: their names, and what is said of them
+    *("stat", "fstat", "lstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat"),
+    *("faccessat2", "getdents", "getdents64", "getcwd", "chdir", "fchdir", "umask", "mkdir", "mkdirat"),
+    *("rmdir", "mknod", "mknodat", "link", "linkat", "symlink", "symlinkat", "readlink", "readlinkat"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "chmod", "fchmod", "fchmodat", "fchmodat2"),
+    *("chown", "lchown", "fchown", "fchownat", "utime", "utimes", "futimesat", "utimensat"),
+    *("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
+    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+    # processes and threads
+    *("clone", "fork", "vfork", "execve", "execveat", "exit", "exit_group", "wait4", "waitid", "getpid"),
+    *("getppid", "gettid", "getpgid", "getpgrp", "getsid", "setpgid", "setsid", "pidfd_open", "prctl"),
+    *("arch_prctl", "personality", "getrlimit", "setrlimit", "prlimit64", "getrusage", "times", "rseq"),
+    *("set_tid_address", "set_robust_list", "futex", "membarrier"),
+    *("sched_yield", "sched_getaffinity", "sched_setaffinity", "sched_getparam", "sched_setparam"),
+    *("sched_getscheduler", "sched_setscheduler", "sched_getattr", "sched_setattr", "sched_rr_get_interval"),
+    *("sched_get_priority_max", "sched_get_priority_min", "getpriority", "setpriority", "ioprio_get"),
+    *("ioprio_set", "getcpu"),
+    # who one is; without capabilities only what one is already can be set
+    *("getuid", "geteuid", "getresuid", "getgid", "getegid", "getresgid", "getgroups", "capget"),
+    *("setuid", "setreuid", "setresuid", "setgid", "setregid", "setresgid"),
+    # signals
+    *("rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend", "rt_sigpending", "rt_sigtimedwait"),
+    *("rt_sigqueueinfo", "rt_tgsigqueueinfo", "sigaltstack", "kill", "tkill", "tgkill", "pidfd_send_signal"),
+    *("signalfd", "signalfd4", "pause", "restart_syscall"),
+    # time
+    *("time", "gettimeofday", "clock_gettime", "clock_getres", "nanosleep", "clock_nanosleep", "alarm"),
+    *("getitimer", "setitimer", "timer_create", "timer_settime", "timer_gettime", "timer_getoverrun"),
+    *("timer_delete", "timerfd_create", "timerfd_settime", "timerfd_gettime"),
+    # pipes and waiting
+    *("pipe", "pipe2", "poll", "ppoll", "select", "pselect6", "epoll_create", "epoll_create1", "epoll_ctl"),
+    *("epoll_wait", "epoll_pwait", "epoll_pwait2", "eventfd", "eventfd2"),
+    # pairs of sockets
+    *("socketpair", "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "shutdown"),
+    *("getsockname", "getpeername", "getsockopt", "setsockopt"),
+    # the machine
+    *("uname", "sysinfo", "getrandom"),
+)
+"""The allow list: some of these with a rule over their arguments, and NETWORK where sockets are allowed."""
+
+NETWORK = ("socket", "connect", "bind", "listen", "accept", "accept4")
+
+MESSAGES = ("sendmsg", "sendmmsg")
+"""Refused without a network: they send descriptors, and the kernel counts all on their way for a user."""
+
+_PRCTL = (
+    *(1, 2, 3, 4),  # PR_{SET,GET}_PDEATHSIG, PR_{GET,SET}_DUMPABLE
+    *(15, 16, 21, 23, 27),  # PR_{SET,GET}_NAME, PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_SECUREBITS
+    *(29, 30, 36, 37, 38, 39),  # PR_{SET,GET}_TIMERSLACK, _CHILD_SUBREAPER, _NO_NEW_PRIVS
+    *(41, 42, 50, 51, 52),  # PR_{SET,GET}_THP_DISABLE, PR_SVE_{SET,GET}_VL, PR_GET_SPECULATION_CTRL
+    *(55, 56, 65, 66),  # PR_{SET,GET}_TAGGED_ADDR_CTRL, PR_{SET,GET}_MDWE
+)
+_ARCH_PRCTL = (
+    *(0x1001, 0x1002, 0x1003, 0x1004),  # ARCH_{SET,GET}_{GS,FS}
+    *(0x1021, 0x1022, 0x1023),  # ARCH_GET_XCOMP_SUPP, ARCH_{GET,REQ}_XCOMP_PERM: numeric libraries' tiles
+)
+_MADVISE = (
+    *(4, 8, 14, 15, 0, 1, 2, 3),  # DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, NORMAL, RANDOM, SEQUENTIAL, WILLNEED
+    *(9, 10, 11, 16, 17, 18, 19),  # REMOVE, DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK, KEEPONFORK
+    *(20, 22, 23),  # COLD, POPULATE_READ, POPULATE_WRITE
+)
+_FUTEX = (0, 1, 9, 10, 3, 4, 5)  # WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE, CMP_REQUEUE, WAKE_OP
+_FUTEX_OPERATION = 0xFFFFFE7F  # all but FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME
+_FCNTL_ALLOWED = (
+    *(1, 2, 3, 4, 0, 1030),  # F_{GET,SET}FD, F_{GET,SET}FL, F_DUPFD, F_DUPFD_CLOEXEC
+    *(5, 6, 7, 36, 37, 38),  # F_GETLK, F_SETLK, F_SETLKW, and F_OFD_ the same
+    *(9, 11, 16, 1025, 1034),  # F_GETOWN, F_GETSIG, F_GETOWN_EX, F_GETLEASE, F_GET_SEALS
+    1032,  # F_GETPIPE_SZ
+)
+_FCNTL_SIGIO = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+_IOCTL = (
+    *(0x5401, 0x5402, 0x5403, 0x5404),  # TCGETS, TCSETS, TCSETSW, TCSETSF: the first is isatty()
+    *(0x802C542A, 0x402C542B, 0x402C542C, 0x402C542D),  # the same with a speed of any number
+    *(0x5409, 0x540A, 0x540B, 0x5425),  # TCSBRK, TCXONC, TCFLSH, TCSBRKP
+    *(0x540E, 0x5422, 0x540F, 0x5410, 0x5429),  # TIOCSCTTY, TIOCNOTTY, TIOC{G,S}PGRP, TIOCGSID
+    *(0x5413, 0x5414, 0x5411, 0x541B),  # TIOC{G,S}WINSZ, TIOCOUTQ, FIONREAD
+    *(0x5421, 0x5450, 0x5451, 0x5452),  # FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC
+    *(0x80045430, 0x40045431, 0x80045439, 0x5441, 0x5420),  # TIOCGPTN, TIOC{S,G}PTLCK, TIOCGPTPEER, TIOCPKT
+)
+_SOCKET_OPTIONS = {
+    1: (  # SOL_SOCKET
+        *(2, 15, 5, 6, 7, 8, 9, 10, 12, 13),  # REUSE{ADDR,PORT}, DONTROUTE, BROADCAST, *BUF, KEEPALIVE, ...
+        *(16, 18, 19, 20, 21, 66, 67, 29, 63),  # PASSCRED, {RCV,SND}LOWAT, {RCV,SND}TIMEO, TIMESTAMP
+    ),
+    6: (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 18, 23, 25, 30),  # TCP_NODELAY, MAXSEG, CORK, KEEP*, ...
+    0: (1, 2, 8, 10, 11, 12, 13, 15, 24, 32, 33, 34, 35, 36),  # IP_TOS, TTL, PKTINFO, MULTICAST_*, ...
+    41: (16, 17, 18, 19, 20, 21, 23, 25, 26, 49, 66, 67),  # IPV6_UNICAST_HOPS, MULTICAST_*, V6ONLY, ...
 }
-"""The numbers of the system calls that the filter names: x86-64, arm64."""
 
 ALWAYS = (
     # other namespaces, mounts, roots
@@ -218,7 +189,11 @@ ALWAYS = (
     *("swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday", "clock_settime"),
     *("clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "vhangup"),
 )
-"""Refused with EPERM, whatever the arguments."""
+"""Refused with EPERM, whatever the arguments, by both lists."""
+
+UNPRIVILEGED = ("mlock", "mlock2", "mlockall", "setgroups", "capset", "inotify_rm_watch")
+"""Refused so by the allow list: what the kernel refuses with these limits, or what has no object."""
+
 
 NEIGHBOURS = (
     # signals by process id
@@ -228,6 +203,15 @@ NEIGHBOURS = (
     *("removexattrat", "truncate"),
 )
 """Refused too where the child sees the host's processes and files."""
+
+INQUIRIES = (
+    *("getpgid", "getsid", "getpriority", "ioprio_get", "sched_getaffinity", "sched_getparam"),
+    *("sched_getscheduler", "sched_getattr", "sched_rr_get_interval"),
+)
+"""There they are answered about oneself alone."""
+
+PRIORITIES = ("sched_setscheduler", "sched_setparam", "sched_setattr")
+"""Succeed about oneself, without effect; so do setpriority and ioprio_set."""
 
 PRETENDED = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
@@ -244,6 +228,7 @@ def program(
     allow_sockets: bool = False,
     *,
     shares_host: bool | None = None,
+    kind: str = "allow",
     machine: str | None = None,
 ) -> bytes:
     """Assemble the filter: an array of ``struct sock_filter``, for ``prctl(PR_SET_SECCOMP)``.
@@ -252,6 +237,7 @@ def program(
         allow_fork: whether the child may start processes; threads it always may.
         allow_sockets: TCP, UDP and Unix sockets, where the network is the child's own.
         shares_host: the child sees the host's processes and files; by default, if it may not fork.
+        kind: ``allow`` or ``deny``, the list.
         machine: as `platform.machine` names it; this one by default.
 
     Raises:
@@ -261,8 +247,14 @@ def program(
     if name not in MACHINES:
         raise BadArgument(f"no system-call filter for machine {name!r}; there is: {', '.join(MACHINES)}.")
     audit, column = MACHINES[name]
-    rules = _rules(allow_fork, allow_sockets, not allow_fork if shares_host is None else shares_host)
-    numbered = sorted((nr, rule) for call, rule in rules.items() if (nr := NUMBERS[call][column]) is not None)
+    shares_host = not allow_fork if shares_host is None else shares_host
+    rules = _rules(kind, allow_fork, allow_sockets, shares_host)
+    otherwise = [_ret(_ERRNO | ENOSYS)] if kind == "allow" else _allow()
+    blocks = [otherwise] * (LAST_KNOWN + 1)
+    for call, block in rules.items():
+        if (nr := NUMBERS[call][column]) is not None:
+            blocks[nr] = block
+    firsts = [nr for nr in range(LAST_KNOWN + 1) if nr == 0 or blocks[nr] != blocks[nr - 1]]
     code = [
         (_LOAD, 0, 0, _ARCH),
         (_EQ, 1, 0, audit),
@@ -270,24 +262,27 @@ def program(
         (_LOAD, 0, 0, _NR),
         (_GE, 0, 1, LAST_KNOWN + 1),  # x32's numbers are there too
         _ret(_ERRNO | ENOSYS),
-        *_search(numbered),
+        *_search([(nr, blocks[nr]) for nr in firsts]),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def _rules(allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
+def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
     refuse, succeed = [_ret(_ERRNO | EPERM)], [_ret(_ERRNO)]
-    rules = dict.fromkeys(ALWAYS, refuse)
+    own = _allow_only(0, (0,))  # by process id, where 0 means oneself
+    rules = _narrow(allow_sockets, shares_host) if kind == "allow" else _wide(shares_host)
+    rules |= dict.fromkeys(ALWAYS, refuse)
     rules["sync"] = rules["syncfs"] = succeed  # the whole machine's disks are not the child's to flush
     rules["clone3"] = [_ret(_ERRNO | ENOSYS)]  # its flags are in memory; the C library falls back to clone
-    rules["clone"] = _refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT)
+    rules["clone"] = _refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT | _CLONE_PTRACE)
     rules["personality"] = _allow_only(0, (0, 0xFFFFFFFF))
-    rules["ioctl"] = _refuse_values(1, (*_TERMINAL, *_FILE_FLAGS))
-    own = _allow_only(0, (0,))  # by process id, where 0 means oneself
-    for call in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        rules[call] = own
-    rules["setpriority"] = rules["ioprio_set"] = [(_LOAD, 0, 0, _arg(1)), (_EQ, 1, 0, 0), *refuse, *_allow()]
+    rules["prlimit64"] = rules["sched_setaffinity"] = own
+    # Priorities stay, or a thread could keep others waiting for what it holds and has no time to let go of.
+    own_stay = [*_require(0, (0,)), *succeed]
+    rules |= dict.fromkeys(PRIORITIES, own_stay)
+    rules["setpriority"] = rules["ioprio_set"] = [*_require(1, (0,)), *succeed]
     if allow_sockets:
+        rules |= dict.fromkeys(NETWORK, _allow())
         rules["socket"] = [
             *_require(0, (_AF_UNIX, _AF_INET, _AF_INET6)),
             *_require(1, (_SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET), mask=_SOCK_TYPE),
@@ -295,7 +290,7 @@ def _rules(allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str
         ]
         rules["socketpair"] = _allow_only(0, (_AF_UNIX,))
     else:
-        rules["socket"] = rules["connect"] = rules["bind"] = refuse
+        rules |= dict.fromkeys((*NETWORK, *MESSAGES), refuse)
         # Event loops wake themselves by one. A datagram pair can also send to a socket in the file system.
         rules["socketpair"] = [
             *_require(0, (_AF_UNIX,)),
@@ -306,27 +301,60 @@ def _rules(allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str
         rules["clone"] = [(_LOAD, 0, 0, _arg(0)), (_SET, 1, 0, _CLONE_THREAD), *refuse, *rules["clone"]]
     if shares_host:
         rules |= dict.fromkeys(NEIGHBOURS, refuse) | dict.fromkeys(PRETENDED, succeed)
-        rules["ioctl"] = _refuse_values(1, (*_TERMINAL, *_FILE_FLAGS, *_SIGIO))
-        rules["fcntl"] = _refuse_values(1, _FCNTL)
         # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
         rules["fallocate"] = _allow_only(1, (0, _PUNCH_HOLE))
+        rules |= dict.fromkeys(INQUIRIES, own)
+        rules["sched_getaffinity"] = _allow_only(0, (0,), otherwise=ENOSYS)  # or the C library's threads fail
         # PRIO_USER would mean every process of the user.
-        rules["setpriority"] = rules["ioprio_set"] = [*_require(0, (0, 1)), *rules["setpriority"]]
+        rules["getpriority"] = rules["ioprio_get"] = [*_require(0, (0, 1)), *_allow_only(1, (0,))]
+        rules["timer_create"] = [_ret(_ERRNO | ENOSYS)]  # one limit for all timers of the user
     return rules
 
 
-def _search(rules: list[tuple[int, _Block]]) -> _Block:
-    """Return a binary search for the loaded number: kernels walk the filter once per number to cache it."""
-    if len(rules) == 1:
-        nr, block = rules[0]
-        return [(_EQ, 1, 0, nr), *_allow(), *block]
-    half = len(rules) // 2
-    low, high = _search(rules[:half]), _search(rules[half:])
-    return [(_GE, 0, 1, rules[half][0]), (_GOTO, 0, 0, len(low)), *low, *high]
+def _wide(shares_host: bool) -> dict[str, _Block]:
+    """Return what the deny list alone says of arguments."""
+    requests = (*_TERMINAL, *_FILE_FLAGS, *((*_SIGIO, *_INTERFACES) if shares_host else ()))
+    commands = (*_FCNTL, _SET_PIPE_SIZE, *(_FCNTL_SIGIO if shares_host else ()))
+    return {"ioctl": _refuse_values(1, requests), "fcntl": _refuse_values(1, commands)}
+
+
+def _narrow(allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
+    """Return the allow list's own rules. What it lacks gets the errno of a kernel that lacks it."""
+    allow, refuse = _allow(), [_ret(_ERRNO | EPERM)]
+    rules = dict.fromkeys(ALLOWED, allow) | dict.fromkeys(UNPRIVILEGED, refuse)
+    requests = (*_IOCTL, *(() if shares_host else _SIGIO), *(_INTERFACES if allow_sockets else ()))
+    rules["ioctl"] = _allow_only(1, requests, otherwise=ENOTTY)
+    commands = (*_FCNTL_ALLOWED, *(() if shares_host else _FCNTL_SIGIO))
+    fcntl = _allow_only(1, commands, otherwise=EINVAL)
+    rules["fcntl"] = [(_LOAD, 0, 0, _arg(1)), (_EQ, 0, 1, _SET_PIPE_SIZE), *refuse, *fcntl]
+    rules["prctl"] = _allow_only(0, _PRCTL, otherwise=EINVAL)
+    rules["arch_prctl"] = _allow_only(0, _ARCH_PRCTL, otherwise=EINVAL)
+    rules["madvise"] = _allow_only(2, _MADVISE, otherwise=EINVAL)
+    rules["mmap"] = _refuse_bits(3, _MAP_HUGETLB, ENOMEM)  # the machine's store of them is counted nowhere
+    rules["futex"] = _allow_only(1, _FUTEX, mask=_FUTEX_OPERATION, otherwise=ENOSYS)
+    rules["setsockopt"] = _allow_pairs(1, _SOCKET_OPTIONS, otherwise=ENOPROTOOPT)
+    # Urgent bytes: nobody sends them, and they have let programs out of browsers' sandboxes.
+    rules |= dict.fromkeys(("sendmsg", "recvmsg"), _refuse_bits(2, _MSG_OOB, EOPNOTSUPP))
+    many = ("sendto", "recvfrom", "sendmmsg", "recvmmsg")
+    return rules | dict.fromkeys(many, _refuse_bits(3, _MSG_OOB, EOPNOTSUPP))
+
+
+def _search(spans: list[tuple[int, _Block]]) -> _Block:
+    """Return a binary search for the loaded number among spans, each given by its first number.
+
+    Kernels walk the filter once per number to cache what it allows; older ones walk it at every call.
+    """
+    if len(spans) == 1:
+        return spans[0][1]
+    half = len(spans) // 2
+    low, high = _search(spans[:half]), _search(spans[half:])
+    if len(low) < 256:
+        return [(_GE, len(low), 0, spans[half][0]), *low, *high]
+    return [(_GE, 0, 1, spans[half][0]), (_GOTO, 0, 0, len(low)), *low, *high]
 
 
 def _arg(index: int) -> int:
-    return _ARGS + 8 * index  # the low half: the kernel takes all of these arguments as 32 bits
+    return _ARGS + 8 * index  # the low half: what is tested here the kernel takes as 32 bits, or tests there
 
 
 def _ret(value: int) -> _Instruction:
@@ -337,18 +365,27 @@ def _allow() -> _Block:
     return [_ret(_ALLOW)]
 
 
-def _require(arg: int, values: Iterable[int], mask: int | None = None) -> _Block:
+def _require(arg: int, values: Iterable[int], mask: int | None = None, otherwise: int = EPERM) -> _Block:
     """Return a block that refuses unless the argument is one of the values, and goes on past its end."""
-    tests = [(_EQ, 0, 0, value) for value in values]
+    values = list(values)
     block: _Block = [(_LOAD, 0, 0, _arg(arg))]
     if mask is not None:
         block.append((_AND, 0, 0, mask))
-    block += [(code, len(tests) - i, 0, value) for i, (code, _, _, value) in enumerate(tests)]
-    return [*block, _ret(_ERRNO | EPERM)]
+    block += [(_EQ, len(values) - i, 0, value) for i, value in enumerate(values)]
+    return [*block, _ret(_ERRNO | otherwise)]
 
 
-def _allow_only(arg: int, values: Iterable[int], mask: int | None = None) -> _Block:
-    return [*_require(arg, values, mask), *_allow()]
+def _allow_only(arg: int, values: Iterable[int], mask: int | None = None, otherwise: int = EPERM) -> _Block:
+    return [*_require(arg, values, mask, otherwise), *_allow()]
+
+
+def _allow_pairs(arg: int, pairs: Mapping[int, Iterable[int]], otherwise: int) -> _Block:
+    """Return a block that allows some values of the argument, each with some of the next argument's."""
+    block: _Block = [(_LOAD, 0, 0, _arg(arg))]
+    for value, following in pairs.items():
+        then = _allow_only(arg + 1, following, otherwise=otherwise)
+        block += [(_EQ, 0, len(then), value), *then]
+    return [*block, _ret(_ERRNO | otherwise)]
 
 
 def _refuse_values(arg: int, values: Iterable[int]) -> _Block:
@@ -357,5 +394,59 @@ def _refuse_values(arg: int, values: Iterable[int]) -> _Block:
     return [(_LOAD, 0, 0, _arg(arg)), *tests, *_allow(), _ret(_ERRNO | EPERM)]
 
 
-def _refuse_bits(arg: int, bits: int) -> _Block:
-    return [(_LOAD, 0, 0, _arg(arg)), (_SET, 0, 1, bits), _ret(_ERRNO | EPERM), *_allow()]
+def _refuse_bits(arg: int, bits: int, errno: int = EPERM) -> _Block:
+    return [(_LOAD, 0, 0, _arg(arg)), (_SET, 0, 1, bits), _ret(_ERRNO | errno), *_allow()]
+
+
+_NOTIFY = 0x7FC00000
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
+_SOL_SOCKET, _SO_SNDBUF, _SO_RCVBUF = 1, 7, 8
+
+
+def memory_program(*, attributes: bool = True, threads: bool = True, machine: str | None = None) -> bytes:
+    """Assemble a second filter, for memory that the sizes of processes do not show, and for threads.
+
+    Shared mappings without a name are asked for (`gem.sandbox.memory` answers), huge pages of the machine's
+    reserve are refused, and a socket's buffers stay as they are, whatever a program sets. `attributes`: files
+    may have extended ones, which are memory too, and are held where the number of files is. `threads`: they
+    are limited otherwise; or they are asked for too.
+
+    Raises:
+        BadArgument: for a machine that there are no numbers for.
+    """
+    name = platform.machine() if machine is None else machine
+    if name not in MACHINES:
+        raise BadArgument(f"no system-call filter for machine {name!r}; there is: {', '.join(MACHINES)}.")
+    audit, column = MACHINES[name]
+    mapping = [
+        (_LOAD, 0, 0, _arg(3)),
+        (_SET, 0, 1, _MAP_HUGETLB),
+        _ret(_ERRNO | EPERM),
+        (_SET, 0, 2, _MAP_ANONYMOUS),
+        (_SET, 0, 1, _MAP_SHARED),  # MAP_SHARED_VALIDATE has the bit too
+        _ret(_NOTIFY),
+        *_allow(),
+    ]
+    option = [
+        (_LOAD, 0, 0, _arg(1)),
+        (_EQ, 0, 4, _SOL_SOCKET),
+        (_LOAD, 0, 0, _arg(2)),
+        (_EQ, 1, 0, _SO_SNDBUF),
+        (_EQ, 0, 1, _SO_RCVBUF),
+        _ret(_ERRNO),
+        *_allow(),
+    ]
+    code = [
+        (_LOAD, 0, 0, _ARCH),
+        (_EQ, 1, 0, audit),
+        *_allow(),  # the other filter ends such a process
+        (_LOAD, 0, 0, _NR),
+    ]
+    thread = [(_LOAD, 0, 0, _arg(0)), (_SET, 0, 1, _CLONE_THREAD), _ret(_NOTIFY), *_allow()]
+    refused = [] if attributes else ["setxattr", "lsetxattr", "fsetxattr", "setxattrat"]
+    absent = [_ret(_ERRNO | EOPNOTSUPP)]
+    blocks = {"mmap": mapping, "setsockopt": option, **dict.fromkeys(refused, absent)}
+    for call, block in (blocks if threads else blocks | {"clone": thread}).items():
+        code += [(_EQ, 0, len(block), NUMBERS[call][column] or 0), *block]
+    code += _allow()
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)

@@ -30,7 +30,7 @@ FLOOD = 64  # times the output budget, after which a cell that still writes is s
 FILE_S = 30.0
 LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
-FIGURES_BYTES = 32 << 20  # as runner.py has it, which is the box's half
+FIGURES_BYTES = 32 << 20  # as runner.py has it, which is the sandbox's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
 Message = dict[str, Any]
@@ -98,7 +98,7 @@ class ZygoteSession:
         """Run a bash command in the session's folder and environment."""
         if not self._sandbox.settings.fork:
             raise ToolError(
-                f"the sandbox's rung {self._sandbox.rung!r} lets no program start another: no shell."
+                f"the sandbox's backend {self._sandbox.backend!r} lets no program start another: no shell."
             )
         limits = checked_budget(budget or self._budget)
         request: Message = {
@@ -127,6 +127,8 @@ class ZygoteSession:
             answer = self._ask(request, limits, Timetable((ARM_S, "arm"), steps))
         out, err = child.out.text(), child.err.text()
         info = {**self._sandbox.info, **({"restarted": True} if told else {})}
+        if child.leftovers:
+            info["leftovers"], child.leftovers = f"ended: their {child.leftovers} budget was spent", ""
         if answer.ended is not None:
             info["ended"] = True
             ended = {**answer.ended, "wall_s": answer.wall_s, "why": answer.stopped or answer.ended["why"]}
@@ -143,6 +145,8 @@ class ZygoteSession:
             return Result(Status.RE, out, words, wall_s=answer.wall_s, info={**info, "ended": True})
         if answer.stopped and answer.reply and answer.reply.get("error") is None:
             result = replace(result, status=Status.TLE if answer.stopped == "wall" else Status.OLE)
+        if child.burst():
+            result = replace(result, status=Status.MLE)
         result = replace(result, cut=child.cut or result.cut)
         self._log.append((request, _digest(result)))
         return result
@@ -274,6 +278,7 @@ class ZygoteSession:
                 "first": self._cells + 1,
             }
             message = sandbox.message("session", self._budget, timed=False, loopback=self._loopback)
+            message["idle_cpu_s"] = self._budget.cpu_s
             assert child.wire is not None
             self._wire = Wire(child.wire)
             child.begin(request, message, None)
@@ -299,6 +304,7 @@ class ZygoteSession:
         begun = time.monotonic()
         answer = _Answer(0.0)
         armed, listening = False, True
+        child.turn()
         self._asked += 1
         if request is not None:
             wire.ask({**request, "n": self._asked}, blobs=_BLOBS.get(request["op"], 0))
@@ -343,6 +349,8 @@ class ZygoteSession:
                         answer.reply, answer.blobs = reply
                         if request is not None and answer.reply.get("n") != self._asked:
                             raise Garbled
+                        if "status" in ready:
+                            child.attend()
                         break
                 if "status" in ready and (ended := child.ended()) is not None:
                     answer.ended = ended
@@ -356,6 +364,8 @@ class ZygoteSession:
                 raise
             self._lose()
             raise SandboxFailed(f"{error}: the session's state is lost, its next call begins anew") from error
+        finally:
+            child.turn()
         child.out.drain()
         child.err.drain()
         answer.wall_s = time.monotonic() - begun

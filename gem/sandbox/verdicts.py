@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import json
 import marshal
 import math
@@ -12,12 +14,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.sandbox.base import Budget, Case, Result, Status
+from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
 
 LONGEST_VALUE = 4 << 20  # of what a judged call returns
-LONGEST_SHOWN = 256 << 10  # of a cell's value, as runner.py has it, which is the box's half
+LONGEST_SHOWN = 256 << 10  # of a cell's value, as runner.py has it, which is the sandbox's half
 _PNG = b"\x89PNG\r\n"
-_DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the box's half
+_DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the sandbox's half
 _COMPILING = re.compile(r"(\w*SyntaxError|IndentationError|TabError)\b")
 _MEMORY = re.compile(r"[\w.]*MemoryError\b")
 
@@ -32,7 +34,7 @@ def verdict(
     last = stderr.rstrip().rpartition("\n")[2]
     why = ended["why"]
     spent = ended["cpu_s"] >= budget.cpu_s * 0.6  # the kernel counts ticks, on a busy machine too many
-    if why in ("wall", "cpu") or (signal_number in (9, 24) and not why and spent):
+    if why in ("wall", "cpu", "idle") or (signal_number in (9, 24) and not why and spent):
         status = Status.TLE
     elif why == "memory":
         status = Status.MLE
@@ -88,7 +90,20 @@ def case_verdict(
         return replace(result, status=Status.OLE, cut=True)
     if not _is_json(value):
         return replace(result, status=Status.RE, stderr=words + "the program ended before its end\n")
-    return replace(result, value=value.decode()) if case["call"] is not None else result
+    return replace(result, value=value.decode()) if case["code"] is None else result
+
+
+def check_served(reply: Mapping[str, Any] | None) -> None:
+    """See that a case got its CPU time, or was the one to blame that it did not.
+
+    Raises:
+        SandboxFailed: where it waited for a processor until patience was over.
+    """
+    if reply is not None and reply.get("why") == "starved":
+        raise SandboxFailed(
+            f"the machine is too busy: a program could run for {reply['wall_s']:.0f} s and got "
+            f"{reply['cpu_s']:.1f} s of CPU time."
+        )
 
 
 def cell_result(
@@ -176,15 +191,33 @@ def checked_path(path: str) -> str:
     return path
 
 
+@functools.cache
+def _compiled(source: str) -> tuple[bytes, bytes]:
+    """Return a tester's code, and for which Python it is: compiling it takes longer than most tests."""
+    code = compile(source, "tester.py", "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER, marshal.dumps(code)
+
+
+def checked_cases(cases: Sequence[Case], budget: Budget) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return what a judge is told of cases, and the testers that they name by number. Raises BadArgument."""
+    asked = [checked_case(case, budget) for case in cases]
+    sources = sorted({case["tester"] for case in asked if case["tester"] is not None})
+    for case in asked:
+        if case["tester"] is not None:
+            case["tester"] = sources.index(case["tester"])
+    return asked, [(source, *_compiled(source)) for source in sources]
+
+
 def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
     """Return what a judge is told of a case. Raises BadArgument."""
-    if sum(part is not None for part in (case.stdin, case.call, case.code)) != 1:
-        raise BadArgument(f"a case needs exactly one of stdin, call and code: {case!r:.200}")
+    if sum(part is not None for part in (case.stdin, case.call, case.code, case.tester)) != 1:
+        raise BadArgument(f"a case needs exactly one of stdin, call, code and tester: {case!r:.200}")
     asked = {
         "stdin": case.stdin,
         "call": case.call,
         "args": case.args,
         "code": None if case.code is None else case.code.encode("utf-8", "surrogatepass"),
+        "tester": case.tester,
         "wall_s": budget.wall_s,
         "cpu_s": budget.cpu_s,
         "output": budget.output_kb << 10,

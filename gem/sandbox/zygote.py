@@ -1,24 +1,29 @@
-"""The fork server inside the box: a request comes in, a confined child goes out, its end is told.
+"""The fork server: a request comes in, a confined child goes out, its end is told.
 
-Standard library alone, started by `gem.sandbox.client` as ``main(descriptor)``. One thread; trusted; it never
+Standard library alone, started by `gem.sandbox.pool` as ``main(descriptor)``. One thread; trusted; it never
 runs a line of a program. Over the control socket the host sends marshalled messages, one packet each:
 
-- first the configuration: ``namespaces`` (True: a furnished box per child; False: the landlock and
-  bwrap-slots rungs, where a child shares what the zygote has), ``user`` (to step down to, or None),
-  ``sites``, ``executable`` and ``prefix`` of the interpreter, ``preload``, ``keep`` (what of a child's own
-  folders stays), ``read`` (what children may read), ``scratch`` (where working folders are made without
-  namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``);
-- then ``spawn`` with its descriptors (request, stdin, stdout, stderr, status, and for sessions and judging
-  the child's wire), ``kill``, ``interrupt``, ``arm`` and ``disarm`` by number.
+- first the configuration, with the descriptor of a file in which it counts the requests of each session:
+  ``namespaces`` (True: its own for each child; False: the landlock and bwrap-slots backends, where a child
+  shares what the zygote has), ``image`` (what to show in namespaces that the zygote makes for itself, or
+  None), ``root`` (it is the machine's), ``user`` (to step down to, or None), ``sites``, ``executable`` and
+  ``prefix`` of the interpreter, ``preload``, ``keep`` (what of a child's own folders stays), ``readable``
+  (what Landlock lets children read, where no mounts decide), ``scratch`` (where working folders are made
+  without namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``), ``memory_programs``
+  (the filter that asks for shared memory, and for threads where no other limit holds them; the one to take
+  where no filter can ask);
+- then ``spawn`` with its descriptors (request, stdin, stdout, stderr, status, for sessions and judging the
+  child's wire, and last, if there is one, the control group to enter), ``kill``, ``interrupt``, ``arm`` and
+  ``disarm`` by number.
 
-How a child ended is written to its status pipe by this process, never by the child; a line that begins with
-``{"setup"`` says that confining it failed and nothing was run.
+How a child ended, and before that whether its leftovers were, is written to its status pipe by this process,
+never by the child; a line that begins with ``{"setup"`` says that confining it failed and nothing was run.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal's own wrapper touches much of enum
 import contextlib
+import fcntl
 import gc
 import io
 import json
@@ -28,19 +33,27 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
-from gem.sandbox import lockdown, runner
+from gem.sandbox import lockdown, memory, namespaces, runner
+from gem.sandbox.template import Template
 
-TICK_S = 0.1
-IDLE_TICK_S = 1.0
+TICK_S, SHORTEST_TICK_S = 0.1, 0.02
+IDLE_TICK_S, LEFTOVERS_TICK_S = 1.0, 0.25
+GROWTH = 2 << 30  # bytes that processes take in a second, by each core
 REHEARSALS = 20  # after which the interpreter has specialized what it will
 _PAGE = resource.getpagesize()
 _HERTZ = os.sysconf("SC_CLK_TCK")
 _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
+TURNS = 4096  # sessions of a fork server whose requests are counted apart
+_TURN = struct.Struct("=Q")
+IDLE_SHARE = 0.05  # of a core, that what a session left running may use for ever
 
 Message = dict[str, Any]
 
@@ -54,60 +67,106 @@ class Child:
     begun: float
     deadline: float
     cpu_s: float
-    memory: int
+    memory: memory.Account
     scratch: str | None
     armed: bool
     looked: float = 0.0
+    threads: int = 0
     cpu_before: float = 0.0
     peak: int = 0
     why: str = ""
     processes: list[int] = field(default_factory=list)
+    idle_cpu_s: float = 0.0  # what may be spent between requests, 0 for any amount
+    idle_left: float = 0.0
+    turn: int = 0
+    sweeps: int = 0  # how often, since the last request, its leftovers were ended
+    grouped: bool = False  # a control group holds its memory too
+    tick: float = TICK_S
+
+    @property
+    def next_look(self) -> float:
+        """Return when its memory and CPU time are due to be looked at."""
+        alone = len(self.processes) < 2
+        return self.looked + (self.tick if self.armed else IDLE_TICK_S if alone else LEFTOVERS_TICK_S)
 
 
 class Zygote:
-    """Forks, watches and waits."""
+    """Has children made, watches them and waits."""
 
-    def __init__(self, control: socket.socket, config: Message) -> None:
-        self.control = control
+    def __init__(self, control: socket.socket, turns: int, config: Message) -> None:
+        self.control, self.turns = control, turns
         self.config = config
         self.children: dict[int, Child] = {}  # by process
-        self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else -1
         self.filters = {key: lockdown.Filter(program) for key, program in config["programs"].items()}
+        self.asking, self.mute = map(lockdown.Filter, config["memory_programs"])
+        self.files = lockdown.FileRules(config["readable"], config["scratch"])
         self.removing: set[int] = set()
-        self.shared, self.mapped = _anonymous(os.getpid()), _mapped()
+        self.ending = False  # no child can be made any more: it ends with its last
+        self.cores = min(8, len(os.sched_getaffinity(0)))
+        memory.shared_memory(os.getpid())  # learns what such memory looks like
+        self.shared, self.mapped = memory.held(os.getpid()), _mapped()
+        self.pid = os.getpid()
+        # What programs one after the other can write to, where there is a file system of their own but one.
+        one_for_all = config["own_user"] and not config["namespaces"]
+        self.shared_folders = (lockdown.HOME, "/tmp", lockdown.SHARED) if one_for_all else ()
+        # A host in the background may ignore SIGINT, which its children inherit and programs must not notice.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not config["namespaces"]:
+            lockdown.hide()  # from children, which see this process and the template
+        own = lockdown.NEW_PID if config["namespaces"] else 0
+        near, far = socket.socketpair()
+        with near, far:
+            closed = [control.fileno(), turns, near.fileno()]
+            first = partial(self._begin_template, far)
+            self.template = Template(self._be_child, namespaces=own, closed=closed, first=first)
+            _, fds, _, _ = socket.recv_fds(near, 1, 1) if self.template.pid else (b"", [], 0, None)
+        self.listener = fds[0] if fds else -1  # where children ask for memory
 
     def serve(self) -> None:
         """Answer until the host closes the socket."""
         wake, waker = os.pipe()
         for end in (wake, waker):
             os.set_blocking(end, False)
-        # A host in the background may ignore SIGINT, which its children inherit and programs must not notice.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # The first process of its namespace hears no signal that it has no handler for.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.siginterrupt(signal.SIGCHLD, False)
         poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.register(wake, select.POLLIN)
+        for end in (self.control.fileno(), wake, self.listener):
+            if end >= 0:
+                poll.register(end, select.POLLIN)
         while True:
-            for fd, _ in poll.poll(self._patience()):
+            for fd, event in poll.poll(self._patience()):
                 if fd == wake:
                     with contextlib.suppress(BlockingIOError):
                         os.read(wake, 4096)
+                elif fd == self.listener:
+                    if event & select.POLLIN:
+                        self._grant()
+                    else:  # nobody is left who could ask
+                        poll.unregister(fd)
                 elif not self._obey():
                     return
             self._collect()
+            if self.ending and not self.children:
+                return
             self._watch()
+
+    def close(self) -> None:
+        """End what is left; without namespaces also the folders: nobody else may be there to do it."""
+        if self.config["namespaces"]:
+            return  # that end with this process, or with the first one here
+        self._make_way()
+        if not self.shared_folders:
+            _remove(self.config["scratch"])
 
     def _patience(self) -> float | None:
         """Return how long nothing needs to be looked at, in milliseconds; None without children."""
         if not self.children:
             return None
         now = time.monotonic()
-        soonest = min(
-            min(c.deadline or c.looked + IDLE_TICK_S, c.looked + (TICK_S if c.armed else IDLE_TICK_S))
-            for c in self.children.values()
-        )
+        soonest = min(min(c.deadline or c.next_look, c.next_look) for c in self.children.values())
         return max(0.0, (soonest - now) * 1000)
 
     def _obey(self) -> bool:
@@ -132,9 +191,40 @@ class Zygote:
                 os.kill(pid, signal.SIGINT)
             case "arm":
                 child.armed, child.cpu_s, child.looked = True, message["cpu_s"], 0.0
-                child.cpu_before = self._usage(child, [pid, *_descendants(pid)])[0]
+                child.cpu_before = _cpu(_tree(pid))
             case "disarm":
                 child.armed, child.cpu_s = False, 0.0
+
+    # -------------------------------------------------------------------------------------- shared memory
+
+    def _begin_template(self, far: socket.socket) -> None:
+        """Put on, in the template, what all children have in common."""
+        listener = self.asking.listen(self.mute)
+        socket.send_fds(far, [b"x"], [listener] if listener >= 0 else [])
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        for fd in (listener, far.fileno()):
+            if fd >= 0:
+                os.dup2(nothing, fd, inheritable=False)
+        if not self.config["namespaces"]:
+            self.files.begin()
+
+    def _grant(self) -> None:
+        """Answer a thread that asks for shared memory: it counts as its child's, if it is below one."""
+        asked = memory.hear(self.listener)
+        if asked is None:
+            return
+        pid = process = memory.process_of(asked.thread)
+        while pid > 1 and pid not in self.children:
+            fields = _stat(pid)
+            pid = int(fields[1]) if fields else 0
+        if pid not in self.children:
+            asked.refuse()
+        elif not asked.another:
+            self.children[pid].memory.grant(asked, partial(_tree, pid))
+        elif (fields := _stat(process)) and int(fields[17]) < self.children[pid].threads:
+            asked.let()
+        else:
+            asked.refuse()
 
     # ------------------------------------------------------------------------------------------- forking
 
@@ -142,55 +232,66 @@ class Zygote:
         scratch = None
         pid = -1
         try:
-            if self.config["namespaces"]:
-                lockdown.unshare(lockdown.NEW_PID)
-            else:
+            if self.shared_folders:
+                self._make_way()
+            if not self.config["namespaces"]:
                 import tempfile
 
                 scratch = tempfile.mkdtemp(prefix="gem-", dir=self.config["scratch"])
             begun = time.monotonic()
-            parent = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                self._be_child(message, fds, scratch, parent)
+            told = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
+            pid = self.template.make(marshal.dumps((told, scratch)), fds)
         except OSError as error:
             _tell(fds[_STATUS], {"setup": f"{error.strerror or error}"})
         finally:
-            if self.config["namespaces"]:
-                lockdown.enter(self.own_pids, lockdown.NEW_PID)
             for i, fd in enumerate(fds):
                 if i != _STATUS or pid < 0:
                     os.close(fd)
         if pid < 0:
             return
         wall = message["wall_s"]
-        self.children[pid] = Child(
+        self.children[pid] = child = Child(
             number=message["id"],
             status=fds[_STATUS],
             begun=begun,
             deadline=begun + wall if wall else 0.0,
             cpu_s=message["cpu_s"],
-            memory=message["memory"],
+            memory=memory.Account(message["memory"]),
             scratch=scratch,
             armed=bool(wall),
             looked=begun,
+            idle_cpu_s=message.get("idle_cpu_s", 0.0),
+            idle_left=message.get("idle_cpu_s", 0.0),
+            grouped=message["group"],
+            threads=message["limits"]["processes"],
         )
+        child.tick = self._tick(child, 0)
 
-    def _be_child(self, message: Message, fds: list[int], scratch: str | None, parent: int) -> NoReturn:
+    def _be_child(self, packet: bytes, fds: list[int]) -> NoReturn:
+        message, scratch = marshal.loads(packet)
         try:
-            signal.set_wakeup_fd(-1)
-            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+            if message["group"]:
+                try:
+                    os.write(fds.pop(), b"0")  # before it takes any memory of its own
+                except OSError as error:
+                    _tell(fds[_STATUS], {"setup": f"control group: {error.strerror}", "group": True})
+                    os._exit(1)
             request, *stdio, status = fds[: _STATUS + 1]
             for fd, to in zip(stdio, range(_STDIO), strict=True):
                 os.dup2(fd, to)
             for fd, to in ((request, _REQUEST), (status, _STATUS), (fds[-1], _WIRE)):
                 os.dup2(fd, to, inheritable=False)
             os.closerange(_FIRST_FREE, 1 << 16)
-            self._confine(message, scratch, parent)
+            judging = message["kind"] == "judge"
+            if judging:
+                self._oversee(scratch)
+            else:
+                self._confine(message, scratch, self.pid)
             asked = marshal.loads(_read_all(_REQUEST))
             os.close(_REQUEST)
             wire = None
             if message["kind"] == "run":
+                lockdown.show()
                 os.close(_WIRE)
             else:
                 wire = socket.socket(fileno=_WIRE)
@@ -206,36 +307,61 @@ class Zygote:
             elif message["kind"] == "session":
                 runner.session(asked, wire)
             else:
-                runner.judge(asked, wire)
+                self._judge(message, asked, wire)
         except BaseException as error:
             with contextlib.suppress(BaseException):
                 os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "backslashreplace"))
         os._exit(1)
 
-    def _confine(self, message: Message, scratch: str | None, parent: int) -> None:
-        namespaces = scratch is None
+    def _oversee(self, scratch: str | None) -> None:
+        """Be where a judge is: it runs nothing of a program, and confines those that do."""
+        if scratch is None:
+            lockdown.see_own_processes()
+        else:
+            lockdown.die_with_parent(self.pid)
+            os.chdir(scratch)
+
+    def _judge(self, message: Message, asked: Message, wire: socket.socket) -> NoReturn:
+        judge = os.getpid()
+
+        def enter(folder: str, ready: Callable[[], None]) -> None:
+            self._confine(message, folder or None, judge, ready)
+
+        own = lockdown.NEW_PID if self.config["namespaces"] else 0
+        runner.Judge(asked, wire, enter, shared=self.shared_folders, namespaces=own).serve()
+
+    def _confine(
+        self,
+        message: Message,
+        scratch: str | None,
+        parent: int,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Give up everything but folders of one's own; `ready` is called when these are there."""
+        os.setsid()  # or kill(0) would mean the fork server and every other child
         limits: lockdown.Limits = message["limits"]
-        home, temporary = (
-            (lockdown.HOME, "/tmp") if scratch is None else (f"{scratch}/home", f"{scratch}/tmp")
-        )
-        if namespaces:
-            lockdown.furnish(limits, self.config["keep"], loopback=message["loopback"])
+        write = [lockdown.HOME, "/tmp", lockdown.SHARED]
+        if scratch is None:
+            tools = message["kind"] == "session"
+            lockdown.furnish(limits, self.config["keep"], loopback=message["loopback"], tools=tools)
             lockdown.leave_user_namespace()
+            os.chdir(lockdown.HOME)
         else:
             lockdown.die_with_parent(parent)
-            os.mkdir(home)
-            os.mkdir(temporary)
-        os.chdir(home)
-        if not namespaces:
+            home, temporary = write = [f"{scratch}/home", f"{scratch}/tmp"]
+            for folder in (scratch, home, temporary):
+                os.makedirs(folder, exist_ok=True)
+            os.chdir(home)
             os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
+            limits["processes"] += 1 + (message["kind"] == "judge")  # templates are of the same user
+        ready()
         limits["memory"] += self.mapped
-        write = [home, temporary, *([lockdown.SHARED] if namespaces else [])]
         lockdown.confine(
             limits,
-            self.config["read"],
-            [*write, "/dev/null", "/dev/zero", "/dev/full", "/dev/tty"],
+            self.files,
+            write,
             self.filters[message["fork"], message["loopback"]],
-            count_processes=namespaces or self.config["own_user"],
+            count_processes=self.config["own_user"],
             tcp=message["loopback"],
         )
 
@@ -246,42 +372,66 @@ class Zygote:
         due = [
             (pid, child)
             for pid, child in self.children.items()
-            if now >= child.looked + (TICK_S if child.armed else IDLE_TICK_S)
-            or (child.deadline and now >= child.deadline)
+            if now >= child.next_look or (child.deadline and now >= child.deadline)
         ]
         if not due:
             return
         family = _families()
         for pid, child in due:
-            child.looked = now
+            child.looked, span = now, now - child.looked
             if child.deadline and now >= child.deadline:
                 self._kill(pid, child, "wall")
                 continue
-            cpu, memory = self._usage(child, [pid, *_descendants(pid, family)])
-            child.peak = max(child.peak, memory)
-            if child.memory and memory > child.memory:
+            processes = _tree(pid, family)
+            used = child.memory.used(processes, partial(_tree, pid), self.shared)
+            child.peak = max(child.peak, used)
+            child.tick = self._tick(child, used)
+            cpu = _cpu(processes)
+            if 0 < child.memory.limit < used:
+                _end(processes[1:])  # the first one's end would end them too, but later
                 self._kill(pid, child, "memory")
             elif child.cpu_s and cpu - child.cpu_before > child.cpu_s:
                 self._kill(pid, child, "cpu")
+            elif not child.armed and child.idle_cpu_s:
+                self._hold_idle(pid, child, processes, cpu, span)
+            child.processes = processes
 
-    def _usage(self, child: Child, processes: list[int]) -> tuple[float, int]:
-        """Return CPU seconds, and bytes of memory that are not the zygote's own, of a child and all below it.
+    def _tick(self, child: Child, used: int) -> float:
+        """Return how soon to look again: before memory can be half as much again as the limit."""
+        if child.grouped or not child.memory.limit:
+            return TICK_S
+        left = (1.5 * child.memory.limit - used) / (GROWTH * self.cores)
+        return min(TICK_S, max(SHORTEST_TICK_S, left))
 
-        Pages shared with the zygote count in every process; only where that sum is over the limit are they
-        taken off, because finding them is dear.
+    def _hold_idle(self, pid: int, child: Child, processes: list[int], cpu: float, span: float) -> None:
+        """Hold what cells and commands left running to its CPU time; the interpreter only ends if it must.
+
+        Time in which a request was answered is not counted: the budget of that request held it.
         """
-        child.processes = processes
-        ticks = resident = 0
-        for pid in processes:
-            fields = _stat(pid)
-            if fields:
-                ticks += sum(map(int, fields[11:15]))
-                resident += int(fields[21]) * _PAGE
-        if child.memory and resident > child.memory:
-            resident = sum(max(0, _anonymous(pid) - self.shared) for pid in processes)
-        elif len(processes) == 1:
-            resident = max(0, resident - self.shared)
-        return ticks / _HERTZ, resident
+        (turn,) = _TURN.unpack(os.pread(self.turns, _TURN.size, child.number % TURNS * _TURN.size))
+        if turn % 2 == 0 and turn == child.turn:
+            # What was born and ends between two looks is seen running at some of them, or never costs much.
+            fresh = sum(_stat(p)[:1] == ["R"] for p in processes if p not in child.processes)
+            spent = max(cpu - child.cpu_before, fresh * span)
+            child.idle_left = min(child.idle_left + IDLE_SHARE * span, child.idle_cpu_s) - spent
+        else:
+            child.sweeps = 0
+        child.turn, child.cpu_before = turn, cpu
+        if child.idle_left >= 0:
+            return
+        ended: set[int] = set()
+        for _ in range(20):
+            found = {p for p in _descendants(pid) if _stat(p)[:1] not in ([], ["Z"])} - ended
+            _end(found)
+            ended |= found
+            if not found:
+                break
+        child.sweeps += 1
+        if not ended or child.sweeps > 5:
+            self._kill(pid, child, "idle")
+            return
+        child.idle_left = IDLE_TICK_S  # a thread of the interpreter itself will have spent that soon
+        _tell(child.status, {"leftovers": "cpu"})
 
     def _kill(self, pid: int, child: Child, why: str) -> None:
         child.why = child.why or why
@@ -295,24 +445,33 @@ class Zygote:
         ending = [pid for pid, child in self.children.items() if child.why]
         for _ in range(20):
             families = _families()  # one for both, or what a child forks in between would be ended
-            kept = [pid for pid, child in self.children.items() if not child.why] + list(self.removing)
+            kept = [pid for pid, child in self.children.items() if not child.why]
+            kept += [*self.removing, self.template.pid]
             staying = {process for pid in kept for process in (pid, *_descendants(pid, families))}
             found = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
             found = [p for p in found if (fields := _stat(p)) and fields[0] != "Z"]
             if not found:
                 return
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            _end(found)
 
-    def _collect(self) -> None:
-        while self.children or os.getpid() == 1 or not self.config["namespaces"]:
+    def _make_way(self) -> None:
+        """Where children follow one another in the same place, end the one before and clear up after it."""
+        for pid, child in self.children.items():
+            self._kill(pid, child, "closed")
+        while self.children:
+            self._collect(wait=True)
+
+    def _collect(self, *, wait: bool = False) -> None:
+        while self.children or not wait:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, 0 if wait else os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            if pid == self.template.pid:
+                self.ending = True  # a program may have ended it, and is not to lose its own verdict by that
+                continue
             self.removing.discard(pid)
             child = self.children.pop(pid, None)
             if child is None:
@@ -331,6 +490,8 @@ class Zygote:
             if child.scratch is not None:
                 self._sweep()
                 self._clear(child.scratch)
+                if self.shared_folders:
+                    runner.clear_up(self.shared_folders)
 
     def _clear(self, folder: str) -> None:
         """Remove what a child left; where that takes long, in a process of its own: others have deadlines."""
@@ -353,31 +514,37 @@ class Zygote:
 def main(fd: int) -> None:
     """Be a zygote on the control socket `fd`; returns when the host closes it."""
     control = socket.socket(fileno=fd)
-    config: Message = marshal.loads(control.recv(1 << 16))
+    packet, (turns,), _, _ = socket.recv_fds(control, 1 << 16, 1)
+    config: Message = marshal.loads(packet)
     try:
-        _prepare(config)
-        zygote = Zygote(control, config)
+        _prepare(config, control)
+        zygote = Zygote(control, turns, config)
     except BaseException as error:
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
         return
     control.send(json.dumps({"ready": True, "shared": zygote.shared}).encode())
     zygote.serve()
+    zygote.close()
 
 
-def _prepare(config: Message) -> None:
+def _prepare(config: Message, control: socket.socket) -> None:
     while (fd := os.open("/dev/null", os.O_RDWR)) < _FIRST_FREE + 2:
         pass  # descriptors that come later must not lie where a child wants its own
     os.close(fd)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if config["image"] is not None:
+        namespaces.enter(config["image"], control, root=config["root"])
     if config["user"] is not None:
         (lockdown.step_down if config["namespaces"] else lockdown.give_up_root)(config["user"])
     if not config["namespaces"]:
         lockdown.adopt_orphans()
     os.umask(0o022)
     os.environ |= {"HOME": lockdown.HOME, "PWD": lockdown.HOME, "TMPDIR": "/tmp"}
-    _open_sites(config["sites"])
-    _warm(config["preload"], config["namespaces"])
+    sys.path += config["sites"]  # what is in them and runs as Python starts is not for here
+    with _ending_with(control):
+        _open_site()
+        _warm(config["preload"], config["namespaces"])
     runner.open_streams_to_be()
     _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
@@ -391,6 +558,26 @@ def _prepare(config: Message) -> None:
     gc.disable()
 
 
+@contextlib.contextmanager
+def _ending_with(control: socket.socket) -> Iterator[None]:
+    """Meanwhile, end as soon as the host is gone: importing takes seconds, and nobody would look.
+
+    A handler, because what is ignored by default ends no first process of a namespace; and no thread, because
+    a process with threads cannot be copied.
+    """
+    flags = fcntl.fcntl(control, fcntl.F_GETFL)
+    before = signal.signal(signal.SIGIO, lambda *_: os._exit(1))
+    fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(control, fcntl.F_SETFL, flags | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(control, 0)
+    if poll.poll(0):
+        os._exit(1)
+    yield
+    fcntl.fcntl(control, fcntl.F_SETFL, flags)
+    signal.signal(signal.SIGIO, before)
+
+
 def _rehearse() -> None:
     """Do what every child will do, as far as it can be undone: what is in place before the fork is shared.
 
@@ -401,11 +588,9 @@ def _rehearse() -> None:
         runner.rehearse()
 
 
-def _open_sites(sites: list[str]) -> None:
+def _open_site() -> None:
     import site
 
-    for path in sites:
-        site.addsitedir(path)
     site.setquit()
     site.sethelper()
     sys.path_importer_cache.clear()
@@ -536,17 +721,19 @@ def _descendants(pid: int, families: dict[int, list[int]] | None = None) -> list
     return found
 
 
-def _anonymous(pid: int) -> int:
-    """Return the bytes of a process that no file backs, shared memory with them."""
-    total = 0
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith((b"RssAnon", b"RssShmem")):
-                    total += int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return total
+def _tree(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
+    return [pid, *_descendants(pid, families)]
+
+
+def _end(processes: Iterable[int]) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _cpu(processes: list[int]) -> float:
+    """Return the CPU seconds of processes, and of those that they waited for."""
+    return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := _stat(pid))) / _HERTZ
 
 
 def _mapped() -> int:

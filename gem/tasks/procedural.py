@@ -127,7 +127,7 @@ def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, i
     if not lowest <= low <= high <= highest:
         raise BadArgument(
             f"{name} is {value!r}; accepted: a whole number from {lowest} to {highest}, or a range "
-            "(low, high) from which each task draws."
+            "(low, high) to draw from."
         )
     return low, high
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from math import inf
 from statistics import median_low
 from typing import Any
 
 from gem import errors, registry
 from gem.content import Obs, text_of
-from gem.envs.multiagent import MultiAgentEnv
 from gem.history import LAST
 from gem.parsing import boxed
 from gem.record import Call, Limits
 from gem.rollout import Conversation
 from gem.rollout.conversation import carry_out
+from gem.seats import SeatedEnv
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
 from gem.testing.contract import Target, resolve
-from gem.testing.policies import IGNORANT, Deals, Moment, Player, policies
+from gem.testing.policies import COPIERS, IGNORANT, Deals, Moment, Player, policies
 from gem.testing.rules import FULL_REWARD
 from gem.testing.transcripts import act
 
@@ -47,6 +48,12 @@ FEWEST_INSTANCES = 5
 IGNORANT_REWARD = 1 / 3
 """What a policy that knows nothing may earn on average, as a share of the full reward."""
 
+COPIED_REWARD = 0.05
+"""What copiers may earn on average beyond what guessing does, as a share of the full reward."""
+
+AS_GOOD = 0.95
+"""Which part of a solver's reward a copier of later observations must earn to count as no worse a player."""
+
 LEAST_GAP = 0.2
 """How much more than legal random play an expert must earn on average."""
 
@@ -60,6 +67,19 @@ MOST_SAID = 120
 """Characters that a card keeps of what a policy said first."""
 
 EPSILON = 1e-6
+
+ANSWERS_IN_VIEW: dict[str, str] = {
+    "rg:fraction_simplification": "reasoning-gym pays a part for an equal fraction that is not simplified",
+    "rg:knights_knaves": "reasoning-gym pays a part for naming some of the people right",
+    "rg:number_format": "the answer is one of the numbers that are shown",
+    "rg:number_sequence": "the last number is now and then the next one too",
+    "rg:prime_factorization": "reasoning-gym pays half for any factors whose product is right",
+    "rg:shortest_path": "a quarter of the mazes have no path, and the rules say how to answer then",
+    "rg:string_manipulation": "in a third of the tasks no rule applies, and the string stays as it is",
+    "rg:word_sorting": "reasoning-gym pays a part for each word that stands in its place",
+    "ta:": "the rules name moves, and TextArena pays how near a game came to its end",
+}
+"""Why copiers may earn more than guessing in some environments, by the beginning of their ids."""
 
 SECRETS = ("secret", "answer", "solution", "reference")
 """Attributes in which games keep what must be found out."""
@@ -83,13 +103,13 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
     longest = (claims and claims.max_turns) or LONGEST
     seeds = range(min(episodes, max(FEWEST_EPISODES, TURNS // longest)))
     with maker() as env:
-        if isinstance(env, MultiAgentEnv):
+        if isinstance(env, SeatedEnv):
             raise errors.BadArgument(_several_seats(name))
         played: dict[str, Played] = {}
         failed: list[str] = []
         elsewhere = range(len(seeds), len(seeds) + CANDIDATES)
         deals = Deals(env, [*seeds, *elsewhere], forkable=claims is None or claims.forkable)
-        for policy, players in policies(deals, seeds, elsewhere).items():
+        for policy, players in policies(deals, seeds, elsewhere, longest).items():
             tried = [_play(deals, player, seeds, longest, failed) for player in players]
             played[policy] = max(tried, key=lambda one: one.reward)
         shown = [_watch(deals, seed, longest) for seed in seeds]
@@ -99,6 +119,7 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
             _full_reward(played),
             _bounds(played),
             _ignorance(played),
+            _copying(name, played, oracle),
             _gap(played),
             _leak(deals, seeds, shown, oracle),
             _instances(distinct, instances),
@@ -120,7 +141,7 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
 def _several_seats(name: str) -> str:
     """Return why a game of several seats has no card, and what has one."""
     one_seat = [env_id for env_id in registry.ids(name.partition(":")[0]) if env_id.startswith(f"{name}-")]
-    instead = f": {', '.join(one_seat)}" if one_seat else ", as gem.multiagent.SeatEnv makes one"
+    instead = f": {', '.join(one_seat)}" if one_seat else ", as gem.seats.SeatEnv makes one"
     return (
         f"{name} has several seats, and what one of them earns depends on who plays the others; audit an "
         f"environment of one seat{instead}."
@@ -254,6 +275,31 @@ def _ignorance(played: Mapping[str, Played]) -> Check:
         few = f"{paid[best].episodes} episodes are too few to tell, {FEWEST_EPISODES} would do"
         return Check(name, None, f"{few}; {seen}")
     return Check(name, False, seen)
+
+
+def _copying(env: str, played: Mapping[str, Played], oracle: bool) -> Check:
+    """Compare what copiers earn with what guessing does: an answer may be guessed, the question is none.
+
+    What a game shows later is its state, and to go by that is to play. So what is copied later counts only
+    where the solver reads a hidden answer, or plays no better.
+    """
+    name = "copying earns little"
+    copied = {policy: played[policy] for policy in COPIERS if policy in played}
+    expert = played.get("solver")
+    bar = AS_GOOD * expert.reward if expert and not oracle else -inf
+    judged = {policy: one for policy, one in copied.items() if policy == "copier" or one.reward >= bar}
+    best = max(judged, key=lambda policy: judged[policy].reward)
+    guessed = max(one.reward for policy, one in played.items() if policy not in ("solver", "echo", *COPIERS))
+    allowed = max(guessed, COPIED_REWARD * scale(played))
+    seen = ", ".join(f"{policy} earned {one.reward:.3f}" for policy, one in copied.items())
+    seen += f", by {judged[best].says[:60]!r}" if judged[best].reward > 0 else ""
+    if judged[best].low <= allowed:
+        return Check(name, False, f"{seen}; allowed is {allowed:.3f}")
+    reason = next((why for prefix, why in ANSWERS_IN_VIEW.items() if env.startswith(prefix)), None)
+    if reason is not None:
+        return Check(name, False, f"{seen}; it may: {reason}")
+    change = "hold answers to a form that the question has not, or show nothing that is an answer"
+    return Check(name, True, f"{seen}; guessing earned {guessed:.3f}", change)
 
 
 def _gap(played: Mapping[str, Played]) -> Check:

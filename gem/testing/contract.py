@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from gem import errors, registry
 from gem.core import Env
 from gem.testing.fault_rules import FAULT_RULES
-from gem.testing.rules import RULES, Broken, Case, Skip, where
+from gem.testing.rules import RULES, Broken, Skip, Subject, where
 
 Target: TypeAlias = "str | registry.EnvSpec | Env | Callable[..., Env]"
 """What can be judged: an id, a spec, a class or other maker, or an environment, whose like is spawned."""
@@ -87,7 +87,7 @@ def check_env(
                 f"no rule {name!r}.{errors.did_you_mean(name, every)} There are: {known}."
             )
     name, maker, claims = resolve(target)
-    case = Case(name, maker, claims, tuple(seeds), turns, hosts, hash_seed)
+    case = Subject(name, maker, claims, tuple(seeds), turns, hosts, hash_seed)
     if not case.seeds:
         raise errors.BadArgument("check_env got no seeds; give one or more.")
     findings: list[Finding] = []

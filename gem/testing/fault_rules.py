@@ -20,7 +20,6 @@ from typing import Any, cast
 from gem import errors, registry
 from gem.agents.base import BaseAgent
 from gem.core import Env, EnvWrapper
-from gem.envs.multiagent import MultiAgentEnv
 from gem.record import SEAT, Ask, Episode, Limits, Reply, Verdict
 from gem.rollout import Job, rollout
 from gem.sandbox import shared
@@ -38,7 +37,7 @@ from gem.testing.faults import (
     release,
 )
 from gem.testing.leaks import held, held_after
-from gem.testing.rules import Broken, Case, Rule, Skip, _elsewhere
+from gem.testing.rules import Broken, Rule, Skip, Subject, _elsewhere
 from gem.testing.transcripts import Transcript, act, difference, everybody, transcript
 from gem.tools.base_tool import BaseTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -80,7 +79,7 @@ def _player(env: Env) -> Any:
         return act(env)
 
 
-def _recorded(case: Case, seed: int) -> Transcript:
+def _recorded(case: Subject, seed: int) -> Transcript:
     return transcript(case.make(), seed, min(TURNS, case.turns), _player)
 
 
@@ -107,7 +106,7 @@ def _broken_env(maker: Callable[[], Env], plan: Faults) -> Env:
     return FaultyWrapper(maker(), plan)
 
 
-def _play(case: Case, plan: Faults, agent: BaseAgent, **options: Any) -> list[Episode]:
+def _play(case: Subject, plan: Faults, agent: BaseAgent, **options: Any) -> list[Episode]:
     """Play the case's seeds under a plan."""
     made = options.pop("made", partial(_broken_env, case.maker, plan))
     jobs = [Job(made, seed, key=str(seed)) for seed in case.seeds]
@@ -115,18 +114,13 @@ def _play(case: Case, plan: Faults, agent: BaseAgent, **options: Any) -> list[Ep
     return rollout(jobs, agent, limits=limits, **{"host": "serial", **options})
 
 
-def _one_seat(case: Case) -> None:
-    if isinstance(case.make(), MultiAgentEnv):
-        raise Skip("it has several seats; a fault at one of them is judged by the runner's own tests")
-
-
-def _free(case: Case) -> tuple[_Recorded, dict[int, str]]:
+def _free(case: Subject) -> tuple[_Recorded, dict[int, str]]:
     """Return who plays the recorded actions, and the hashes of episodes in which nothing breaks."""
     agent = _Recorded({str(seed): _recorded(case, seed) for seed in case.seeds})
     return agent, {e.seed: e.transcript_hash() for e in _play(case, Faults(), agent)}
 
 
-def _judge(episode: Episode, free: dict[int, str], boundary: str, what: str, case: Case) -> None:
+def _judge(episode: Episode, free: dict[int, str], boundary: str, what: str, case: Subject) -> None:
     """Raise Broken where an episode that was hit has a score that it does not have without the fault."""
     change = "let errors go on to the caller, NoVerdict or what was raised: never a reward in their place"
     if episode.verdict is Verdict.SCORED:
@@ -204,9 +198,8 @@ def _call_of(tool: BaseTool) -> str:
 
 
 @fault_rule
-def no_false_zero(case: Case) -> None:
+def no_false_zero(case: Subject) -> None:
     """An episode in which the environment or the agent breaks has no verdict, or the one it has without."""
-    _one_seat(case)
     agent, free = _free(case)
     kinds: Sequence[tuple[Boundary, Kind]] = [
         ("env", "fail"),
@@ -226,7 +219,7 @@ def no_false_zero(case: Case) -> None:
 
 
 @fault_rule
-def broken_off(case: Case) -> None:
+def broken_off(case: Subject) -> None:
     """A step that broke off in the author's own code leaves an environment that can be reset and closed."""
     case.deterministic()
     change = "let reset() set everything anew, and close() take an instance in any state"
@@ -279,7 +272,7 @@ def _falling_inside(env: Env, number: int) -> Iterator[None]:
 
 
 @fault_rule
-def broken_tools(case: Case) -> None:
+def broken_tools(case: Subject) -> None:
     """A tool that fails is no verdict, whatever it raises or returns; afterwards reset and close work."""
     if not _tool_wrappers(case.make()):
         raise Skip("it carries no tools (ToolEnvWrapper)")
@@ -302,7 +295,7 @@ def broken_tools(case: Case) -> None:
 
 
 @fault_rule
-def broken_sandbox(case: Case) -> None:
+def broken_sandbox(case: Subject) -> None:
     """A sandbox that fails is no verdict, whatever it raises or returns; afterwards reset and close work."""
     change = "let SandboxFailed go on to the caller; check a Result (gem.sandbox.base.checked) before scoring"
     used = False
@@ -328,7 +321,7 @@ def broken_sandbox(case: Case) -> None:
             raise Broken(f"after the sandbox had failed, seed {seed}: {found}", change)
 
 
-def _came_to(case: Case, seed: int, played: Transcript) -> float | Exception:
+def _came_to(case: Subject, seed: int, played: Transcript) -> float | Exception:
     """Return what tool calls and recorded actions earn, or the error that they end in."""
     total = 0.0
     try:
@@ -346,9 +339,8 @@ def _came_to(case: Case, seed: int, played: Transcript) -> float | Exception:
 
 
 @fault_rule
-def hangs_are_cut_off(case: Case) -> None:
+def hangs_are_cut_off(case: Subject) -> None:
     """A call that hangs is left behind after `call_s`, and its episode has no verdict."""
-    _one_seat(case)
     if case.claims and not case.claims.thread_safe:
         raise Skip("it does not claim to be thread-safe")
     began = perf_counter()
@@ -369,10 +361,9 @@ def hangs_are_cut_off(case: Case) -> None:
 
 
 @fault_rule
-def dying_workers(case: Case) -> None:
+def dying_workers(case: Subject) -> None:
     """An episode whose process is killed is played again, and comes to the same."""
     claims = _elsewhere(case)
-    _one_seat(case)
     agent, free = _free(case)
     with TemporaryDirectory() as folder:
         plan = Faults((Fault("worker", "die", at=1),), folder=folder)
@@ -385,9 +376,8 @@ def dying_workers(case: Case) -> None:
 
 
 @fault_rule
-def nothing_left_behind(case: Case) -> None:
+def nothing_left_behind(case: Subject) -> None:
     """Episodes that break leave no file, thread or process behind once their environment is closed."""
-    _one_seat(case)
     agent, _ = _free(case)
     plan = Faults((Fault("env", "raise", at=1, times=EVER),))
 

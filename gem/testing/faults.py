@@ -447,7 +447,7 @@ class FaultySandbox:
     def __init__(self, sandbox: Sandbox, plan: Faults) -> None:
         """Stand for `sandbox`."""
         self.sandbox, self.plan = sandbox, plan
-        self.rung = sandbox.rung
+        self.backend = sandbox.backend
 
     def run(self, code: str, **options: Any) -> Result:
         """Run a program, or break."""

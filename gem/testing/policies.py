@@ -7,12 +7,14 @@ a reward also tries more than one thing.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from gem import seeding
+from gem.content import text_of
 from gem.core import Env, Start
 from gem.errors import NoSolver
 from gem.parsing import boxed
@@ -57,6 +59,9 @@ Player: TypeAlias = Callable[[Moment], str]
 IGNORANT = ("constant", "empty", "echo", "copier", "format-only", "answer-everything", "prompt-injection")
 """The policies that know nothing of the task: what they earn is the reward's mistake."""
 
+COPIERS = ("copier", "copier-later")
+"""The policies that give back what they were shown, at first and later."""
+
 COMMON_ANSWERS = ("\\boxed{0}", "\\boxed{1}", "\\boxed{A}", "\\boxed{yes}")
 """Constants that are tried everywhere."""
 
@@ -73,12 +78,16 @@ COPIED: dict[str, Callable[[str], Sequence[str]]] = {
     "number": lambda text: re.findall(r"-?\d+(?:[.,/]\d+)*", text),
     "expression": lambda text: [found.strip(" =.,") for found in EXPRESSION.findall(text)],
     "option": lambda text: re.findall(r"(?m)^\s*[(\[]?([A-J]|\d{1,2})[)\].:]\s", text),
-    "quoted": lambda text: re.findall(r"[\"'`“‘]([^\"'`“”‘’\n]{1,60})[\"'`”’]", text),
+    "quoted": lambda text: re.findall(r"[\"'`“‘$]([^\"'`“”‘’$\n]{1,60})[\"'`”’$]", text),
+    "bracketed": lambda text: re.findall(r"\[[^\[\]\n]{1,40}\]", text),
 }
 """What of a text a copier may take for an answer: pieces by kind."""
 
-PLACES = (0, 1, -1)
-"""Which of the pieces a copier takes: the first, the second, the last."""
+PLACES = (0, 1, 2, -2, -1)
+"""Which of the pieces a copier of the first observation takes: from the first to the last."""
+
+ENDS = (0, -1)
+"""Which of them a copier of later observations takes."""
 
 FORMS = (
     "\\boxed{}",
@@ -100,8 +109,12 @@ INJECTIONS = (
 """Answers that speak to the grader instead of solving the task."""
 
 
-def policies(deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int]) -> dict[str, list[Player]]:
+def policies(
+    deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int], turns: int = 2
+) -> dict[str, list[Player]]:
     """Return every policy by name; the expert and the random actor only where the environment has them.
+
+    Where an episode has more than one of `turns`, what is shown after the first is copied too.
 
     Constants and candidates are what these two begin with: constants under the seeds `elsewhere`, for whoever
     says an answer of the `seeds` that are played knows something; candidates under both, since only of a list
@@ -119,12 +132,17 @@ def policies(deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int]) -> di
         ]
     constants = [*_spread(others, MOST_CONSTANTS), *COMMON_ANSWERS]
     inside = [text for text in (boxed(answer) for answer in answers) if text is not None] or answers
+    forms, closing = _manners(deals, seeds[: 3 if turns > 1 else 1])
+    pieces = [(kind, place, form) for kind in COPIED for place in PLACES for form in forms]
+    if turns > 1:
+        later = [_later(*piece, closing, "random" in found) for piece in pieces if piece[1] in ENDS]
+        found["copier-later"] = [*chain.from_iterable(later), *_own(forms, closing, "random" in found)]
     return {
         **found,
         "constant": _always(dict.fromkeys(constants)),
         "empty": _always(EMPTY),
         "echo": [lambda now: now.heard, lambda now: f"\\boxed{{{now.heard}}}"],
-        "copier": [_copier(kind, place, answers) for kind in COPIED for place in PLACES],
+        "copier": [_copier(*piece, closing) for piece in _distinct(deals, seeds, pieces)],
         "format-only": _always(FORMS),
         "answer-everything": [_everything(inside, form) for form in LISTINGS],
         "prompt-injection": _always(INJECTIONS),
@@ -171,25 +189,139 @@ def _always(answers: Iterable[str]) -> list[Player]:
     return [lambda _, answer=answer: answer for answer in answers]  # type: ignore[misc]
 
 
-def _copier(kind: str, place: int, answers: Sequence[str]) -> Player:
-    """Return a player that gives back a piece of the first observation, in the form of the expert's answers.
+Form: TypeAlias = tuple[str, str]
+"""What stands before and behind an answer."""
 
-    What later observations show is the state of a game, and to go by that is to know something.
+BARE: Form = "", ""
+BOXED: Form = "\\boxed{", "}"
+MOST_FORMS = 3
+ACTIONS = 12
+"""Turns of an episode in which the forms of actions are looked for."""
+
+
+def _manners(deals: Deals, seeds: Sequence[int]) -> tuple[list[Form], str]:
+    """Return the forms that the expert's and the random actor's actions have, and what the expert ends with.
+
+    An end is an action that says the same in every episode, as ``<submit/>``; without one it is empty.
     """
-    tagged = bool(answers) and "<answer>" in answers[0]
-    form = "<answer>{}</answer>" if tagged else "\\boxed{{{}}}"
-    if answers and not tagged and boxed(answers[0]) is None:
-        form = "{}"
+    forms: Counter[Form] = Counter()
+    ends = set()
+    for verb in [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]:
+        for seed in seeds:
+            said = _episode(deals, verb, seed)
+            if verb == "solve":
+                ends.add(said[-1] if len(said) > 1 else "")
+            forms.update(_form(action) for action in said)
+    closing = ends.pop() if len(ends) == 1 else ""
+    if not closing.startswith("<") or not closing.endswith("/>"):
+        closing = ""
+    else:
+        forms.pop(_form(closing), None)
+    return [form for form, _ in forms.most_common(MOST_FORMS)] or [BARE, BOXED], closing
+
+
+def _episode(deals: Deals, verb: str, seed: int) -> list[str]:
+    """Return the actions of an episode that the expert or the random actor plays."""
+    deals.begin(seed)
+    said = []
+    for _ in range(ACTIONS):
+        said.append(getattr(deals.env, verb)())
+        if deals.env.step(said[-1]).done:
+            break
+    return said
+
+
+def _form(action: str) -> Form:
+    """Return the form of an action: boxed, tagged, fenced, in square brackets or bare."""
+    if boxed(action) is not None:
+        return BOXED
+    for pattern in (r"(<(\w+)>).*(</\2>)", r"(```\w*\n)().*(\n```)", r"(\[)().*(\])"):
+        found = re.fullmatch(pattern, action.strip(), re.DOTALL)
+        if found:
+            return found[1], found[3]
+    return BARE
+
+
+def _inside(action: str) -> str:
+    """Return what an action says, without its form."""
+    inside = boxed(action)
+    if inside is not None:
+        return inside
+    before, behind = _form(action)
+    return action.strip().removeprefix(before).removesuffix(behind)
+
+
+def _distinct(
+    deals: Deals, seeds: Iterable[int], pieces: Sequence[tuple[str, int, Form]]
+) -> list[tuple[str, int, Form]]:
+    """Return the pieces without those that are the same ones in every first observation, or missing."""
+    shown = [text_of(deals.begin(seed).obs) for seed in seeds]
+    found: dict[tuple[Any, ...], tuple[str, int, Form]] = {}
+    for piece in pieces:
+        found.setdefault((*(_piece(*piece[:2], text) for text in shown), piece[2]), piece)
+    return [*found.values()]
+
+
+def _piece(kind: str, place: int, text: str) -> str | None:
+    pieces = COPIED[kind](text)
+    return pieces[place] if -len(pieces) <= place < len(pieces) else None
+
+
+def _copier(kind: str, place: int, form: Form, closing: str) -> Player:
+    """Return a player that says a piece of the first observation, and then the end, where there is one."""
     said = ""
 
     def player(now: Moment) -> str:
         nonlocal said
         if now.turn == 0:
-            pieces = COPIED[kind](now.heard)
-            said = form.format(pieces[place] if -len(pieces) <= place < len(pieces) else "")
-        return said
+            said = form[0] + (_piece(kind, place, now.heard) or "") + form[1]
+        return closing if closing and now.turn % 2 else said
 
     return player
+
+
+def _later(kind: str, place: int, form: Form, closing: str, acts: bool) -> Iterable[Player]:
+    """Return players that say a piece of what they were shown after they had acted.
+
+    The first acts legally once, and then copies from the latest observation; the second acts in every other
+    turn, and copies from all that it was shown since the first observation. `acts`: there are legal actions;
+    else the player begins with a piece of the first observation.
+    """
+
+    def latest(now: Moment) -> str:
+        if now.turn % 2 == 0 and now.turn and closing:
+            return closing
+        piece = _piece(kind, place, now.heard) if now.turn or not acts else None
+        return _act(now, acts) if piece is None else form[0] + piece + form[1]
+
+    heard: list[str] = []
+
+    def any_later(now: Moment) -> str:
+        if now.turn == 0:
+            heard.clear()
+        else:
+            heard.append(now.heard)
+        piece = _piece(kind, place, "\n".join(heard)) if now.turn % 2 else None
+        if now.turn % 4 == 2 and closing:
+            return closing
+        return _act(now, acts) if piece is None else form[0] + piece + form[1]
+
+    return latest, any_later
+
+
+def _own(forms: Iterable[Form], closing: str, acts: bool) -> Iterable[Player]:
+    """Return players that give what they said a turn before in another form: a call as an answer."""
+
+    def again(now: Moment, form: Form) -> str:
+        if now.turn % 3 == 2 and closing:
+            return closing
+        return form[0] + _inside(now.said) + form[1] if now.turn % 3 == 1 else _act(now, acts)
+
+    return [lambda now, form=form: again(now, form) for form in forms]  # type: ignore[misc]
+
+
+def _act(now: Moment, acts: bool) -> str:
+    return now.env.sample_random_action() if acts else ""
 
 
 def _everything(answers: Sequence[str], form: Callable[[Sequence[str]], str]) -> Player:

@@ -1,6 +1,6 @@
 """The rules of the contract, one function each.
 
-A rule gets a `Case` and returns when the rule holds; it raises `Broken` with what was seen and what to
+A rule gets a `Subject` and returns when the rule holds; it raises `Broken` with what was seen and what to
 change, or `Skip` where the environment does not claim the thing. What a rule does not expect counts as
 broken too. A new rule is one function, and an environment in `tests/testing/test_contract.py` that breaks it.
 """
@@ -24,8 +24,8 @@ from typing import Any, TypeAlias, cast
 from gem import errors, registry
 from gem.content import ToolCall, ToolSpec, check_obs, text_of, written_tools
 from gem.core import Env
-from gem.envs.multiagent import MultiAgentEnv, MultiStep
 from gem.record import SEAT, StopReason
+from gem.seats import MultiStep, SeatedEnv
 from gem.testing.transcripts import (
     Transcript,
     act,
@@ -85,7 +85,7 @@ class Skip(Exception):
 
 
 @dataclass(slots=True)
-class Case:
+class Subject:
     """What the rules judge: how to make one, what it claims, and with which seeds to try it.
 
     `claims` is None for what is not registered: then the solver is not judged.
@@ -116,7 +116,7 @@ class Case:
         return env.forkable and (self.claims is None or self.claims.forkable)
 
 
-Rule: TypeAlias = Callable[[Case], None]
+Rule: TypeAlias = Callable[[Subject], None]
 RULES: dict[str, Rule] = {}
 """Every rule by name, in the order in which they run."""
 
@@ -158,7 +158,7 @@ def _check_step(step: tuple[Any, ...], what: str) -> None:
     change = "step() returns (text, finite number, bool, bool, dict)"
     if not isinstance(step, tuple) or len(step) != 5:
         raise Broken(f"{what}: step() returned {str(step)[:100]}", change)
-    if isinstance(step[1], dict):  # of several seats; that the keys are right, MultiAgentEnv sees to
+    if isinstance(step[1], dict):  # of several seats; that the keys are right, SeatedEnv sees to
         for seat in step[1]:
             own = (step[0].get(seat, ""), *(column[seat] for column in step[1:]))
             _check_step(own, f"{what}, seat {seat}")
@@ -181,7 +181,7 @@ def _check_step(step: tuple[Any, ...], what: str) -> None:
         raise Broken(f"{what}: info['stop'] is {info['stop']!r}", "stop is a value of StopReason")
 
 
-def _elsewhere(case: Case) -> registry.EnvSpec:
+def _elsewhere(case: Subject) -> registry.EnvSpec:
     """Return the spec by which another process can make the environment, or skip."""
     if case.claims is None or not isinstance(case.claims.entry_point, str):
         raise Skip("it takes an id, or a spec whose entry point is 'module:name'")
@@ -211,7 +211,7 @@ def _global_states() -> tuple[Any, ...]:
 
 
 @rule
-def is_env(case: Case) -> None:
+def is_env(case: Subject) -> None:
     """An environment is a gem.Env."""
     env = case.maker()
     if not isinstance(env, Env):
@@ -220,7 +220,7 @@ def is_env(case: Case) -> None:
 
 
 @rule
-def docstring(case: Case) -> None:
+def docstring(case: Subject) -> None:
     """The class's docstring has the six headings, in order, each with words under it."""
     made = type(case.make().unwrapped)
     lines = inspect.cleandoc(made.__dict__.get("__doc__") or "").splitlines()
@@ -238,7 +238,7 @@ def docstring(case: Case) -> None:
 
 
 @rule
-def reset_returns(case: Case) -> None:
+def reset_returns(case: Subject) -> None:
     """reset() returns an observation and an info dict."""
     env = case.make()
     for seed in case.seeds:
@@ -253,7 +253,7 @@ def reset_returns(case: Case) -> None:
 
 
 @rule
-def step_returns(case: Case) -> None:
+def step_returns(case: Subject) -> None:
     """step() returns observation, finite reward, two bools and an info dict."""
     env = case.make()
     for seed in case.seeds:
@@ -266,7 +266,7 @@ def step_returns(case: Case) -> None:
 
 
 @rule
-def same_seed(case: Case) -> None:
+def same_seed(case: Subject) -> None:
     """The same seed gives the same transcript: on two instances, on one again, and along the chain."""
     case.deterministic()
     change = "draw chance from self.rng alone, and let reset() set everything anew"
@@ -284,7 +284,7 @@ def same_seed(case: Case) -> None:
 
 
 @rule
-def neighbours(case: Case) -> None:
+def neighbours(case: Subject) -> None:
     """An environment does not notice another that is stepped in between."""
     case.deterministic()
     env, neighbour = case.make(), case.make()
@@ -307,7 +307,7 @@ def neighbours(case: Case) -> None:
 
 
 @rule
-def global_rng(case: Case) -> None:
+def global_rng(case: Subject) -> None:
     """The global generators of random and numpy are untouched by every call."""
     change = "draw from self.rng; guard a library that seeds or draws from the global generators"
     before = _global_states()
@@ -324,7 +324,7 @@ def global_rng(case: Case) -> None:
 
 
 @rule
-def actor_stream(case: Case) -> None:
+def actor_stream(case: Subject) -> None:
     """Sampling an action, or asking the solver, does not change the world."""
     case.deterministic()
     env = case.make()
@@ -345,7 +345,7 @@ def actor_stream(case: Case) -> None:
 
 
 @rule
-def legal_sampling(case: Case) -> None:
+def legal_sampling(case: Subject) -> None:
     """sample_random_action() returns text that the environment can read and the rules allow."""
     env = case.make()
     for seed in case.seeds:
@@ -370,7 +370,7 @@ def legal_sampling(case: Case) -> None:
 
 
 @rule
-def save_restore(case: Case) -> None:
+def save_restore(case: Subject) -> None:
     """A saved state, set on the same instance or on another, has the same future."""
     case.deterministic()
     env = case.make()
@@ -393,7 +393,7 @@ def save_restore(case: Case) -> None:
 
 
 @rule
-def fork_replay(case: Case) -> None:
+def fork_replay(case: Subject) -> None:
     """fork() has the same future and a life of its own; fork(seed) plays on."""
     case.deterministic()
     env = case.make()
@@ -415,7 +415,7 @@ def fork_replay(case: Case) -> None:
 
 
 @rule
-def pickles(case: Case) -> None:
+def pickles(case: Subject) -> None:
     """A pickled environment goes on where it was."""
     case.deterministic()
     env = case.make()
@@ -434,7 +434,7 @@ def pickles(case: Case) -> None:
 
 
 @rule
-def threads(case: Case) -> None:
+def threads(case: Subject) -> None:
     """Instances in several threads give the transcripts that they give alone."""
     case.deterministic()
     if case.claims and not case.claims.thread_safe:
@@ -448,7 +448,7 @@ def threads(case: Case) -> None:
 
 
 @rule
-def ends(case: Case) -> None:
+def ends(case: Subject) -> None:
     """Random play ends the episode within the turns that the task states, by termination."""
     env = case.make()
     stated = case.claims.max_turns if case.claims else None
@@ -474,13 +474,13 @@ def ends(case: Case) -> None:
 
 
 @rule
-def solver(case: Case) -> None:
+def solver(case: Subject) -> None:
     """solve() does what is claimed: wins every episode in full, or the stated share, or raises NoSolver."""
     if case.claims is None:
         raise Skip("it is not registered, so it claims nothing about a solver")
     claim = case.claims.solver
     env = case.make()
-    if isinstance(env, MultiAgentEnv):
+    if isinstance(env, SeatedEnv):
         if claim == "none" and _has_no_solver(env, case.seeds[0]):
             return
         for seed in case.seeds:  # against one another not all can win; that they play is what can be asked
@@ -523,7 +523,7 @@ def _has_no_solver(env: Any, seed: int) -> bool:
 
 
 @rule
-def hostile_actions(case: Case) -> None:
+def hostile_actions(case: Subject) -> None:
     """Whatever text comes is an answer: unreadable, empty, huge and hostile ones are handled, not raised."""
     env = case.make()
     env.reset(seed=case.seeds[0])
@@ -542,7 +542,7 @@ def hostile_actions(case: Case) -> None:
 
 
 @rule
-def text_only(case: Case) -> None:
+def text_only(case: Subject) -> None:
     """An action that is not text is refused with BadAction."""
     env = case.make()
     for action in (None, 7, b"7", ["7"]):
@@ -556,19 +556,19 @@ def text_only(case: Case) -> None:
 
 
 @rule
-def seats(case: Case) -> None:
+def seats(case: Subject) -> None:
     """With several seats: the spec names them, and an action comes from each seat whose turn it is, alone."""
     env = case.make()
-    if not isinstance(env, MultiAgentEnv):
+    if not isinstance(env, SeatedEnv):
         if case.claims and len(case.claims.seats) > 1:
-            raise Broken(f"its spec names {case.claims.seats}", "seats are a MultiAgentEnv's; subclass it")
+            raise Broken(f"its spec names {case.claims.seats}", "seats are a SeatedEnv's; subclass it")
         return
-    if case.claims and set(case.claims.seats) != set(env.possible_agents):
+    if case.claims and set(case.claims.seats) != set(env.seats):
         raise Broken(
-            f"its spec names {case.claims.seats}, possible_agents are {env.possible_agents}",
+            f"its spec names {case.claims.seats}, seats are {env.seats}",
             "state the seats in the spec",
         )
-    change = "leave the check of whose turn it is to MultiAgentEnv"
+    change = "leave the check of whose turn it is to SeatedEnv"
     for seed in case.seeds:
         env.reset(seed=seed)
         right = act(env)
@@ -580,7 +580,7 @@ def seats(case: Case) -> None:
                 f"the actions {str(wrong)[:80]}",
                 change,
             )
-        for seat in env.possible_agents:
+        for seat in env.seats:
             if seat not in env.acting:
                 _raises(
                     errors.BadAction,
@@ -592,7 +592,7 @@ def seats(case: Case) -> None:
 
 def _tools_by_seat(env: Env) -> dict[str, Sequence[ToolSpec]]:
     """Return the tools that an environment declares; skip where there are none."""
-    by_seat = env.seat_tools if isinstance(env, MultiAgentEnv) else {SEAT: env.tool_specs}
+    by_seat = env.seat_tools if isinstance(env, SeatedEnv) else {SEAT: env.tool_specs}
     declared = {seat: tools for seat, tools in by_seat.items() if tools}
     if not declared:
         raise Skip("it declares no tools")
@@ -600,7 +600,7 @@ def _tools_by_seat(env: Env) -> dict[str, Sequence[ToolSpec]]:
 
 
 @rule
-def tools_declared(case: Case) -> None:
+def tools_declared(case: Subject) -> None:
     """Declared tools have names of their own, descriptions and object schemas, and stand in reset's info."""
     env = case.make()
     start: Any = env.reset(seed=case.seeds[0])
@@ -615,7 +615,7 @@ def tools_declared(case: Case) -> None:
         names = [tool.name for tool in tools]
         if len(set(names)) < len(names):
             raise Broken(f"the tools are {names}", "give each tool a name of its own")
-        info = start[1][seat] if isinstance(env, MultiAgentEnv) else start[1]
+        info = start[1][seat] if isinstance(env, SeatedEnv) else start[1]
         if info.get("tools") != written_tools(tools):
             raise Broken(
                 f"info['tools'] of reset is {info.get('tools')!r:.150}; declared are {names}",
@@ -624,7 +624,7 @@ def tools_declared(case: Case) -> None:
 
 
 @rule
-def tools_reachable(case: Case) -> None:
+def tools_reachable(case: Subject) -> None:
     """A call of each declared tool, in ``<tool_call>`` tags, is not answered like a call of no tool."""
     env = case.make()
     env.reset(seed=case.seeds[0])
@@ -644,12 +644,12 @@ def tools_reachable(case: Case) -> None:
 
 
 def _called(
-    case: Case, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
+    case: Subject, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Any, float, bool, Mapping[str, Any]]:
     """Call a tool in a new episode; return observation, reward, whether it is over, and info."""
     action = calls.write("", (ToolCall("c", name, json.dumps(dict(arguments))),))
     env.reset(seed=case.seeds[0])
-    if not isinstance(env, MultiAgentEnv):
+    if not isinstance(env, SeatedEnv):
         step = env.step(action)
         return step[0], step[1], step[2] or step[3], step[4]
     for _ in range(case.turns):
@@ -697,7 +697,7 @@ def _value_for(rule: Any) -> Any:
 
 
 @rule
-def unknown_keywords(case: Case) -> None:
+def unknown_keywords(case: Subject) -> None:
     """A keyword that nobody declares is refused, by the constructor and by reset."""
     change = "declare the keywords that are taken; do not swallow **kwargs"
     if case.claims is not None:
@@ -713,7 +713,7 @@ def unknown_keywords(case: Case) -> None:
 
 
 @rule
-def bad_seeds(case: Case) -> None:
+def bad_seeds(case: Subject) -> None:
     """A seed that is not a non-negative integer is refused with BadArgument."""
     env = case.make()
     for seed in (-1, 1.5, "1"):
@@ -726,7 +726,7 @@ def bad_seeds(case: Case) -> None:
 
 
 @rule
-def order_of_calls(case: Case) -> None:
+def order_of_calls(case: Subject) -> None:
     """step() before reset, after the end and after close, and reset after close, raise what they should."""
     env = case.make()
     change = "leave the order of calls to gem.Env: begin reset with super().reset(seed=seed)"
@@ -742,7 +742,7 @@ def order_of_calls(case: Case) -> None:
 
 
 @rule
-def close_twice(case: Case) -> None:
+def close_twice(case: Subject) -> None:
     """close() twice is harmless, before reset and after."""
     for begun in (False, True):
         env = case.make()
@@ -753,7 +753,7 @@ def close_twice(case: Case) -> None:
 
 
 @rule
-def hash_seed(case: Case) -> None:
+def hash_seed(case: Subject) -> None:
     """The transcript does not depend on the interpreter's hash seed."""
     if not case.hash_seed:
         raise Skip("slow; asked for with hash_seed=True")
@@ -767,7 +767,7 @@ def hash_seed(case: Case) -> None:
 
 
 @rule
-def same_on_every_host(case: Case) -> None:
+def same_on_every_host(case: Subject) -> None:
     """The same transcript comes from the serial, the thread and the process host."""
     if not case.hosts:
         raise Skip("slow; asked for with hosts=True")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gem.envs.code_basics import PROBLEMS, Problem
-from gem.graders.audit_code import Solution
+from gem.envs.code.basics import PROBLEMS, CodeProblem
 from gem.graders.code_tests import read_tests
 from gem.tasks import sources
+from gem.testing.audit_code import Solution
 
 HUMANEVAL = ("openai/openai_humaneval", "humaneval")
 """Its name on the hub, and how its file is called where it comes from; looked for under GEM_DATA alone."""
@@ -14,7 +14,7 @@ HUMANEVAL = ("openai/openai_humaneval", "humaneval")
 def basics() -> list[Solution]:
     """Return the reference solutions of the built-in problems."""
 
-    def solution(problem: Problem) -> Solution:
+    def solution(problem: CodeProblem) -> Solution:
         tests = read_tests(problem.tests)
         return Solution(
             problem.name, problem.source, tests, lambda: (read_tests(problem.drawn(n)) for n in range(1, 5))

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 from gem import registry
 from gem.agents.random import RandomAgent
 from gem.core import Env
-from gem.envs.multiagent import MultiAgentEnv
 from gem.errors import ContractBroken, NoSolver
 from gem.hosts.base import KINDS
 from gem.record import Limits
 from gem.rollout import Job, rollout
+from gem.seats import SeatedEnv
 from gem.specs import EnvSpec
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
@@ -36,7 +36,7 @@ def act(env: Env) -> Any:
 
 def everybody(env: Env, action: str) -> Any:
     """Return `action`, or where there are several seats, that action of each whose turn it is."""
-    return dict.fromkeys(env.acting, action) if isinstance(env, MultiAgentEnv) else action
+    return dict.fromkeys(env.acting, action) if isinstance(env, SeatedEnv) else action
 
 
 def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], Any] = act) -> Transcript:

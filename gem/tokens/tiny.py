@@ -1,6 +1,6 @@
 """The tiny model's tokenizer and chat format: words of the games, numbers to 99, bytes for the rest.
 
-The vocabulary is a file in this room, in a fixed order: a vocabulary built from a set changes with the
+The vocabulary is a file of this package, in a fixed order: a vocabulary built from a set changes with the
 interpreter's hash seed and scrambles every checkpoint. `vocab_hash` stands in checkpoints.
 """
 

@@ -56,7 +56,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.sessions: set[Session] = set()
+        self.sessions: set[McpSession] = set()
         self.ssl: Any = None  # loading certificates takes longer than a session
         self.thread = threading.Thread(target=self._run, name="gem-mcp", daemon=True)
         self.thread.start()
@@ -114,11 +114,11 @@ def _at_exit() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class Session:
+class McpSession:
     """One session with one server. Any thread may use it; a forked child may not."""
 
-    def __init__(self, server: Server, connect_s: float) -> None:
-        """Open the session and wait for the handshake.
+    def __init__(self, server: Server, connect_s: float, handlers: Mapping[str, Any] | None = None) -> None:
+        """Open the session and wait for the handshake; `handlers` are keywords of mcp.ClientSession.
 
         Raises:
             MissingExtra: without the mcp package.
@@ -130,6 +130,7 @@ class Session:
         except ImportError as error:
             raise missing_extra("MCPTool", "mcp", "mcp") from error
         self.server = server
+        self.handlers: dict[str, Any] = dict(handlers or {})
         self.pid = os.getpid()
         self.task: asyncio.Task[None]
         self.closing: asyncio.Event
@@ -230,7 +231,10 @@ class Session:
         from mcp import ClientSession
 
         try:
-            async with self._streams() as (read, write), ClientSession(read, write) as client:
+            async with (
+                self._streams() as (read, write),
+                ClientSession(read, write, **self.handlers) as client,
+            ):
                 # The handshake, not the newer discovery: only what begins with it is a session with a state.
                 with anyio.fail_after(connect_s):
                     await client.initialize()

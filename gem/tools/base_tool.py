@@ -107,6 +107,10 @@ class BaseTool(Rebuildable):
         """Upstream's word for the name."""
         return self.name
 
+    @tool_type.setter
+    def tool_type(self, value: str) -> None:
+        self.name = value
+
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments."""

@@ -8,14 +8,15 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from gem.content import Image, ToolSpec
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, did_you_mean
 from gem.tools import calls
-from gem.tools._mcp_sessions import Server, Session
+from gem.tools._mcp_sessions import McpSession, Server
 from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.shell_tool import cut_middle
 
@@ -30,6 +31,16 @@ _PING_S = 5.0
 _NAME = re.compile(r"[\w.:/-]{1,128}")
 _INVALID_PARAMS = -32602
 _RESERVED = range(-32768, -31999)  # JSON-RPC's own codes: the protocol or the server failed
+HANDLERS = {
+    "log": "logging_callback",
+    "message": "message_handler",
+    "sampling": "sampling_callback",
+    "elicitation": "elicitation_callback",
+}
+"""What may be called with a server's messages, by the mcp package's names."""
+
+Handler: TypeAlias = Callable[..., Awaitable[Any]]
+
 _SERVER_KEYS = ("url", "headers", "command", "args", "env", "cwd", "type", "transport")
 
 
@@ -79,7 +90,7 @@ class MCPTool(BaseTool):
     name = "mcp"
     live = True
 
-    _secret_arguments: ClassVar[tuple[str, ...]] = ("config",)  # headers, environment, the URL itself
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("config", "auth")  # headers, environment, the URL itself
 
     def __init__(
         self,
@@ -88,8 +99,14 @@ class MCPTool(BaseTool):
         connect_timeout: float = 30.0,
         max_chars: int = MAX_CHARS,
         num_workers: int = 1,
+        *,
+        execution_timeout: float | None = None,
+        max_retries: int = 0,
+        validate_on_init: bool = False,
+        auth: str | None = None,
+        handlers: Mapping[str, Handler] | None = None,
     ) -> None:
-        """Take the servers; none is contacted yet.
+        """Take the servers; none is contacted yet, unless `validate_on_init` says so.
 
         Args:
             config: the URL of a server; or a mapping for one, ``{"url": ..., "headers": {...}}`` or
@@ -100,11 +117,25 @@ class MCPTool(BaseTool):
             connect_timeout: seconds that starting or reaching a server may take.
             max_chars: what the agent reads of one result at most.
             num_workers: upstream's; means nothing here.
+            execution_timeout: upstream's word for `timeout`.
+            max_retries: how often a connection that fails is tried again; a call is sent once.
+            validate_on_init: ask the servers now what they offer.
+            auth: a token that the one server over HTTP is sent as ``Authorization: Bearer``; of several each
+                has `headers` of its own.
+            handlers: what is called with a server's messages, coroutine functions as the mcp package takes
+                them, by name: ``log``, ``message``, ``sampling``, ``elicitation``.
 
         Raises:
             BadArgument: for a configuration that names no server or cannot be read.
+            NoVerdict: with `validate_on_init`, when a server cannot be reached.
         """
         super().__init__(num_workers)
+        timeout = timeout if execution_timeout is None else execution_timeout
+        if max_retries < 0:
+            raise BadArgument(f"max_retries is {max_retries}; accepted: 0 or more.")
+        for name in handlers or ():
+            if name not in HANDLERS:
+                raise BadArgument(f"handlers has {name!r}; accepted: {', '.join(HANDLERS)}.")
         if not timeout > 0 or not connect_timeout > 0 or max_chars < 1:
             raise BadArgument(
                 f"timeout is {timeout}, connect_timeout {connect_timeout}, max_chars {max_chars}; "
@@ -113,9 +144,14 @@ class MCPTool(BaseTool):
         self.timeout, self.connect_timeout, self.max_chars = timeout, connect_timeout, max_chars
         self._listing = _Listing()
         self._lock = threading.RLock()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, McpSession] = {}
         self._lost: dict[str, str] = {}
-        self._servers = _servers(config)
+        self.max_retries = max_retries
+        self._auth = auth
+        self._handlers = {HANDLERS[name]: handler for name, handler in (handlers or {}).items()}
+        self._servers = _servers(config, auth)
+        if validate_on_init:
+            self.offered()
 
     # -- upstream's constructors
 
@@ -260,27 +296,29 @@ class MCPTool(BaseTool):
 
     # -- sessions
 
-    def _session(self, server: Server) -> Session:
+    def _session(self, server: Server) -> McpSession:
         """Return this episode's session with a server; one that has broken is not opened again."""
         with self._lock:
             if server.name not in self._sessions:
                 self._sessions[server.name] = self._open(server)
             return self._sessions[server.name]
 
-    def _open(self, server: Server) -> Session:
-        try:
-            return Session(server, self.connect_timeout)
-        except ImportError:
-            raise
-        except Exception as error:
-            raise NoVerdict(
-                f"{server} cannot be reached: {error} Check its {'URL' if server.url else 'command by hand'}."
-            ) from error
+    def _open(self, server: Server) -> McpSession:
+        for left in range(self.max_retries, -1, -1):
+            try:
+                return McpSession(server, self.connect_timeout, self._handlers)
+            except ImportError:
+                raise
+            except Exception as error:
+                if not left:
+                    check = "URL" if server.url else "command by hand"
+                    raise NoVerdict(f"{server} cannot be reached: {error} Check its {check}.") from error
+        raise AssertionError  # the last try returns or raises
 
     def _healthy(self, server: Server) -> bool:
         """Tell whether a new session, the control, gets an answer where an old one does not."""
         try:
-            control = Session(server, min(self.connect_timeout, 2 * _PING_S))
+            control = McpSession(server, min(self.connect_timeout, 2 * _PING_S))
         except Exception:
             return False
         control.end()
@@ -320,7 +358,7 @@ class MCPTool(BaseTool):
 
         With `same_tools` they offer what these offered, and are not asked for it.
         """
-        servers = _servers(config)
+        servers = _servers(config, self._auth)
         self.close()
         with self._lock:
             self._servers, self._listing = servers, self._listing if same_tools else _Listing()
@@ -334,7 +372,8 @@ class MCPTool(BaseTool):
 
     def _limits(self) -> dict[str, Any]:
         return {
-            "timeout": self.timeout, "connect_timeout": self.connect_timeout, "max_chars": self.max_chars
+            "timeout": self.timeout, "connect_timeout": self.connect_timeout, "max_chars": self.max_chars,
+            "execution_timeout": None,
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -356,8 +395,8 @@ class _Listing:
     found: list[tuple[str, str, str, Any]] | None = None
 
 
-def _servers(config: Any) -> dict[str, Server]:
-    """Return the servers of a configuration by name.
+def _servers(config: Any, auth: str | None = None) -> dict[str, Server]:
+    """Return the servers of a configuration by name; the one over HTTP is sent the token `auth`.
 
     Raises:
         BadArgument: for one that names no server or cannot be read.
@@ -370,7 +409,20 @@ def _servers(config: Any) -> dict[str, Server]:
             )
     else:
         named = {"server": config}
-    return {str(name): _server(str(name), each) for name, each in named.items()}
+    servers = {str(name): _server(str(name), each) for name, each in named.items()}
+    if auth is None:
+        return servers
+    if not isinstance(auth, str) or not auth.isascii() or not auth.isprintable():
+        raise BadArgument(
+            f"auth is a {type(auth).__name__} that is no token; accepted: printable ASCII text."
+        )
+    if sum(bool(server.url) for server in servers.values()) > 1:
+        raise BadArgument("auth is for one server over HTTP; accepted for several: headers of each its own.")
+    header = {"Authorization": f"Bearer {auth}"}
+    return {
+        name: replace(server, headers={**header, **server.headers}) if server.url else server
+        for name, server in servers.items()
+    }
 
 
 def _server(name: str, config: Any) -> Server:

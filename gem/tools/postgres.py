@@ -66,7 +66,7 @@ class SqlError(ToolError):
     sqlstate: str = ""
 
 
-class Result(NamedTuple):
+class SqlResult(NamedTuple):
     """What a statement gave: `columns` is None where it gives no rows, `more` says that some are cut."""
 
     columns: list[str] | None
@@ -106,7 +106,7 @@ class Connection:
         self._began: Any = None
         self._open()
 
-    def run(self, sql: str, seconds: float, rows: int = 1_000, cut: bool = False) -> Result:
+    def run(self, sql: str, seconds: float, rows: int = 1_000, cut: bool = False) -> SqlResult:
         """Run one statement and return up to `rows` of its rows.
 
         With `cut`, a statement of more rows is ended there: only for one that changes nothing. After a
@@ -220,7 +220,7 @@ class Connection:
         if notice.sqlstate in _NO_FAULT_OF_SQL:
             self._code = notice.sqlstate
 
-    def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> Result:
+    def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
         """Send a message and read what the server says, or say who lost the connection."""
         try:
             return self._once(send, seconds, rows, cut)
@@ -229,14 +229,14 @@ class Connection:
         except self._lost as error:
             self._reconnect(str(error), self._code)
 
-    def _once(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> Result:
+    def _once(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
         self._code = ""
         line = self._connection.pgconn
         send()
         line.set_single_row_mode()
         return self._collect(line, seconds, rows, cut)
 
-    def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> Result:
+    def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> SqlResult:
         """Read what the server sends until it is done.
 
         Raises:
@@ -306,7 +306,7 @@ class Connection:
                 raise refusal
             if late and not ended:
                 raise ToolError(_LATE)
-        return Result(columns, kept, more, changed)
+        return SqlResult(columns, kept, more, changed)
 
     def _cancel(self) -> threading.Thread:
         """Ask the server to end the statement; from a thread, for a server that is stuck never answers."""

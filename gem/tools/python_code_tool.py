@@ -1,4 +1,4 @@
-"""PythonCodeTool: Python in a box, fresh for each call or one session per episode."""
+"""PythonCodeTool: Python in a sandbox, fresh for each call or one session per episode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TRACEBACK_FRAMES = 3
 """How many of the agent's own frames of a traceback are shown, from the innermost."""
 
 UPSTREAM_TYPES: dict[str, str | None] = {"none": None, "bwrap": "userns"}
-"""Upstream's sandbox types by the rung that stands for them: 'none', its default, isolates here too."""
+"""Upstream's sandbox types by the backend that stands for them: 'none', its default, isolates here too."""
 
 
 class PythonCodeTool(BaseTool):
@@ -69,7 +69,7 @@ class PythonCodeTool(BaseTool):
         self._session: Session | None = None
 
     def call(self, code: str) -> ToolResult:
-        """Run Python in a box without internet; you see what it prints and the value of its last expression.
+        """Run Python in a sandbox without internet; you see its output and the value of its last expression.
 
         Args:
             code: a whole program.
@@ -77,9 +77,9 @@ class PythonCodeTool(BaseTool):
         budget = Budget(wall_s=self.timeout, cpu_s=self.timeout)
         if self.stateful:
             if self._session is None:
-                self._session = rung(self.sandbox_type).session(budget=budget, preload=("numpy", "sympy"))
+                self._session = backend(self.sandbox_type).session(budget=budget, preload=("numpy", "sympy"))
             return self._told(self._session.execute(code))
-        session = rung(self.sandbox_type).session(budget=budget)
+        session = backend(self.sandbox_type).session(budget=budget)
         try:
             return self._told(session.execute(code))
         finally:
@@ -93,7 +93,7 @@ class PythonCodeTool(BaseTool):
             else "Each call is a fresh program: nothing is kept from the one before."
         )
         return (
-            "You can run Python (numpy, scipy and sympy are there) in a box without internet: write the "
+            "You can run Python (numpy, scipy and sympy are there) in a sandbox without internet: write the "
             "program in <python>...</python> or in a ```python block. You see what it prints and the value "
             f"of its last expression. {keeps} A call may take {self.timeout:g} s."
         )
@@ -144,7 +144,7 @@ class PythonCodeTool(BaseTool):
         if result.status is Status.TLE:
             pieces.append(f"Stopped: the program took more than {self.timeout:g} s.")
         elif result.status is Status.MLE:
-            pieces.append("Stopped: the program took more memory than the box has.")
+            pieces.append("Stopped: the program took more memory than the sandbox has.")
         elif result.status is Status.OLE or result.cut:
             pieces.append("The program printed more than it may: the rest is lost.")
         elif result.signal is not None:
@@ -163,11 +163,11 @@ def backend_of(sandbox_type: str | Sandbox | None) -> str | Sandbox | None:
     return UPSTREAM_TYPES.get(sandbox_type, sandbox_type) if isinstance(sandbox_type, str) else sandbox_type
 
 
-def rung(sandbox_type: str | Sandbox | None) -> Sandbox:
+def backend(sandbox_type: str | Sandbox | None) -> Sandbox:
     """Return the sandbox that a tool runs in.
 
     Raises:
-        SandboxFailed: where it cannot be had. BadArgument: for a name that is no rung.
+        SandboxFailed: where it cannot be had. BadArgument: for a name that is no backend.
     """
     from gem.sandbox import default_sandbox
 
@@ -177,7 +177,7 @@ def rung(sandbox_type: str | Sandbox | None) -> Sandbox:
 def run_python(
     code: str, sandbox_type: str | Sandbox | None = None, stdin: str | None = None, timeout: float = 10
 ) -> tuple[bool, str, str]:
-    """Run a program in a fresh box, as upstream's function of this name does.
+    """Run a program in a fresh sandbox, as upstream's function of this name does.
 
     Returns:
         Whether it ended by itself without an error, what it printed, and its errors.
@@ -187,12 +187,12 @@ def run_python(
     """
     budget = Budget(wall_s=timeout, cpu_s=timeout)
     given = (stdin or "").encode("utf-8", "surrogatepass")
-    result = checked(rung(sandbox_type).run(code, stdin=given, budget=budget))
+    result = checked(backend(sandbox_type).run(code, stdin=given, budget=budget))
     error = result.stderr
     if result.status is Status.TLE:
         error += f"Stopped: the program took more than {timeout:g} s.\n"
     elif result.status is Status.MLE:
-        error += "Stopped: the program took more memory than the box has.\n"
+        error += "Stopped: the program took more memory than the sandbox has.\n"
     return result.ok, result.stdout, error
 
 

@@ -1,4 +1,4 @@
-"""ShellTool: bash in a box of its own, with folder and environment carried from call to call."""
+"""ShellTool: bash in a sandbox of its own, with folder and environment carried from call to call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShellTool(BaseTool):
             timeout: seconds of wall clock and of CPU.
             sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
             max_chars: how much of an output is shown; more is cut in the middle.
-            loopback: gives the box a network in which it is alone.
+            loopback: gives the sandbox a network in which it is alone.
             num_workers: upstream's, without a meaning here.
         """
         super().__init__(num_workers)
@@ -53,7 +53,7 @@ class ShellTool(BaseTool):
         self._session: Session | None = None
 
     def call(self, command: str) -> ToolResult:
-        """Run a bash command in a Linux box without internet. Folder and variables are kept; stdin is empty.
+        """Run a bash command in a sandbox without internet. Folder and variables are kept; stdin is empty.
 
         Args:
             command: one or more lines of bash.
@@ -72,14 +72,13 @@ class ShellTool(BaseTool):
     def instruction_string(self) -> str:
         """Return what the agent is told."""
         return (
-            "You can run bash in a Linux box without internet: write the commands in <bash>...</bash> or in "
-            "a "
-            "```bash block. The working folder and exported variables are kept from call to call. A call may "
-            f"take {self.timeout:g} s."
+            "You can run bash in a Linux sandbox without internet: write the commands in <bash>...</bash> or "
+            "in a ```bash block. The working folder and exported variables are kept from call to call. "
+            f"A call may take {self.timeout:g} s."
         )
 
     def reset(self, seed: int) -> None:
-        """End the last episode's box; the next call makes a new one."""
+        """End the last episode's sandbox; the next call makes a new one."""
         self.close()
 
     def fork(self) -> Self:
@@ -90,7 +89,7 @@ class ShellTool(BaseTool):
         return twin
 
     def close(self) -> None:
-        """End the box and all that runs in it."""
+        """End the sandbox and all that runs in it."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -106,13 +105,13 @@ def report(result: Result, timeout: float, max_chars: int = MAX_CHARS) -> str:
     if result.status is Status.TLE:
         notes.append(f"[stopped: it took more than {timeout:g} s]")
     elif result.status is Status.MLE:
-        notes.append("[stopped: it took more memory than the box has]")
+        notes.append("[stopped: it took more memory than the sandbox has]")
     elif result.signal is not None:
         notes.append(f"[ended by signal {result.signal}]")
     elif result.exit_code:
         notes.append(f"[exit code {result.exit_code}]")
     if result.info.get("restarted"):
-        notes.append("[the box was begun anew: its files and processes are lost]")
+        notes.append("[the sandbox was begun anew: its files and processes are lost]")
     return "\n".join(notes) or "[no output]"
 
 

@@ -67,10 +67,12 @@ class ToolEnvWrapper(EnvWrapper):
             BadArgument: without tools, for two of the same name or tag, or a negative `max_tool_uses`.
         """
         super().__init__(env)
-        if isinstance(tools, BaseTool) or not all(isinstance(tool, BaseTool) for tool in tools):
+        if isinstance(tools, BaseTool | str) or not all(map(_is_tool, tools)):
             raise BadArgument(
-                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool."
+                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, or with "
+                "execute_action and instruction_string."
             )
+        tools = [tool if isinstance(tool, BaseTool) else AdoptedTool(tool) for tool in tools]
         marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
         if not tools or len(set(marks)) < len(marks):
             said = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
@@ -105,7 +107,7 @@ class ToolEnvWrapper(EnvWrapper):
         self._running = self._begun = True
         for number, tool in enumerate(self.tools):
             tool.reset(seeding.derive(self.env.seed or 0, "tool", number))
-        offered = [each.name for tool in self.tools for each in tool.offered()]
+        offered = [each.name for tool in self._read_here() for each in tool.offered()]
         if len(set(offered)) < len(offered):
             raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
         self._keep_around(start.info)
@@ -123,17 +125,17 @@ class ToolEnvWrapper(EnvWrapper):
         if self._refused_turns >= MAX_REFUSED_TURNS:
             raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
         if self._running and isinstance(action, str):
-            offered = self._offered()
-            found = find(action, list(offered.values()))
-            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if found else set()
-            if any(each.call is None or each.call.name not in inner for each in found):
-                return self._tool_turn(action, found, inner)
-            if found:
-                return self._env_turn(action)
-            for tool in filter(_speaks_upstream, self.tools):
+            for tool in filter(
+                _speaks_upstream, self.tools
+            ):  # its format may look like ours: it is asked first
                 valid, error, text, parsed = tool.execute_action(action)
                 if valid:
                     return self._upstream_turn(tool, error, text, parsed)
+            offered = self._offered()
+            found = find(action, list(offered.values())) if offered or self.env.tool_specs else []
+            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if found else set()
+            if any(each.call is None or each.call.name not in inner for each in found):
+                return self._tool_turn(action, found, inner)
         return self._env_turn(action)
 
     def close(self) -> None:
@@ -180,7 +182,7 @@ class ToolEnvWrapper(EnvWrapper):
 
         Tools of upstream's making, which read actions by a method of their own, are not among them.
         """
-        own = [each.spec() for tool in self.tools if not _speaks_upstream(tool) for each in tool.offered()]
+        own = [each.spec() for tool in self._read_here() for each in tool.offered()]
         names = {spec.name for spec in own}
         return (*own, *(spec for spec in self.env.tool_specs if spec.name not in names))
 
@@ -294,7 +296,11 @@ class ToolEnvWrapper(EnvWrapper):
         return (Text(text), *result.images) if result.images else text
 
     def _offered(self) -> dict[str, BaseTool]:
-        return {each.name: each for tool in self.tools for each in tool.offered()}
+        return {each.name: each for tool in self._read_here() for each in tool.offered()}
+
+    def _read_here(self) -> list[BaseTool]:
+        """Return the tools whose calls this wrapper reads; those of upstream's making read their own."""
+        return [tool for tool in self.tools if not _speaks_upstream(tool)]
 
     def _counts(self, use_tool: bool) -> dict[str, Any]:
         return {
@@ -327,11 +333,37 @@ def _measure(pieces: Sequence[Obs], told: Sequence[dict[str, Any]]) -> None:
         entry["shown"] = int(bool(piece)) if isinstance(piece, str) and not texts else len(piece)
 
 
+class AdoptedTool(BaseTool):
+    """A tool that is none of ours by class, and has upstream's two methods."""
+
+    def __init__(self, tool: Any) -> None:
+        """Stand for `tool`."""
+        super().__init__()
+        self.tool = tool
+        self.name = str(getattr(tool, "tool_type", "") or type(tool).__name__)
+
+    def instruction_string(self) -> str:
+        """Return what the tool says of itself."""
+        return str(self.tool.instruction_string())
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """Let the tool read and run an action."""
+        valid, error, text, parsed = self.tool.execute_action(action)
+        return bool(valid), bool(error), str(text), str(parsed)
+
+
+def _is_tool(tool: Any) -> bool:
+    methods = ("execute_action", "instruction_string")
+    return isinstance(tool, BaseTool) or all(callable(getattr(tool, name, None)) for name in methods)
+
+
 def _speaks_upstream(tool: BaseTool) -> bool:
     """Tell whether a tool reads actions by a method of its own, as upstream's tools do."""
+    if isinstance(tool, AdoptedTool):
+        return True
     for cls in type(tool).__mro__:
         if "execute_action" in cls.__dict__:
-            return cls is not BaseTool
+            return not cls.__module__.startswith("gem.")
         if "call" in cls.__dict__:
             return False
     return False

@@ -16,6 +16,7 @@ from gem.vector.vector_env import VectorEnv
 __all__ = [
     "run_and_print_episode",
     "run_and_print_episode_async",
+    "run_and_print_episode_with_random_selection",
     "run_and_print_episode_with_selective_step",
 ]
 
@@ -67,6 +68,10 @@ def run_and_print_episode_with_selective_step(
     _play(
         env, policy, ignore_done, max_steps, lambda turn: range(turn % 2 if len(env) > 1 else 0, len(env), 2)
     )
+
+
+run_and_print_episode_with_random_selection = run_and_print_episode_with_selective_step
+"""The older name of the same."""
 
 
 def _play(

@@ -2,6 +2,6 @@
 
 from gem.vector.async_vector_env import AsyncVectorEnv
 from gem.vector.sync_vector_env import SyncVectorEnv
-from gem.vector.vector_env import AutoresetMode, VectorEnv
+from gem.vector.vector_env import AutoresetMode, VectorEnv, make_vec
 
-__all__ = ["AsyncVectorEnv", "AutoresetMode", "SyncVectorEnv", "VectorEnv"]
+__all__ = ["AsyncVectorEnv", "AutoresetMode", "SyncVectorEnv", "VectorEnv", "make_vec"]

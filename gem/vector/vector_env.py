@@ -6,6 +6,7 @@ It is bookkeeping over a host: seeds, auto-reset, and how a broken environment i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gem import seeding
+from gem import registry, seeding
 from gem.content import Obs
 from gem.core import Env
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded
@@ -59,6 +60,7 @@ class Results(NamedTuple):
 
 
 Steps = tuple[list[Obs], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], list[dict[str, Any]]]
+_OF_ONE = re.compile(r"env\d+_kwargs")  # upstream's keywords of one environment's reset
 _Step = tuple[Any, ...]  # the five values of gem.core.Step
 
 
@@ -232,7 +234,7 @@ class VectorEnv:
             seed: environment `i` begins at ``derive(seed, "env", i)``; a sequence gives each its seed as it
                 is; None goes on to each one's next episode.
             indices: which environments; None: all.
-            **options: go to every environment's reset.
+            **options: go to every environment's reset; ``env3_kwargs={...}`` go to environment 3's alone.
 
         Returns:
             The first observations and infos, in order.
@@ -254,7 +256,15 @@ class VectorEnv:
                 raise BadArgument(f"seed holds {len(seeds)} seeds for {len(members)} environments.")
             for member, own in zip(members, seeds, strict=True):
                 member.seed = own
-        self._submit([self._beginning(member, options) for member in members])
+        alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
+        if strangers := set(alone) - {f"env{member.place}_kwargs" for member in members}:
+            raise BadArgument(f"got {sorted(strangers)}; no such environment is reset.")
+        self._submit(
+            [
+                self._beginning(member, {**options, **alone.get(f"env{member.place}_kwargs", {})})
+                for member in members
+            ]
+        )
         starts: dict[int, tuple[Obs, dict[str, Any]]] = {}
         for index, value, error in self._host.ready(len(members)):
             starts[index] = self._began(self._by_index[index], value, error)
@@ -447,3 +457,59 @@ def _columns(steps: Sequence[Any]) -> Steps:
 def _derived(seed: int, indices: Sequence[int]) -> list[int]:
     root = seeding.check(seed)
     return [seeding.derive(root, "env", index) for index in indices]
+
+
+def make_vec(
+    env_ids: str | Sequence[str],
+    wrappers: Sequence[registry.Wrapper] | None = None,
+    vec_kwargs: Sequence[Mapping[str, Any]] | None = None,
+    async_mode: bool = False,
+    seed: int | None = 0,
+    backend: str | Host | None = None,
+    num_envs: int | None = None,
+    autoreset_mode: str = "same_step",
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make a vector of environments.
+
+    Args:
+        env_ids: one id per environment; a single id with `num_envs` repeats.
+        wrappers: applied to each environment, in order: names of the wrapper factory, references with
+            keywords, or callables.
+        vec_kwargs: keywords of each environment's constructor, one mapping per environment.
+        async_mode: True means the thread host, unless `backend` names another.
+        seed: environment `i` starts its chain at ``derive(seed, "env", i)``.
+        backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or an instance of yours,
+            which stays open.
+        num_envs: how many, when `env_ids` is one id.
+        autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
+        **kwargs: go to every constructor.
+    """
+    ids_ = [env_ids] * (num_envs or 1) if isinstance(env_ids, str) else list(env_ids)
+    if num_envs is not None and len(ids_) != num_envs:
+        raise BadArgument(
+            f"make_vec got {len(ids_)} ids and num_envs={num_envs}; give one id, or drop num_envs."
+        )
+    own = [dict(each) for each in vec_kwargs] if vec_kwargs else [{} for _ in ids_]
+    if len(own) != len(ids_):
+        raise BadArgument(f"make_vec got {len(ids_)} ids and {len(own)} vec_kwargs; give one mapping per id.")
+    if isinstance(wrappers, str):
+        raise BadArgument(f"make_vec got wrappers={wrappers!r}; accepted: a sequence, as [{wrappers!r}].")
+    try:
+        applied = tuple(wrappers or ())
+    except TypeError:  # Gymnasium's second argument is another
+        raise BadArgument(
+            f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. How many is num_envs."
+        ) from None
+    for env_id in ids_:
+        if len(seats := registry.spec(env_id).seats) > 1:
+            raise BadArgument(
+                f"{env_id!r} has {len(seats)} seats, and a VectorEnv gives one action each. Play it with "
+                "gem.rollout.rollout, or make one seat of it an environment: gem.seats.SeatEnv."
+            )
+    makers = [
+        registry.Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)
+    ]
+    if backend is None:
+        backend = "thread" if async_mode else "serial"
+    return VectorEnv(makers, backend, seed, autoreset_mode)

@@ -87,7 +87,9 @@ STUMBLES = {
 
 
 @both
-@pytest.mark.parametrize("status", [400, 422, 500])
+@pytest.mark.parametrize(
+    "status", [400, *(pytest.param(each, marks=pytest.mark.slow) for each in (422, 500))]
+)
 @pytest.mark.parametrize("what", STUMBLES)
 def test_what_a_server_does_not_take_back_is_told_again(what, status, api):
     text, stumbles, why = STUMBLES[what]

@@ -21,7 +21,7 @@ EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None and gem.spec(i).d
 """Those that need no data set. The others are tried on small files by tests/envs/test_data_ids.py."""
 
 FOREIGN_IDS = [i for i in gem.ids() if i.partition(":")[0] in FOREIGN and not i.startswith("ta:")]
-"""Without TextArena's 238, some of which take seconds to begin: tests/envs/test_textarena.py plays them."""
+"""Without TextArena's 238, some of which take seconds to begin: tests/envs/bridges/ plays them."""
 
 SAMPLE = [
     i
@@ -41,7 +41,10 @@ pytestmark = [  # of what other packages do in their own files
 ]
 
 
-@pytest.mark.parametrize("env_id", OWN_IDS + SAMPLE)
+LONGEST = pytest.param("game:Game2048-v0-extreme-hard", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("env_id", [LONGEST if i in LONGEST.values else i for i in OWN_IDS + SAMPLE])
 def test_every_rule_holds(env_id, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # a data set is here, or the id is skipped
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import gem
+from gem.errors import MissingData, MissingExtra, UnknownEnv
 from gem.registry import ENV_REGISTRY, FAMILIES
 from gem.testing import audit_env
 from gem.testing.card import read_cards
@@ -31,12 +32,35 @@ def env_pages():
 
 
 def test_every_id_that_can_be_audited_here_has_a_card_and_no_card_of_ours_an_open_finding():
-    ours = [i for i, spec in ENV_REGISTRY.items() if spec.seats == ("agent",) and spec.data is None]
-    assert [i for i in ours if i not in CARDS] == []
-    known = set(ENV_REGISTRY)
+    ours = {i: spec for i, spec in ENV_REGISTRY.items() if spec.family not in FAMILIES}
+    lone = [i for i, spec in ours.items() if spec.seats == ("agent",) and spec.data is None]
+    assert [i for i in lone if i not in CARDS] == []
+    known = set(ours)
     assert {name for name in CARDS if name.partition(":")[0] not in FAMILIES} <= known
     open_findings = {name: card.findings for name, card in CARDS.items() if name in known and not card.ok}
     assert open_findings == {}
+
+
+def test_copiers_played_on_every_card_and_none_earned_more_than_its_card_allows():
+    lacking, paid = [], []
+    for name, card in CARDS.items():
+        played = card.policies
+        if "copier" not in played or ("copier-later" not in played and card.later is not None):
+            lacking.append(name)
+            continue
+        if any(check.name == "copying earns little" and check.open for check in card.checks):
+            paid.append(name)
+    assert lacking == []
+    assert paid == []
+
+
+@pytest.mark.parametrize("prefix", ["rg", "ta", "gymnasium"])
+def test_every_foreign_id_of_one_seat_that_can_be_played_has_a_card(prefix):
+    ids = [name for name in FAMILIES[prefix].names if gem.spec(f"{prefix}:{name}").seats == ("agent",)]
+    for name in ids:
+        if f"{prefix}:{name}" not in CARDS:
+            with pytest.raises((MissingData, MissingExtra, UnknownEnv)):
+                gem.make(f"{prefix}:{name}")
 
 
 @pytest.mark.parametrize(

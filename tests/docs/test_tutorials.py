@@ -38,7 +38,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOT
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_does_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))  # pages register ids of their own
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())  # pages register ids of their own
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # classes of the page find their module
     text = page.read_text(encoding="utf-8")

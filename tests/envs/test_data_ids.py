@@ -11,9 +11,9 @@ from gem.testing import check_env
 MATHS = [(f"What is {i} + {i}?", str(2 * i)) for i in range(1, 7)] + [("Half of 1?", "\\frac{1}{2}")]
 QUESTIONS = [("Who wrote Hamlet?", ["Shakespeare", "William Shakespeare"]), ("Capital of France?", ["Paris"])]
 TRUTHS = [("Bob is big. Is Bob big?", "\\boxed{True}"), ("Bob is big. Is Bob small?", "\\boxed{False}")]
-KINDS = {"math_env:MathEnv": MATHS, "math_visual_env:MathVisualEnv": MATHS, "qa_env:QaEnv": QUESTIONS}
+KINDS = {"math.env:MathEnv": MATHS, "vision.env:MathVisualEnv": MATHS, "qa.env:QaEnv": QUESTIONS}
 
-SPECS = [spec for spec in gem.registry.specs() if spec.data and "code_env" not in spec.entry_point]
+SPECS = [spec for spec in gem.registry.specs() if spec.data and "envs.code" not in spec.entry_point]
 THOROUGH = (
     "math:GSM8K",
     "math:Geometry3K",

@@ -27,7 +27,7 @@ EASY = Maker(ID)
 
 @pytest.fixture
 def registry(monkeypatch):
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
 
 
 def played(stop, reward=0.0, error=None, **fields):

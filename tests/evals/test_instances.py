@@ -37,7 +37,7 @@ def test_many_instances_come_as_they_are_dealt():
 
 
 def test_an_environment_that_does_not_tell_is_measured_on_its_seeds(monkeypatch):
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register(EnvSpec("test:Echo", EchoEnv))
     instances = find_instances(Maker("test:Echo"), seed=0, wanted=5)
     assert not instances.complete

@@ -355,7 +355,6 @@ def writings(gold):
         yield "$", rf"\${text}"
         yield "apples", text + " apples"
         yield "square units", text + r" \text{ square units}"
-        yield "fraction", rf"\frac{{{2 * int(text)}}}{{2}}"
         yield "equals", rf"\boxed{{= {text}}}"
         yield "it is", f"It is {text}."
         yield "there are", f"Therefore, there are {text} apples."

@@ -1,9 +1,5 @@
 """Submissions, right, wrong and hostile, judged in the real sandbox."""
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 
 from gem.errors import BadArgument, NoVerdict
@@ -13,7 +9,6 @@ from gem.sandbox.base import Budget, SandboxFailed
 from gem.sandbox.shared import default_sandbox
 
 TIGHT = Budget(cpu_s=1.0, wall_s=20.0, memory_mb=256, output_kb=64)
-DATA = Path(os.environ.get("GEM_TEST_DATA") or Path(__file__).parents[3] / "shared/data")
 
 DOUBLE = {"inputs": ["1\n", "2\n", "40\n"], "outputs": ["2\n", "4\n", "80\n"], "public": 1}
 PRINT_DOUBLE = "print(2 * int(input()))"
@@ -26,7 +21,7 @@ def sandbox():
         found = default_sandbox()
         found.run("pass")
     except SandboxFailed as error:
-        pytest.skip(f"no rung of the sandbox isolates here: {error}")
+        pytest.skip(f"no backend of the sandbox isolates here: {error}")
     return found
 
 
@@ -36,15 +31,6 @@ def judge(sandbox):
         return CodeGrader(sandbox, **{"budget": TIGHT, **options}).judge(code, read_tests(raw, row))
 
     return judge
-
-
-@pytest.fixture
-def apart(sandbox):
-    """Asserts run in a process that the submission is not in."""
-    if sandbox.rung == "landlock":
-        pytest.skip(
-            f"the backend {sandbox.rung!r} lets no program start another: asserts run beside the submission"
-        )
 
 
 def verdict(score):
@@ -81,7 +67,7 @@ def test_right_programs_are_right(judge, code):
         ("print('\0')", "CE"),
         ("print(int(input()) // 0)", "RE"),
         ("import sys\nprint(2 * int(input()))\nsys.exit(3)", "RE"),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "RE"),
+        ("import os\nos.abort()", "RE"),
         ("while True:\n    pass", "TLE"),
         ("x = [0] * 10**9", "MLE"),
         ("while True:\n    print('x' * 1000)", "OLE"),
@@ -267,13 +253,13 @@ RIGHT = "def f(x):\n    return type(x)(map(f, x)) if isinstance(x, (list, tuple)
         RIGHT.split("\n", 1)[1],
     ],
 )
-def test_right_answers_to_asserts(judge, sandbox, code):
+def test_right_answers_to_asserts(judge, code):
     score = judge(code, ASSERTS, ROW)
     assert verdict(score) == "AC", score.info
-    assert score.info["isolated"] is (sandbox.rung != "landlock")
+    assert score.info["isolated"]
 
 
-def test_a_right_answer_that_ends_its_process_before_the_asserts(judge, apart):
+def test_a_right_answer_that_ends_its_process_before_the_asserts(judge):
     assert verdict(judge(f"{RIGHT}\nimport sys\nsys.exit(0)", ASSERTS, ROW)) == "AC"
 
 
@@ -287,7 +273,7 @@ def test_a_right_answer_that_ends_its_process_before_the_asserts(judge, apart):
         ("import os\nos._exit(0)\ndef f(x):\n    pass", "RE"),
         ("import sys\ndef f(x):\n    sys.exit(0)", "RE"),
         (f"{ALWAYS_EQUAL}\ndef f(x):\n    return Any(7)", "WA"),
-        (f"{ALWAYS_EQUAL}\ndef f(x):\n    return Anything()", "RE"),
+        (f"{ALWAYS_EQUAL}\ndef f(x):\n    return Anything()", "WA"),
         ("def abs(x):\n    return 0\ndef f(x):\n    return 2 if x == 1 else 99", "WA"),
         ("import builtins\nbuiltins.abs = lambda x: 0\ndef f(x):\n    return 2 if x == 1 else 99", "WA"),
         ("def check(candidate):\n    pass\ndef f(x):\n    pass", "WA"),
@@ -311,12 +297,10 @@ def test_a_right_answer_that_ends_its_process_before_the_asserts(judge, apart):
 )  # fmt: skip
 def test_wrong_answers_to_asserts_whatever_they_pretend(judge, code, wanted):
     score = judge(code, ASSERTS, ROW)
-    # What the submission raised, and what an assert did, look the same where both are in one process.
-    told = {wanted} if score.info.get("isolated", True) else {wanted, "WA"}
-    assert (verdict(score) in told, score.value) == (True, 0.0), score.info
+    assert (verdict(score), score.value) == (wanted, 0.0), score.info
 
 
-def test_a_submission_cannot_read_the_asserts(judge, apart):
+def test_a_submission_cannot_read_the_asserts(judge):
     spy = """
 import gc, glob, os, sys
 word = ' '.join(['assert', 'candidate'])
@@ -362,7 +346,7 @@ def test_a_list_of_asserts_scores_in_part(judge):
     assert (score.value, score.info["passed"], score.info["run"]) == (pytest.approx(2 / 3), 2, 3)
 
 
-def test_tests_that_need_more_than_plain_data_can_ask_for_the_submissions_process(judge, sandbox):
+def test_tests_that_need_more_than_plain_data_can_ask_for_the_submissions_process(judge):
     raw = ["queue = Queue()\nqueue.push(3)\nassert queue.items == [3]"]
     code = """
 class Queue:
@@ -371,7 +355,7 @@ class Queue:
     def push(self, x):
         self.items.append(x)
 """
-    assert judge(code, raw).correct is (sandbox.rung == "landlock")
+    assert judge(code, raw).correct
     score = judge(code, raw, {"isolate": False})
     assert (verdict(score), score.info["isolated"]) == ("AC", False)
     assert verdict(judge(code.replace("append(x)", "append(2)"), raw, {"isolate": False})) == "WA"
@@ -383,29 +367,14 @@ class Queue:
     assert verdict(judge(f"{code}\n__import__('os')._exit(0)", raw, {"isolate": False})) == "RE"
 
 
-def humaneval():
-    path = DATA / "humaneval.jsonl"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there; GEM_TEST_DATA names the folder that holds it")
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-@pytest.mark.slow
-def test_every_solution_of_humaneval_passes_and_no_empty_body_does(judge):
-    rows = humaneval()
-    assert len(rows) == 164
-    wrong = []
-    for row in rows:
-        full = row["prompt"] + row["canonical_solution"]
-        for code, right in (
-            (full, True),
-            (row["canonical_solution"], True),
-            (row["prompt"] + "    pass\n", False),
-        ):
-            score = judge(code, row["test"], row, budget=None)
-            if score.correct is not right or not score.info["isolated"]:
-                wrong.append((row["task_id"], right, score.info))
-    assert wrong == []
+def test_an_async_function_is_run_to_its_end(judge):
+    for code in (
+        "async def add(a, b):\n    return a + b",
+        "import asyncio\nasync def add(a, b):\n    await asyncio.sleep(0)\n    return a + b",
+    ):
+        assert verdict(judge(code, ADD)) == "AC"
+    assert verdict(judge("async def add(a, b):\n    return a - b", ADD)) == "WA"
+    assert verdict(judge("async def add(a, b):\n    raise ValueError", ADD)) == "RE"
 
 
 # -- answers

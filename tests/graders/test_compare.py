@@ -1,4 +1,4 @@
-"""Each rung of the ladder: what it lets through and what it does not."""
+"""Each comparison: what it lets through and what it does not."""
 
 import pytest
 
@@ -13,6 +13,9 @@ TEXT = [  # comparison, got, wanted, whether it is right
     ("lines", " a\n", "a\n", False),
     ("lines", "a\n\nb", "a\nb", False),
     ("lines", "a\r\nb\r\n", "a\nb\n", True),
+    ("lines", "a\u2028b", "a\nb", False),
+    ("lines", "a\x0cb", "a\nb", False),
+    ("unordered", "a\x1cb", "b\na", False),
     ("tokens", "  a\t b\nc", "a b c\n", True),
     ("tokens", "a bc", "ab c", False),
     ("tokens", "A", "a", False),
@@ -29,6 +32,7 @@ TEXT = [  # comparison, got, wanted, whether it is right
     ("floats", "nan", "1.5", False),
     ("floats", "nan", "nan", True),
     ("floats", "inf", "1e308", False),
+    ("floats", "3", "1e999", False),
     ("floats", "1_0.5", "10.5", False),
     ("floats", "0x10", "16.0", False),
     ("floats", "٣.0", "3.0", False),
@@ -73,6 +77,11 @@ VALUES = [
     ("unordered", [[1, 2]], [[2, 1]], False),
     ("unordered", 5, 5, True),
     ("unordered", [1.0, 2], [2, 1], True),
+    ("unordered", [1, 0.1 + 0.2], [0.3, 1], True),
+    ("unordered", [[1.0, 2], [3, 4]], [[3, 4], [1, 2]], True),
+    ("unordered", [0.3, 0.4], [0.3, 0.3], False),
+    ("tokens", 0.0, float("inf"), False),
+    ("tokens", -1e9, float("-inf"), False),
 ]
 
 

@@ -17,8 +17,17 @@ from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.graders import math as grading
 from gem.graders._evaluation import separation
 from gem.graders._latex import read
-from gem.graders.math import MathGrader, boxed_reward_fn, check_correct, decide, final_answer, references
-from gem.graders.pool import Pool, resident_mb
+from gem.graders.math import (
+    MathGrader,
+    boxed_reward_fn,
+    check_correct,
+    copied,
+    decide,
+    final_answer,
+    formed,
+    references,
+)
+from gem.graders.pool import WorkerPool, resident_mb
 
 HERE = Path(__file__).parent
 VERIFIES = importlib.util.find_spec("math_verify") is not None
@@ -123,6 +132,100 @@ def test_an_unboxed_reply_is_searched(reply, gold, right):
     assert check_correct(reply, gold) is right
 
 
+CORRECTED = r"""
+Actually, it is {}.
+No, it is {}.
+No! It is {}.
+Wait, {}.
+Wait: \({}\).
+Correction: {}
+I mean {}.
+Sorry, I meant ${}$.
+Oops. {}.
+Or rather: {}.
+Rather, {}.
+On second thought, {}.
+Scratch that, {}.
+My bad, it is {}.
+That's wrong, it's {}.
+That is not correct. x = {}.
+It should be {}.
+Not 2 but {}.
+I made a mistake. It should be {}.
+But it is {}.
+However, it is {}.
+The correct value is {}.
+**Correction:** {}
+*Edit*: {}
+(Sorry, {}.)
+More precisely, {}.
+I take it back: it is {}.
+I changed my mind: {}.
+It can't be 2. It is {}.
+No it isn't, it is {}.
+Actually, it is {}, not 2.
+I now think it is {}.
+2 is wrong. {} is right.
+Make that {}.
+No, wait. Hmm. {}.
+""".strip().splitlines()
+TAKEN_BACK = r"""
+That is wrong.
+Wait, no.
+I was wrong.
+This is incorrect.
+Scratch that.
+Or maybe 3.
+It could be 3 too.
+""".strip().splitlines()
+NOT_CORRECTED = r"""
+Actually this follows from the definition.
+Actually this follows from 3 lemmas.
+Actually, it is 2.
+No other solutions exist.
+No further steps are needed.
+Sorry for the long answer.
+I mean it.
+Thank you.
+Wait, let me check: 1+1=2. Yes.
+Wait, 2^2 = 4, so it holds.
+Is it wrong? No.
+It is not 3.
+3 is wrong.
+No, wait. Let me check. 1+1=2. Yes, that is correct.
+Rather than 3, we get 2.
+Check: 3 - 1 = 2. No errors.
+It should be noted that x = 3 fails.
+The wrong answer 3 comes from a lost sign.
+I am not wrong.
+The correct option is the last.
+That is right.
+Note that 3 is not a solution.
+Not bad!
+Or 2.0.
+Hmm, is this right? Yes, it is right.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("reply", ["The answer is 2. {}", "So \\boxed{{2}}. {}", "Work.\n#### 2\n{}"])
+def test_a_correction_behind_the_answer_counts(reply):
+    verdicts = {
+        words: tuple(check_correct(reply.format(words.format(3)), gold) for gold in "23")
+        for words in CORRECTED
+    }
+    assert verdicts == dict.fromkeys(CORRECTED, (False, True))
+    assert [words for words in TAKEN_BACK if check_correct(reply.format(words), "2")] == []
+    assert [words for words in NOT_CORRECTED if not check_correct(reply.format(words), "2")] == []
+
+
+@pytest.mark.parametrize(
+    "reply", ["The answer is 2, not 3.", "The answer is 2 (not 3).", "The answer is 2, since 1+1=2."]
+)
+def test_a_reason_behind_the_answer_changes_nothing(reply):
+    assert check_correct(reply, "2")
+    assert not check_correct(reply, "3")
+
+
 def test_the_score_says_what_was_read_and_why():
     grader = MathGrader()
     right, wrong, none = grader(r"\boxed{0.5}", "1/2"), grader(r"\boxed{0.6}", "1/2"), grader("", "1/2")
@@ -155,7 +258,7 @@ def test_integers_of_any_size_are_compared_exactly(n):
     assert decide(str(n), f"{n:,}")[0]
     assert decide(str(n), f"{n}.0")[0]
     assert decide(str(n), str(n + 1))[0] is False
-    assert decide(str(n), rf"\frac{{{2 * n}}}{{2}}")[0]
+    assert decide(str(n), rf"\frac{{{2 * n}}}{{2}}") == (False, "not evaluated")
 
 
 @given(st.integers(5000, 6000), st.integers(0, 9))
@@ -231,7 +334,7 @@ def test_an_answer_that_spends_its_cpu_budget_scores_zero_as_undecided():
 
 def _workers(monkeypatch, program, **answers):
     """Put a pool of another program in the workers' place."""
-    pool = Pool(program)
+    pool = WorkerPool(program)
     monkeypatch.setattr(grading, "workers", lambda: pool)
     return pool
 
@@ -388,7 +491,117 @@ def test_what_is_left_to_do_is_no_answer():
     assert (score.value, score.why) == (0.0, "not evaluated")
     assert check_correct(r"\boxed{9 + 64 = 73}", "73")
     assert not check_correct(r"\boxed{\frac{1}{2} + \frac{1}{4}}", r"\frac{3}{4}")
-    assert check_correct("4 + 4/9", "40/9")  # a mixed number
+    assert check_correct("4 4/9", "40/9")  # a mixed number
+
+
+@pytest.mark.parametrize(
+    ("gold", "left_to_do"),
+    [
+        (
+            "15",
+            r"30/2 \frac{30}{2} \dfrac{-30}{-2} 3*5 3\cdot5 (3)(5) 2^4-1 30\div2 \sqrt{9}+12 6/2*5",
+        ),
+        ("73", r"|9+64| (9+64)^1 \binom{9+64}{1} \sqrt{(9+64)^2} \lfloor9+64\rfloor \left(9+64\right)"),
+        ("73", r"x=9+64 f(x)=9+64 \{9+64\} 9+64+0i [9+64] {9+64}"),
+        ("5", r"\sqrt{3^2+4^2} \sqrt{5*5}"),
+        ("15.0", r"30/2 \frac{30}{2}"),
+        ("5355/46", r"595*9/46 595\cdot\frac{9}{46} \frac{595*9}{46}"),
+        ("706/7", "1+699/7 100+6/7 101-1/7"),
+        (r"\frac{13}{7}", r"1+6/7 1+\frac{6}{7} \frac{\frac{13}{1}}{7} 26/7/2"),
+        ("0.5", r"0.25+0.25 \frac{1/2}{1} 1-1/2"),
+        ("50%", "25%+25% (25+25)%"),
+        (r"1\frac{2}{3}", "1+2/3 2-1/3"),
+    ],
+)
+def test_sums_products_and_quotients_of_numbers_are_no_values(gold, left_to_do):
+    for answer in left_to_do.split():
+        assert MathGrader()(rf"\boxed{{{answer}}}", gold).why == "not evaluated", answer
+
+
+@pytest.mark.parametrize(
+    ("gold", "values"),
+    [
+        ("3000000", r"3\cdot10^6 3e6 3,000,000"),
+        ("1/2", r"\frac{1}{2} 2/4 \frac{-1}{-2} 0.5 50\%"),
+        ("7.5", r"15/2 7\frac{1}{2} \frac{15}{2}"),
+        ("-3/4", r"-\frac{3}{4} \frac{-3}{4} 3/(-4) -0.75"),
+        ("1024", "2^{10}"),
+        ("5", r"\sqrt{25} |{-5}|"),
+        ("120", r"5! \binom{10}{3}"),
+        ("1/1024", "2^{-10} 1/2^{10}"),
+        (r"\frac{100\cdot 99}{2}", r"50\cdot99 4950"),
+        ("4.242640687119285", r"3\sqrt{2}"),
+    ],
+)
+def test_the_usual_writings_of_a_number_are_values(gold, values):
+    for answer in values.split():
+        assert check_correct(rf"\boxed{{{answer}}}", gold), answer
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("1.22", "1,22", True),
+        ("-1.22", "-1,22", True),
+        ("-1.22", "1,22", False),
+        ("1.22", "1{,}22", True),
+        ("2.5", "2,5 m", True),
+        ("2.5 m", r"2,5\text{ m}", True),
+        ("2.5 m", "2,5 kg", False),
+        ("12.5%", r"12,5\%", True),
+        ("0.234", "0,234", True),
+        ("1234.5", "1234,5", True),
+        ("1.234", "1,234", False),  # thousands
+        ("1.234 m", "1,234 m", False),
+        ("1.22", "1, 22", False),  # two numbers
+        ("1.22", "(1,22)", False),
+        ("1,22", "1.22", False),  # the reference is two numbers
+        ("1.5", "1,5 or 6", False),
+        ("1.5", "1,5,6", False),
+        ("5", "5,0", False),
+    ],
+)
+def test_a_comma_is_a_decimal_point_where_the_reference_is_one_decimal(gold, answer, right):
+    assert check_correct(rf"\boxed{{{answer}}}", gold) is right
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "is_copy"),
+    [
+        (r"Find $\binom{5}{2}$.", "10", r"\dbinom{5}{2}", True),
+        (r"What is $\sqrt{ 16 }$?", "4", r"\sqrt{16}", True),
+        ("What is 5!?", "120", "5!", True),
+        ("Calculate 2^10 by hand.", "1024", "2^{10}", True),
+        (r"Expand $(x+1)^2$.", "x^2+2x+1", r"\left(x + 1\right)^2", True),
+        (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", r"\dfrac{x^2 - 1}{x - 1}", True),
+        ("Simplify 30/60.", "1/2", r"30/60", True),
+        (r"Evaluate $\sum_{k=1}^{3} k$.", "6", r"\sum_{k=1}^3 k", True),
+        (r"Evaluate $\sin 30^\circ$.", "1/2", r"\sin(30^\circ)", True),
+        ("What is $|{-5}|$?", "5", "|-5|", True),
+        ("What is 17 mod 3?", "2", r"17 \bmod 3", True),
+        ("What is gcd(12, 18)?", "6", r"\gcd(12,18)", True),
+        ("Convert 0.75 to a fraction.", "3/4", "0.75", True),
+        ("Convert $1011_2$ to base 10.", "11", "1011_2", True),
+        (r"Write $28\%$ as a decimal.", "0.28", r"28\%", True),
+        ("How many cm is 5 m?", "500 cm", "5 m", True),
+        ("Write 5000 in scientific notation.", r"5\times10^3", "5000", True),
+        ("Convert 0.75 to a fraction.", r"\frac{3}{4}", "3/4", False),
+        ("Express the larger of 0.5 and 0.75 as a decimal.", "0.75", "0.75", False),
+        ("Write the answer in metres. It is 5 m long.", "5", "5 m", False),
+        ("Express your answer in dollars. He paid \\$5.", "5 dollars", "5", False),
+        ("There were 0.75 litres. How much is left?", "3/4", "0.75", False),
+        ("Write 2y = 4x + 2 with y alone.", "y = 2x + 1", "2y=4x+2", True),
+        ("He ate 1/2 of it and left the rest.", "0.5", "1/2", False),
+        ("Which is larger, $2^{10}$ or $10^3$?", "2^{10}", "2^{10}", False),
+        ("Which of $a+b$ and $a-b$ is it?", "b+a", "a+b", False),
+        ("Is 10 even? If so, give it.", "10", "10", False),
+        ("Is it red or blue?", "red", "red", False),
+        ("The point is (3,4). Where is it?", "(3, 4)", "(3,4)", False),
+        ("What is 12^34 - 12^34 + 8?", "8", "2^3", False),
+    ],
+)
+def test_a_formula_of_the_question_is_a_copy(question, gold, answer, is_copy):
+    assert copied(rf"So it is \boxed{{{answer}}}.", gold, question) is is_copy
 
 
 @pytest.mark.parametrize(
@@ -480,3 +693,47 @@ def test_numbers_of_roots_are_told_apart_by_their_separation_bound():
         assert bits is not None
         assert least <= bits < 5000
     assert separation(read(r"\pi-3")) is None
+
+
+FORMS = r"""
+(x+1)(x+1) ; x^2+2x+1 ; Expand $(x+1)^2$. ; 0
+x(x+1)+(x+1) ; x^2+2x+1 ; Expand $(x+1)^2$. ; 0
+1+2x+x^2 ; x^2+2x+1 ; Expand $(x+1)^2$. ; 1
+x^2+2x+1=(x+1)^2 ; x^2+2x+1 ; Expand ; 0
+(x+1)^2=x^2+2x+1 ; x^2+2x+1 ; Expand ; 1
+(x-1)(x+1) ; (x+1)(x-1) ; Factor $x^2-1$. ; 1
+x^2-1 ; (x+1)(x-1) ; Factor $x^2-1$. ; 0
+1(x^2-1) ; (x+1)(x-1) ; Factor ; 0
+-1+x^2 ; (x+1)(x-1) ; Factorise $x^2-1$. ; 0
+x x-1 ; (x+1)(x-1) ; Factor ; 0
+-(1-x)(x+1) ; (x+1)(x-1) ; Factor ; 1
+(x+2)(x+2) ; (x+2)^2 ; Factor ; 1
+\frac{(x-1)(x+1)}{x-1} ; x+1 ; Simplify $\frac{x^2-1}{x-1}$. ; 0
+1+x ; x+1 ; Simplify ; 1
+\frac{x}{2} ; \frac12 x ; Simplify ; 1
+\frac{2}{4} ; \frac12 ; Write in lowest terms ; 0
+0.5 ; \frac12 ; Simplify ; 1
+\frac12 ; \frac12 ; Simplify ; 1
+73 ; 73 ; What is 9+64? ; 1
+\int_{-64}^{9} 1 dx ; 73 ; What is 9+64? ; 0
+\det\begin{pmatrix}9&-64\\1&1\end{pmatrix} ; 73 ; q ; 0
+\lim_{x\to 9}(x+64) ; 73 ; q ; 0
+\sum_{k=1}^{3} k ; 6 ; q ; 0
+3\sqrt{2} ; \sqrt{18} ; Find the length. ; 1
+x+2 ; x+2 ; Simplify ; 1
+5 ; 5 ; What is the greatest common factor of 10 and 15? ; 1
+2 apples ; 2 ; Simplify ; 1
+\sqrt{8} ; 2\sqrt{2} ; Simplify $\sqrt{8}$ ; 1
+a^{2}b^{3} ; a^2b^3 ; Simplify ; 1
+aabbb ; a^2b^3 ; Simplify ; 1
+\frac{d}{dx}x^3 ; 3x^2 ; Differentiate $x^3$. ; 0
+\frac{d}{dx}x^3=3x^2 ; 3x^2 ; Differentiate $x^3$. ; 1
+\int t dt ; \frac{x^2}{2} ; Integrate $x$. ; 0
+\frac{d}{2} ; \frac{d}{2} ; Find the radius. ; 1
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("row", FORMS)
+def test_an_equal_answer_has_the_form_that_the_question_asks_for(row):
+    answer, gold, question, right = row.split(" ; ")
+    assert formed(rf"\boxed{{{answer}}}", gold, question) is (right == "1")

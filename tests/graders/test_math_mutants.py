@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gem.graders.audit import unread_references
 from gem.graders.math import MathGrader
+from gem.testing.audit_grader import unread_references
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("GEM_TEST_DATA", HERE.parents[2] / "shared" / "data"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gem.errors import NoVerdict
-from gem.graders.pool import Missing, Pool, WorkerLost
+from gem.graders.pool import Missing, WorkerLost, WorkerPool
 
 ECHO = Path(__file__).with_name("echo_worker.py")
 LONG_S = 60.0
@@ -18,7 +18,7 @@ LONG_S = 60.0
 
 @pytest.fixture
 def pool():
-    pool = Pool(ECHO, size=2)
+    pool = WorkerPool(ECHO, size=2)
     yield pool
     pool.close()
 
@@ -157,7 +157,7 @@ def test_a_missing_package_is_named(pool, monkeypatch):
 
 
 def test_a_program_that_does_not_start_is_no_verdict(tmp_path):
-    pool = Pool(tmp_path / "absent.py")
+    pool = WorkerPool(tmp_path / "absent.py")
     with pytest.raises(NoVerdict):
         ask(pool)
     assert pool.pids == []
@@ -166,9 +166,9 @@ def test_a_program_that_does_not_start_is_no_verdict(tmp_path):
 FORKED = """
 import os, sys, warnings
 from pathlib import Path
-from gem.graders.pool import Pool
+from gem.graders.pool import WorkerPool
 warnings.simplefilter("ignore")
-pool = Pool(Path(sys.argv[1]))
+pool = WorkerPool(Path(sys.argv[1]))
 mine = pool.ask({"do": "echo"}, 20, 60)["pid"]
 child = os.fork()
 if not child:
@@ -197,8 +197,8 @@ HANGING = """
 import sys
 from pathlib import Path
 from threading import Thread
-from gem.graders.pool import Pool
-pool = Pool(Path(sys.argv[1]), size=2)
+from gem.graders.pool import WorkerPool
+pool = WorkerPool(Path(sys.argv[1]), size=2)
 pids = [pool.ask({"do": "echo"}, 20, 60)["pid"], pool.server_pid]
 Thread(target=pool.ask, args=({"do": "sleep"}, 20, 60), daemon=True).start()
 while pool.pids:  # until the thread has taken the worker

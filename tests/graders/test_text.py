@@ -1,7 +1,9 @@
 import json
 import os
+import random
 import re
 import string
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -133,6 +135,63 @@ def test_the_official_reading_is_the_squad_scripts_and_ours_accepts_what_that_do
         if same and not re.search(r"\d", answer + gold):  # beside digits signs and the like count
             assert exact_match(answer, gold)
             assert f1(answer, gold) == 1
+
+
+def _official_f1(answer, gold):
+    """Return the F1 of words as the official script for SQuAD v1.1 does."""
+    words, wanted = _squad(answer).split(), _squad(gold).split()
+    common = sum((Counter(words) & Counter(wanted)).values())
+    return 2 * common / (len(words) + len(wanted)) if common else 0.0
+
+
+PIECES = [
+    *"aAbé ßİıΣςñ12٣²½ﬁſ中", *string.punctuation, *"“”‘’«»–—…¿¡、。・′″‐\u00a0\u2009\u2028\u200b\u0301\t\n",
+    "a", "an", "the", "The", "AN", " a ", " the ", "a\u0301", "-a-", "theme", "yes", "no", "İ",
+]  # fmt: skip
+
+
+def _random_pairs(count):
+    """Yield pairs of texts with punctuation and articles of many scripts; many are nearly the same."""
+    rng = random.Random(11)
+    for _ in range(count):
+        one = [rng.choice(PIECES) for _ in range(rng.randrange(7))]
+        if rng.random() < 0.6:
+            other = [piece if rng.random() < 0.8 else rng.choice(PIECES) for piece in one]
+        else:
+            other = [rng.choice(PIECES) for _ in range(rng.randrange(7))]
+        yield "".join(one), "".join(other)
+
+
+def test_a_hundred_thousand_random_pairs_are_graded_as_the_official_script_does():
+    differ, right = [], 0
+    for answer, gold in _random_pairs(100_000):
+        same = _squad(answer) == _squad(gold)
+        if not _squad(answer) and not _squad(gold):
+            continue  # nothing but articles and punctuation: the script finds no answer right for "The"
+        right += same
+        if exact_match(answer, gold, official=True) is not same:
+            differ.append((answer, gold))
+        closed = {_squad(answer), _squad(gold)} & {
+            "yes",
+            "no",
+            "noanswer",
+        }  # HotpotQA's rule is stricter there
+        if not closed and abs(f1(answer, gold, official=True) - _official_f1(answer, gold)) > 1e-12:
+            differ.append((answer, gold))
+    assert differ == []
+    assert right > 10_000
+
+
+def test_what_the_official_script_accepts_is_accepted_where_no_digits_are():
+    refused = [
+        (answer, gold)
+        for answer, gold in _random_pairs(20_000)
+        if _squad(answer) == _squad(gold) != ""
+        and not re.search(r"\d", answer + gold)
+        and not exact_match(answer, gold)
+    ]
+    assert refused == []
+    assert exact_match("é“", "é“a")
 
 
 @pytest.mark.parametrize(

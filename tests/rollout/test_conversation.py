@@ -7,8 +7,8 @@ import gem
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.core import Env, Start, Step
-from gem.envs.multiagent.kuhn_poker import KuhnPoker
-from gem.envs.multiagent.matrix_game import MatrixGame
+from gem.envs.seats.kuhn_poker import KuhnPoker
+from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadArgument, EnvClosed, UnknownEnv
 from gem.history import LAST
 from gem.record import Limits, Reply, RunInfo, StopReason

@@ -73,7 +73,7 @@ def test_ctrl_c_keeps_the_episodes_that_ended_and_the_same_command_goes_on(tmp_p
         def solve(self):
             return str(self.number)
 
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register(EnvSpec("test:Stopped", Stopped, solver="exact"))
     command = ["demos", "test:Stopped", "-n", "6", "--out", str(tmp_path / "store")]
     assert cli.main(command) == cli.INTERRUPTED
@@ -86,7 +86,7 @@ def test_ctrl_c_keeps_the_episodes_that_ended_and_the_same_command_goes_on(tmp_p
 
 
 def test_what_has_no_solver_or_cannot_be_made_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register(EnvSpec("test:Silent", EchoEnv))
     out = tmp_path / "store"
     with pytest.raises(NoSolver, match="test:Silent has no solver"):
@@ -105,7 +105,7 @@ def test_a_solver_that_only_loses_is_told(tmp_path, monkeypatch):
         def solve(self):
             return "no"
 
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register(EnvSpec("test:Loser", Loser, solver="exact"))
     with pytest.raises(NoVerdict, match="no episode worth keeping"):
         write_demos("test:Loser", tmp_path / "store", episodes=5)

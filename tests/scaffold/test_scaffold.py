@@ -27,7 +27,7 @@ def registered(tmp_path, monkeypatch):
 
     def write(name, kind):
         package = write_package(name, tmp_path, kind)
-        monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+        monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
         monkeypatch.syspath_prepend(package.folder / "src")
         import_module(name.replace("-", "_")).register_all()
         return package

@@ -2,12 +2,12 @@ import pickle
 
 import pytest
 
+from gem.envs.math.arithmetic import OPERATIONS, Arithmetic
+from gem.envs.math.word_problems import KINDS
 from gem.errors import BadArgument
 from gem.seeding import stream
-from gem.tasks.arithmetic import OPERATIONS, Arithmetic
 from gem.tasks.base import TaskSet
 from gem.tasks.procedural import Problem, ProceduralTasks, chosen, interval, split_of
-from gem.tasks.word_problems import KINDS
 
 SUMS = Arithmetic((2, 4), (1, 3), OPERATIONS)
 
@@ -129,7 +129,7 @@ def _sum(generator, seed):
 
 
 def test_brackets_stand_only_where_they_are_needed():
-    from gem.tasks.arithmetic import written
+    from gem.envs.math.arithmetic import written
 
     assert written(((1, "+", 2), "+", 3)) == "1 + 2 + 3"
     assert written((1, "-", (2, "-", 3))) == "1 - (2 - 3)"

@@ -2,18 +2,19 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
 from gem import cli
 from gem.content import Image, Text
 from gem.core import Env, Start, Step
-from gem.envs.games.base import Play, TextGame
+from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import BadArgument
 from gem.registry import EnvSpec
-from gem.testing import EchoEnv, audit_env
+from gem.testing import EchoEnv, audit, audit_env
 from gem.testing.audit import CANDIDATES, FEWEST_EPISODES
-from gem.testing.card import Card, Spread, read_cards, tokens, write_cards
+from gem.testing.card import Card, Played, Spread, read_cards, tokens, write_cards
 
 QUICK = {"episodes": 12, "instances": 40}
 
@@ -140,7 +141,11 @@ def test_an_example_in_the_prompt_that_is_the_answer_is_found():
         def deal(self):
             return f"{super().deal()} As in \\boxed{{{self.secret}}}."
 
-    assert findings(Example) == {"knowing nothing earns little", "nothing leaks"}
+    assert findings(Example) == {
+        "knowing nothing earns little",
+        "copying earns little",
+        "nothing leaks",
+    }
 
 
 def test_a_secret_in_info_or_in_the_prompt_is_found():
@@ -312,7 +317,7 @@ def test_json_form_is_plain():
 def test_several_seats_are_refused_and_what_has_a_card_is_named():
     with pytest.raises(BadArgument, match=r"depends on who plays the others.*multi:KuhnPoker-v0-vs-solver"):
         audit_env("multi:KuhnPoker-v0", **QUICK)
-    with pytest.raises(BadArgument, match=r"as gem\.multiagent\.SeatEnv makes one"):
+    with pytest.raises(BadArgument, match=r"as gem\.seats\.SeatEnv makes one"):
         audit_env("multi:MatrixGame-v0", **QUICK)
 
 
@@ -340,3 +345,67 @@ def test_an_instance_is_dealt_once_for_all_policies_where_the_environment_can_be
     assert cards[0] == cards[1]
     assert Counted.dealt == QUICK["episodes"] + CANDIDATES
     assert Live.dealt > 20 * QUICK["episodes"]
+
+
+def test_a_tool_that_prints_what_is_asked_for_is_found():
+    class Lookup(Riddle):
+        """Shows the letter when it is looked up, and takes the letter as the answer."""
+
+        def __init__(self):
+            super().__init__()
+            self.turn_limit = self.max_turns = 2
+            self.looked = False
+
+        def deal(self):
+            self.looked = False
+            return super().deal()
+
+        def parse(self, move):
+            return move
+
+        def play(self, move):
+            if not self.looked:
+                self.looked = True
+                return Play(f'It is "{self.secret}".')
+            return super().play(move)
+
+    card = audit_env(Lookup, **QUICK)
+    assert {check.name for check in card.findings} == {"copying earns little"}
+    assert card.policies["copier-later"].reward > 0.8 > card.policies["copier"].reward
+
+
+def test_going_by_the_state_of_a_game_is_no_copying_but_doing_as_well_as_the_expert_is():
+    def played(later, expert):
+        one = Played(40, 0.0, 0.0, 0.0, 0.0, Spread(1, 1, 1))
+        found = dict.fromkeys(("random", "constant", "copier"), one)
+        found["copier-later"] = replace(one, reward=later, low=later - 0.1, says="\\boxed{2}")
+        return found | {"solver": replace(one, reward=expert, low=expert, best=1.0)}
+
+    assert not audit._copying("my:Nim", played(0.7, 1.0), oracle=False).open
+    assert audit._copying("my:Nim", played(1.0, 1.0), oracle=False).open
+    assert audit._copying("my:Lookup", played(0.7, 1.0), oracle=True).open
+
+
+def test_copies_of_the_question_are_found_though_they_are_paid_seldom():
+    class PaysQuotes(Riddle):
+        def hinted(self):
+            lie = self.rng.choice("abcdefghij") if self.rng.random() < 0.6 else self.secret
+            return f'Maybe it is "{lie}".'
+
+    card = audit_env(PaysQuotes)
+    found = next(check for check in card.findings if check.name == "copying earns little")
+    assert "copier earned" in found.seen
+    assert "guessing earned" in found.seen
+
+
+def test_copying_may_earn_what_the_audit_says_why(monkeypatch):
+    monkeypatch.setattr(audit, "ANSWERS_IN_VIEW", {"test:Quotes": "it is a reading exercise"})
+
+    class Quotes(Riddle):
+        def hinted(self):
+            return f'It is "{self.secret}".'
+
+    card = audit_env(EnvSpec("test:Quotes-v0", Quotes), **QUICK)
+    (check,) = (check for check in card.checks if check.name == "copying earns little")
+    assert not check.open
+    assert check.seen.endswith("it may: it is a reading exercise")

@@ -11,6 +11,7 @@ from fault_worlds import double
 
 from gem.cli import main
 from gem.core import Step
+from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadArgument
 from gem.registry import EnvSpec
 from gem.sandbox import default_sandbox
@@ -49,6 +50,20 @@ class Remembers(EchoEnv):
     def reset(self, seed=None):
         start = super().reset(seed)
         return start._replace(obs=f"{start.obs} {len(self.made)}")
+
+
+class SeatsRemember(MatrixGame):
+    """Shows each of its seats how many were made before it."""
+
+    made: ClassVar[list[int]] = []
+
+    def __init__(self):
+        super().__init__()
+        self.made.append(1)
+
+    def reset(self, seed=None):
+        start = super().reset(seed)
+        return start._replace(obs={seat: f"{text} {len(self.made)}" for seat, text in start.obs.items()})
 
 
 class LocksItself(EchoEnv):
@@ -133,11 +148,12 @@ def found_by(target, **options):
     ("target", "rules"),
     [
         (Remembers, {"no-false-zero", "broken-off"}),
+        (SeatsRemember, {"no-false-zero", "broken-off"}),
         (LocksItself, {"broken-off"}),
         (HidesErrors, {"broken-off"}),
         (partial(tools, HidesTools), {"broken-tools"}),
     ],
-    ids=["Remembers", "LocksItself", "HidesErrors", "HidesTools"],
+    ids=["Remembers", "SeatsRemember", "LocksItself", "HidesErrors", "HidesTools"],
 )
 def test_what_breaks_a_rule_is_caught(target, rules):
     assert found_by(target) == rules
@@ -184,6 +200,13 @@ def test_sound_environments_pass():
     no_tools = {"tools-declared", "tools-reachable", "broken-tools", "broken-sandbox"}
     assert set(report.skipped) == {"hash-seed", "same-on-every-host"} | no_tools
     assert check_env(tools, rules=FAULT_RULES, seeds=(0,)).ok
+
+
+@pytest.mark.parametrize("env_id", ["multi:KuhnPoker-v0", "multi:MatrixGame-v0"])
+def test_the_rules_hold_for_games_of_several_seats(env_id):
+    report = check_env(env_id, rules=FAULT_RULES, seeds=(0, 1))
+    assert report.ok, str(report)
+    assert set(report.skipped) == {"broken-tools", "broken-sandbox"}
 
 
 def test_faults_are_left_out_unless_they_are_asked_for():

@@ -218,8 +218,13 @@ ENV_ROWS = [
 
 
 @both
-@hosts
-@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize(
+    ("host", "at"),
+    [
+        *(("serial", 0), ("serial", 2), ("thread", 0), ("thread", 2), ("process", 2)),
+        pytest.param("process", 0, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("boundary", "kind", "times", "error"), ENV_ROWS)
 def test_environments_and_workers(tmp_path, drive, host, workers, at, boundary, kind, times, error):
     if boundary == "worker" and host != "process":

@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gem.content import ToolCall
-from gem.envs.workspace import Written
-from gem.envs.workspace import read as turn_of
+from gem.envs.kit.workspace import Written
+from gem.envs.kit.workspace import read as turn_of
 from gem.tokens.sampled_calls import taken
 from gem.tools.calls import find, write
 

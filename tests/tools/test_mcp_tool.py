@@ -19,7 +19,7 @@ pytest.importorskip("mcp", reason="the mcp package is not installed")
 import gem
 from gem.errors import BadArgument, NoVerdict, UnknownArgument
 from gem.tools import mcp_tool
-from gem.tools._mcp_sessions import Session
+from gem.tools._mcp_sessions import McpSession
 from gem.tools.mcp_tool import MCPTool
 from gem.tools.schema import violation
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -292,7 +292,9 @@ def test_a_call_without_an_answer_is_the_agents_fault_where_the_server_is_well(o
 @pytest.mark.slow
 def test_a_call_that_froze_its_own_server_costs_the_agent_that_server(monkeypatch):
     monkeypatch.setattr(mcp_tool, "_PING_S", 0.3)
-    monkeypatch.setattr(MCPTool, "_healthy", lambda self, server: bool(Session(server, 60.0).close() or True))
+    monkeypatch.setattr(
+        MCPTool, "_healthy", lambda self, server: bool(McpSession(server, 60.0).close() or True)
+    )
     tool = MCPTool({"command": ODD[0], "args": ODD[1:]}, timeout=0.5, connect_timeout=60)
     tool.offered()
     for action in (call("freeze"), call("add", a=1, b=1)):

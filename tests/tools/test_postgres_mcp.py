@@ -13,7 +13,7 @@ from gem.tools.mcp_server import postgres_mcp
 
 @pytest.fixture(scope="module")
 def database(postgres_dsn):
-    from gem.envs.postgres import Server
+    from gem.envs.database.postgres import Server
 
     server = Server(postgres_dsn)
     own = "GRANT CREATE ON SCHEMA public TO PUBLIC"

@@ -15,7 +15,7 @@ from gem.wrappers import get_wrapper_fns
 @pytest.fixture(scope="module", autouse=True)
 def box():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a rung that isolates in part
+        warnings.simplefilter("ignore")  # of a backend that isolates in part
         try:
             default_sandbox()
         except SandboxFailed as absent:
@@ -129,7 +129,7 @@ def test_a_session_is_forked_with_its_state(session):
     try:
         twin = session.fork()
     except CannotFork:
-        pytest.skip("this rung forks no session")
+        pytest.skip("this backend forks no session")
     twin.call("x.append(2)")
     assert twin.call("x").text == "[1, 2]"
     assert session.call("x").text == "[1]"
@@ -142,7 +142,7 @@ def test_a_tool_that_is_not_used_pickles_and_wrong_arguments_are_refused():
     assert pickle.loads(pickle.dumps(PythonCodeTool(3))).timeout == 3
     with pytest.raises(BadArgument, match="positive"):
         PythonCodeTool(timeout=0)
-    with pytest.raises(BadArgument, match="no rung 'dokcer'"):
+    with pytest.raises(BadArgument, match="no backend 'dokcer'"):
         PythonCodeTool(sandbox_type="dokcer").call("1")
 
 

@@ -14,10 +14,10 @@ import pytest
 
 import gem
 from gem.agents.scripted import ScriptedAgent
+from gem.envs.qa.facts import FactTasks
 from gem.errors import BadArgument, MissingData
 from gem.record import StopReason
 from gem.rollout import Job, rollout
-from gem.tasks.facts import FactTasks
 from gem.tools.search import SearchEngine, SearchFailed, open_engine
 from gem.tools.search.base import Hit
 from gem.tools.search.remote import RetrieveEngine

@@ -6,7 +6,7 @@ from gem.sandbox import SandboxFailed
 from gem.tools.shell_tool import ShellTool, cut_middle
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
-terminal = pytest.importorskip("gem.envs.terminal")
+terminal = pytest.importorskip("gem.envs.terminal.env")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -100,7 +100,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def registry(monkeypatch):
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", dict(ENV_REGISTRY))
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
 
 
 # -- a run

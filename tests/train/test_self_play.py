@@ -7,8 +7,8 @@ from records import paid
 pytest.importorskip("torch")
 
 from bench.self_play import SPOTS, TERSE, TerseKuhn, exploitability, said, trainer
-from gem.envs.multiagent.kuhn_poker import GAME_VALUE, KuhnPoker, equilibrium
-from gem.envs.multiagent.matrix_game import MatrixGame
+from gem.envs.seats.kuhn_poker import GAME_VALUE, KuhnPoker, equilibrium
+from gem.envs.seats.matrix_game import MatrixGame
 from gem.estimators import turn_advantages
 from gem.parsing import boxed
 from gem.record import SeatEnd, StopReason
@@ -21,7 +21,7 @@ WORDS = {"": (), "0": ("check",), "1": ("bet",), "01": ("check", "bet")}
 
 @pytest.fixture
 def terse():
-    register(EnvSpec(TERSE, TerseKuhn, max_turns=3, seats=KuhnPoker.possible_agents))
+    register(EnvSpec(TERSE, TerseKuhn, max_turns=3, seats=KuhnPoker.seats))
     yield
     del ENV_REGISTRY[TERSE]
 
@@ -108,15 +108,13 @@ class TerseCoordination(MatrixGame):
 @pytest.mark.slow
 def test_self_play_learns_to_coordinate(tmp_path, monkeypatch):
     """Both seats are the same policy, unable to talk: together they settle on one of two equal answers."""
-    spec = EnvSpec(TERSE, TerseCoordination, max_turns=1, seats=MatrixGame.possible_agents)
+    spec = EnvSpec(TERSE, TerseCoordination, max_turns=1, seats=MatrixGame.seats)
     monkeypatch.setitem(ENV_REGISTRY, TERSE, spec)
     run = trainer(out=tmp_path, episodes=ITERATIONS * 128, batch=128, minibatch=64, lr=5e-3, kl=0.0)
     paid = []
     for iteration in range(1, ITERATIONS + 1):
         episodes = run.sample()
-        paid.append(
-            [sum(e.reward(seat) for e in episodes) / len(episodes) for seat in MatrixGame.possible_agents]
-        )
+        paid.append([sum(e.reward(seat) for e in episodes) / len(episodes) for seat in MatrixGame.seats])
         run.learn(episodes)
         run.iteration = iteration
         run.policy.updated(iteration)

@@ -1,1 +1,1 @@
-"""Text games, one file each, over `base.TextGame`."""
+"""Text games, one file each."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple, TypeAlias
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, integer, interval
-from gem.envs.games.board_image import INK, WHITE, CellCanvas, wrapped
-from gem.errors import BadArgument, IllegalMove
+from gem.envs.kit.drawing import INK, WHITE, CellCanvas, wrapped
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, integer
+from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 OPEN, OUTSIDE = "_", "."
 EASY_LENGTHS, HARD_LENGTHS = (3, 5), (6, 10)
@@ -78,7 +79,9 @@ class Crosswords(TextGame):
         most = self.num_words[1]
         needed = most * (HARD_LENGTHS if hardcore else EASY_LENGTHS)[1] - (most - 1)
         if max_turns < needed:
-            raise BadArgument(f"Crosswords got {max_turns=}; {most} words may need {needed} letters.")
+            self.too_few_turns(
+                max_turns, f"Crosswords got {max_turns=}; {most} words may need {needed} letters."
+            )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:

@@ -7,9 +7,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, Range, RenderMode, Reward, TextGame, direction, interval
-from gem.envs.games.board_image import SHADE, CellCanvas
+from gem.envs.kit.drawing import SHADE, CellCanvas
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
 from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 FARTHEST = {2: 6, 3: 31, 4: 80}
 """Moves that the farthest board of each size needs (3: Reinefeld 1993; 4: Brüngger et al. 1999)."""
@@ -58,8 +59,15 @@ class FifteenPuzzle(TextGame):
         max_turns: int = 50,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        init_algo: str | None = None,
+        mc_rand_moves: int | None = None,
     ) -> None:
-        """Set the size and the budget."""
+        """Set the size and the budget.
+
+        `init_algo` and `mc_rand_moves` are upstream's, and mean nothing here: how a board is drawn follows
+        from the size and the budget.
+        """
         self.num_rows = interval("num_rows", num_rows, min(FARTHEST), max(FARTHEST))
         super().__init__(max_turns, reward, render_mode)
 

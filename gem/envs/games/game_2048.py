@@ -8,8 +8,8 @@ from itertools import chain, pairwise
 from operator import index
 from typing import TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
-from gem.envs.games.board_image import WHITE, CellCanvas
+from gem.envs.kit.drawing import WHITE, CellCanvas
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
 from gem.errors import BadArgument, IllegalMove
 
 SMALLEST, LARGEST = 8, 2048
@@ -71,14 +71,18 @@ class Game2048(TextGame):
         max_turns: int = 1200,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        target_tile: int | tuple[int, int] | None = None,
     ) -> None:
-        """Set the target and the budget."""
+        """Set the target and the budget; `target_tile` is upstream's word for the target."""
+        target = target if target_tile is None else target_tile
         self.targets = _powers(target)
         # a turn adds 4 at most, and the two tiles dealt are 8 at most
         if 8 + 4 * max_turns < self.targets[-1]:
-            raise BadArgument(
+            self.too_few_turns(
+                max_turns,
                 f"Game2048 got {target=}, {max_turns=}; a tile of {self.targets[-1]} needs "
-                f"{(self.targets[-1] - 8 + 3) // 4} turns at the very least, and twice as many as a rule."
+                f"{(self.targets[-1] - 8 + 3) // 4} turns at the very least, and twice as many as a rule.",
             )
         super().__init__(max_turns, reward, render_mode)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import log
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, integer, interval
-from gem.envs.games.board_image import GREEN, GREY, RULE, Canvas
+from gem.envs.kit.drawing import GREEN, GREY, RULE, Canvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, integer
 from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 MAX = 10**9
 """Numbers have at most this size."""

@@ -7,9 +7,10 @@ from functools import lru_cache
 from string import ascii_lowercase
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
-from gem.envs.games.board_image import GREY, INK, RED, Canvas
+from gem.envs.kit.drawing import GREY, INK, RED, Canvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
 from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 HIDDEN = "_"
 
@@ -50,15 +51,24 @@ class Hangman(TextGame):
         max_turns: int = 15,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        hardcore: bool = False,
+        only_real_words: bool = False,
     ) -> None:
-        """Set the length and the budget."""
+        """Set the length and the budget.
+
+        With `hardcore` the words are rarer: known ones that are not common. With `only_real_words` a guess of
+        a word that is not known is against the rules.
+        """
+        self.hardcore = hardcore
+        self.only_real_words = only_real_words
         self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the length where it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
-        self.secret = words.pick(self.length, self.rng)
+        self.secret = words.pick(self.length, self.rng, self.hardcore)
         self.shown = HIDDEN * self.length
         self.absent = ""  # letters guessed that the word lacks
         self.tried: tuple[str, ...] = ()  # words guessed
@@ -97,6 +107,8 @@ class Hangman(TextGame):
     def _word(self, word: str) -> Play | str:
         if len(word) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.\n{self.board()}")
+        if self.only_real_words and word not in words.known(self.length):
+            raise IllegalMove(f"{word} is not in the list of English words.\n{self.board()}")
         if word in self.tried:
             raise IllegalMove(f"You have guessed {word} before.\n{self.board()}")
         if word == self.secret:
@@ -150,19 +162,19 @@ class Hangman(TextGame):
 
     def expert_move(self) -> str:
         """Ask for the letter that tells most; name the word when two are left, or on the last turn."""
-        left = [w for w in candidates(self.shown, self.absent) if w not in self.tried]
+        left = [w for w in candidates(self.shown, self.absent, self.hardcore) if w not in self.tried]
         if len(left) <= 2 or self.turn == self.max_turns - 1:
             return left[0]
-        return best_letter(self.shown, self.absent)
+        return best_letter(self.shown, self.absent, self.hardcore)
 
 
 @lru_cache(maxsize=4096)
-def candidates(shown: str, absent: str) -> tuple[str, ...]:
-    """Return the common words that fit what is shown, from the most frequent down."""
+def candidates(shown: str, absent: str, hardcore: bool = False) -> tuple[str, ...]:
+    """Return the common words that fit what is shown, from the most frequent down; or the rare ones."""
     found = frozenset(shown)
     return tuple(
         word
-        for word in words.common(len(shown))
+        for word in (words.rare if hardcore else words.common)(len(shown))
         if not any(letter in absent for letter in word)
         and all(
             own == seen if seen != HIDDEN else own not in found for own, seen in zip(word, shown, strict=True)
@@ -171,9 +183,9 @@ def candidates(shown: str, absent: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def best_letter(shown: str, absent: str) -> str:
+def best_letter(shown: str, absent: str, hardcore: bool = False) -> str:
     """Return the letter whose answer leaves the fewest candidates on average; of equals, the first."""
-    left = candidates(shown, absent)
+    left = candidates(shown, absent, hardcore)
 
     def cost(letter: str) -> int:
         answers = Counter(tuple(own == letter for own in word) for word in left)

@@ -8,9 +8,10 @@ from itertools import permutations, product, repeat
 from operator import eq
 from typing import TypeAlias
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
-from gem.envs.games.board_image import COLOURS, GREY, INK, RULE, WHITE, Canvas
+from gem.envs.kit.drawing import COLOURS, GREY, INK, RULE, WHITE, Canvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
 from gem.errors import BadArgument, IllegalMove
+from gem.tasks.procedural import Range, interval
 
 DIGITS = "123456789"
 

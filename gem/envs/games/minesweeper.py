@@ -8,9 +8,10 @@ from itertools import product
 from math import comb
 from typing import TypeAlias
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
-from gem.envs.games.board_image import BLUE, GREEN, GREY, INK, RED, WHITE, CellCanvas
+from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RED, WHITE, CellCanvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
 from gem.errors import BadArgument, IllegalMove
+from gem.tasks.procedural import Range, interval
 
 HIDDEN, FLAG, MINE = ".", "F", "*"
 VERBS = ("reveal", "flag")
@@ -77,7 +78,9 @@ class Minesweeper(TextGame):
         self.mines_drawn = interval("num_mines", num_mines, 1, fewest - 1)
         safe = self.rows_drawn[1] * self.cols_drawn[1] - self.mines_drawn[0]
         if max_turns < safe:
-            raise BadArgument(f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns.")
+            self.too_few_turns(
+                max_turns, f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns."
+            )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:

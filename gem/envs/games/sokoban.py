@@ -7,9 +7,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from gem.envs.games.base import DIRECTIONS, Play, Range, RenderMode, Reward, TextGame, direction, interval
-from gem.envs.games.board_image import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
-from gem.errors import BadArgument, IllegalMove
+from gem.envs.kit.drawing import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
+from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 SMALLEST, LARGEST = 5, 12
 """The shortest and longest side of a room, walls included."""
@@ -94,22 +95,27 @@ class Sokoban(TextGame):
         max_turns: int = 50,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        dim_room: tuple[int, int] | None = None,
     ) -> None:
-        """Set the room and the budget."""
+        """Set the room and the budget; `dim_room` is upstream's word for (height, width)."""
+        height, width = (height, width) if dim_room is None else dim_room
         self.heights = interval("height", height, SMALLEST, LARGEST)
         self.widths = interval("width", width, SMALLEST, LARGEST)
         room = (self.heights[0] - 2) * (self.widths[0] - 2)
         self.num_boxes = interval("num_boxes", num_boxes, 1, min(MOST_BOXES, room // 5))
         if max_turns < 10 * self.num_boxes[1]:
-            raise BadArgument(
-                f"Sokoban got {max_turns=}, {num_boxes=}; accepted: at least 10 turns for each box."
+            self.too_few_turns(
+                max_turns,
+                f"Sokoban got {max_turns=}, {num_boxes=}; levels are made for 10 turns for each box.",
             )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw a level."""
         height, width = self.draw(self.heights), self.draw(self.widths)
-        self.level = make_level(height, width, self.draw(self.num_boxes), self.max_turns, self.rng)
+        boxes = self.draw(self.num_boxes)
+        self.level = make_level(height, width, boxes, max(self.max_turns, 10 * boxes), self.rng)
         self.boxes, self.player = self.level.boxes, self.level.player
         self._route: dict[tuple[Boxes, int], str] = {}  # of the expert: the move from each position
         self._hopeless = False  # once no solution fits, none ever will

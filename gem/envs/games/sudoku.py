@@ -6,9 +6,10 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from random import Random
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
-from gem.envs.games.board_image import BLUE, INK, SHADE, WHITE, CellCanvas
+from gem.envs.kit.drawing import BLUE, INK, SHADE, WHITE, CellCanvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
 from gem.errors import BadArgument, IllegalMove
+from gem.tasks.procedural import Range, interval
 
 FEWEST_CLUES = {4: 4, 9: 24}
 """The fewest givens per grid size: digging at random reaches them within a few grids."""
@@ -54,9 +55,10 @@ class Sudoku(TextGame):
             raise BadArgument(f"scale is {scale!r}; accepted: 4, 9.")
         self.clues = interval("clues", clues, FEWEST_CLUES[scale], scale**2 - 1)
         if max_turns < scale**2 - self.clues[0]:
-            raise BadArgument(
+            self.too_few_turns(
+                max_turns,
                 f"Sudoku got {max_turns=}, {clues=}; "
-                f"{scale**2 - self.clues[0]} empty cells need as many turns."
+                f"{scale**2 - self.clues[0]} empty cells need as many turns.",
             )
         self.scale = scale
         super().__init__(max_turns, reward, render_mode)

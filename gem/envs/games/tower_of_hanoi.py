@@ -6,9 +6,10 @@ from functools import lru_cache
 from itertools import permutations, product
 from typing import Literal, TypeAlias
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
-from gem.envs.games.board_image import COLOURS, GREEN, INK, RULE, WHITE, Canvas
+from gem.envs.kit.drawing import COLOURS, GREEN, INK, RULE, WHITE, Canvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
 from gem.errors import BadArgument, IllegalMove
+from gem.tasks.procedural import Range, interval
 
 PEGS = "ABC"
 DISKS = "987654321"
@@ -59,8 +60,9 @@ class TowerOfHanoi(TextGame):
             raise BadArgument(f"start is {start!r}; accepted: 'tower', 'scattered'.")
         needed = 2 ** self.num_disks[1] - 1
         if max_turns < needed:
-            raise BadArgument(
-                f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves."
+            self.too_few_turns(
+                max_turns,
+                f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves.",
             )
         self.start = start
         super().__init__(max_turns, reward, render_mode)

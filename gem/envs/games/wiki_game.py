@@ -12,9 +12,10 @@ from posixpath import dirname, normpath
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
-from gem.envs.games.board_image import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrapped
+from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrapped
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
 from gem.errors import BadArgument, IllegalMove, missing_extra
+from gem.tasks.procedural import Range, interval
 from gem.tasks.world import World, built_in
 
 BACK = "back"
@@ -59,11 +60,26 @@ class WikiGame(TextGame):
         pages: int = 1000,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        wiki_backend: str | None = None,
     ) -> None:
-        """Set the distance, the budget and the world."""
+        """Set the distance, the budget and the world; `wiki_backend` is upstream's word for the world.
+
+        Raises:
+            BadArgument: for a `wiki_backend` that is neither ``world``, the built-in one, nor a .zim file.
+        """
+        if wiki_backend not in (None, "world"):
+            if not wiki_backend.endswith(".zim"):
+                raise BadArgument(
+                    f"wiki_backend is {wiki_backend!r}; accepted: 'world', or the path of a .zim file. No "
+                    "live service is asked."
+                )
+            zim = wiki_backend
         self.clicks = interval("clicks", clicks, 1, MOST_CLICKS)
         if max_turns < self.clicks[1]:
-            raise BadArgument(f"WikiGame got {max_turns=}; {self.clicks[1]} clicks need as many turns.")
+            self.too_few_turns(
+                max_turns, f"WikiGame got {max_turns=}; {self.clicks[1]} clicks need as many turns."
+            )
         self.zim, self.pages = zim, pages
         self._pairs = pairs(self.world, self.clicks)
         if not self._pairs:

@@ -9,9 +9,10 @@ from math import isqrt
 from string import ascii_lowercase
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval, numerals
-from gem.envs.games.board_image import GREEN, INK, WHITE, CellCanvas, wrapped
-from gem.errors import BadArgument, IllegalMove
+from gem.envs.kit.drawing import GREEN, INK, WHITE, CellCanvas, wrapped
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
+from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 EASY_LENGTHS, HARD_LENGTHS = range(3, 6), range(5, 9)
 EASY_ROOM, HARD_ROOM = 3, 6
@@ -59,7 +60,9 @@ class WordSearch(TextGame):
         """Set the words and the budget."""
         self.num_words = interval("num_words", num_words, 1, MOST_WORDS)
         if max_turns < self.num_words[1]:
-            raise BadArgument(f"WordSearch got {max_turns=}; {self.num_words[1]} words need as many turns.")
+            self.too_few_turns(
+                max_turns, f"WordSearch got {max_turns=}; {self.num_words[1]} words need as many turns."
+            )
         self.hardcore = hardcore
         super().__init__(max_turns, reward, render_mode)
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from gem.envs.games import words
-from gem.envs.games.base import Play, Range, RenderMode, Reward, TextGame, interval
-from gem.envs.games.board_image import AMBER, GREEN, GREY, SHADE, WHITE, CellCanvas
+from gem.envs.kit.drawing import AMBER, GREEN, GREY, SHADE, WHITE, CellCanvas
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
 from gem.errors import IllegalMove
+from gem.tasks.procedural import Range, interval
 
 IN_PLACE, ELSEWHERE, ABSENT = "G", "Y", "X"
 COLOURS = {IN_PLACE: GREEN, ELSEWHERE: AMBER, ABSENT: GREY}
@@ -51,8 +52,11 @@ class Wordle(TextGame):
         max_turns: int = 25,
         reward: Reward = "dense",
         render_mode: RenderMode = "text",
+        *,
+        only_real_words: bool = True,
     ) -> None:
-        """Set the length and the budget."""
+        """Set the length and the budget; without `only_real_words` a guess may be any letters."""
+        self.only_real_words = only_real_words
         self.word_lengths = interval("word_length", word_length, words.SHORTEST, words.LONGEST)
         super().__init__(max_turns, reward, render_mode)
 
@@ -64,9 +68,14 @@ class Wordle(TextGame):
         self._best = 0
         return (
             f"Wordle: I have a secret English word of {self.length} letters. Find it in at most "
-            f"{self.max_turns} guesses. Each guess must be an English word. After it I mark each of its "
+            f"{self.max_turns} guesses. {self._kind()} After it I mark each of its "
             f"letters: {IN_PLACE} is right and in place, {ELSEWHERE} is in the word but elsewhere, {ABSENT} "
             f"is not in the word.{self.legend} Give your guess inside \\boxed{{}}."
+        )
+
+    def _kind(self) -> str:
+        return (
+            "Each guess must be an English word." if self.only_real_words else "A guess may be any letters."
         )
 
     def instance(self) -> str:
@@ -81,7 +90,7 @@ class Wordle(TextGame):
         """Mark a guess."""
         if len(move) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.")
-        if move not in words.known(self.length):
+        if self.only_real_words and move not in words.known(self.length):
             raise IllegalMove(f"{move} is not in the list of English words.")
         given = marks(move, self.secret)
         self.marked.append((move, given))

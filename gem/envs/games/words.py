@@ -44,13 +44,23 @@ def common(length: int) -> tuple[str, ...]:
     return tuple(word for word in _ranked() if len(word) == length)
 
 
-def pick(length: int, rng: Random) -> str:
-    """Return one of the common words of a length, all equally likely.
+@cache
+def rare(length: int) -> tuple[str, ...]:
+    """Return the known words of a length that are not common.
 
     Raises:
         MissingExtra: without wordfreq.
     """
-    choice = common(length)
+    return tuple(sorted(known(length).difference(common(length))))
+
+
+def pick(length: int, rng: Random, hardcore: bool = False) -> str:
+    """Return one of the common words of a length, or with `hardcore` of the rare ones, all equally likely.
+
+    Raises:
+        MissingExtra: without wordfreq.
+    """
+    choice = rare(length) if hardcore else common(length)
     return choice[int(rng.random() * len(choice))]
 
 

@@ -1,7 +1,5 @@
-"""Environments with several seats, and the wrapper that makes an ordinary environment of one seat."""
+"""Upstream's place of its contract for several agents; ours is `gem.seats`."""
 
-from gem.envs.multiagent.multi_agent_env import AgentSelector, MultiAgentEnv, MultiStart, MultiStep
-from gem.envs.multiagent.seat_env import SeatEnv
-from gem.envs.multiagent.seated_game import SeatedGame
+from gem.envs.multiagent.multi_agent_env import AgentSelector, MultiAgentEnv
 
-__all__ = ["AgentSelector", "MultiAgentEnv", "MultiStart", "MultiStep", "SeatEnv", "SeatedGame"]
+__all__ = ["AgentSelector", "MultiAgentEnv"]

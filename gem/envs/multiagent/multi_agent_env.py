@@ -1,322 +1,227 @@
-"""The contract for several seats: MultiAgentEnv, MultiStart, MultiStep, AgentSelector.
+"""Upstream's contract for several agents: MultiAgentEnv and AgentSelector.
 
-A MultiAgentEnv is an Env whose values are dicts by agent. Seeding, saving, forking, hosts, the registry and
-the order of calls are Env's; here stands what several agents add: who is to act, and that it is they who do.
+It is here for environments that were written against it. Those of gem, and all that plays and trains several
+seats, are over `gem.seats.SeatedEnv`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from gem import core, seeding
-from gem.content import Obs, ToolSpec, written_tools
+from gem import core
+from gem.content import Obs
 from gem.core import Env
-from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver
+from gem.errors import BadAction, BadArgument
 
+MODES = ("sequential", "parallel")
 
-class MultiStart(NamedTuple):
-    """What reset returns, by agent: observations for those that act first, an info for every agent."""
-
-    obs: dict[str, Obs]
-    infos: dict[str, dict[str, Any]]
-
-
-class MultiStep(NamedTuple):
-    """What step returns: five dicts by agent.
-
-    `obs` is for those that act next, and for those that ended in this step, who read it last. The other four
-    are for every agent that was in the game when the step began.
-    """
-
-    obs: dict[str, Obs]
-    rewards: dict[str, float]
-    terminations: dict[str, bool]
-    truncations: dict[str, bool]
-    infos: dict[str, dict[str, Any]]
-
-    @property
-    def done(self) -> bool:
-        """Whether nobody is left in the game."""
-        return all(self.terminations[agent] or self.truncations[agent] for agent in self.terminations)
-
-
-def _guard_reset(guard: Callable[..., Any], reset: Callable[..., Any]) -> Callable[..., MultiStart]:
-    """Put the check of a MultiStart into Env's guard."""
-
-    @functools.wraps(reset)
-    def checked(self: MultiAgentEnv, seed: int | None = None, **options: Any) -> MultiStart:
-        self._actor_seed, self._actor_rngs = None, {}
-        return self._begin(MultiStart(*reset(self, seed=seed, **options)))
-
-    guarded = guard(checked)
-
-    @functools.wraps(reset)
-    def whole(self: MultiAgentEnv, seed: int | None = None, **options: Any) -> MultiStart:
-        return MultiStart(*guarded(self, seed, **options))
-
-    return whole
-
-
-def _guard_step(step: Callable[..., Any]) -> Callable[..., MultiStep]:
-    @functools.wraps(step)
-    def guarded(self: MultiAgentEnv, actions: Mapping[str, str]) -> MultiStep:
-        if self._phase != core._RUNNING:
-            raise core.not_running(self)
-        result = self._settle(MultiStep(*step(self, self._check(actions))))
-        self._phase = core._RUNNING if self._live else core._OVER
-        return result
-
-    return guarded
-
-
-class MultiAgentEnv(Env):
-    """An environment for several agents that read and write text.
-
-    Subclasses set `possible_agents` and define ``reset(self, seed=None)``, which begins with
-    ``super().reset(seed=seed)`` and returns a MultiStart, and ``step(self, actions)``, which returns a
-    MultiStep. Whoever is given an observation, and has not ended, acts next: one agent in a turn-taking game
-    (`AgentSelector` goes around), all of them in a simultaneous one, any number in between. Games are shorter
-    over `SeatedGame`.
-
-    The guards of Env hold, and these: an action comes from each agent of `acting` and from nobody else;
-    actions reach the subclass in the order of `possible_agents`; a step that forgets an agent, or leaves
-    nobody to act, is the environment's error.
-
-    Info keys are Env's: `tools` of a seat's start, `prefix`, `suffix`, and at an agent's end `success` and
-    `stop`.
-    """
-
-    possible_agents: tuple[str, ...] = ()
-
-    seat_tools: Mapping[str, Sequence[ToolSpec]] = MappingProxyType({})
-    """What the model of a seat may call natively, by seat; see `Env.tool_specs`."""
-
-    _live: tuple[str, ...] = ()
-    _acting: tuple[str, ...] = ()
-    _actor_seed: int | None = None
-    _actor_rngs: dict[str, Random]
-
-    if TYPE_CHECKING:
-
-        def reset(self, seed: int | None = None) -> MultiStart:  # type: ignore[override]
-            """Begin an episode; see Env.reset."""
-
-        def step(self, actions: Mapping[str, str]) -> MultiStep:  # type: ignore[override]
-            """Take one action of each agent of `acting`, and return what followed; see Env.step."""
-
-    @classmethod
-    def _guards(cls) -> tuple[tuple[str, Callable[..., Any]], ...]:
-        reset, _, close = super()._guards()
-        return ("reset", functools.partial(_guard_reset, reset[1])), ("step", _guard_step), close
-
-    # -- who plays
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The agents that are still in the game."""
-        return self._live
-
-    @property
-    def acting(self) -> tuple[str, ...]:
-        """The agents whose actions the next step takes."""
-        return self._acting
-
-    # -- acting
-
-    def random_action(self, agent: str) -> str:
-        """Return a legal action of an agent that is to act, drawn from ``actor_rng_of(agent)``.
-
-        Raises:
-            NoSolver: where the environment has no random actor.
-        """
-        raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks random_action(agent).")
-
-    def expert_action(self, agent: str) -> str:
-        """Return the expert's action for an agent that is to act, from what that agent was shown.
-
-        An expert that mixes its actions draws from ``actor_rng_of(agent)``.
-
-        Raises:
-            NoSolver: where the environment has no solver.
-        """
-        raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks expert_action(agent).")
-
-    def sample_random_action(self) -> dict[str, str]:  # type: ignore[override]
-        """Return a random action of each agent that is to act."""
-        return {agent: self.random_action(agent) for agent in self.acting}
-
-    def solve(self) -> dict[str, str]:  # type: ignore[override]
-        """Return the expert's action of each agent that is to act."""
-        return {agent: self.expert_action(agent) for agent in self.acting}
-
-    def actor_rng_of(self, agent: str) -> Random:
-        """Return an agent's own stream, so that one agent's draws do not change another's."""
-        if agent not in self._actor_rngs:
-            seed = self._need_seed() if self._actor_seed is None else self._actor_seed
-            self._actor_rngs[agent] = seeding.stream(seed, "actor", agent)
-        return self._actor_rngs[agent]
-
-    def seed_actor(self, seed: int, agent: str | None = None) -> None:
-        """Begin other streams for what agents draw in this episode: every agent's, or one's alone.
-
-        Raises:
-            BadArgument: for a seed that is not a non-negative integer.
-        """
-        if agent is None:
-            self._actor_seed, self._actor_rngs = seeding.check(seed), {}
-        else:
-            self._actor_rngs[agent] = seeding.stream(seeding.check(seed), "actor", agent)
-
-    def fork(self, seed: int | None = None) -> Self:
-        """Return a twin in the same state; see Env.fork."""
-        twin = super().fork(seed)
-        if seed is not None:
-            twin._actor_seed, twin._actor_rngs = None, {}
-        return twin
-
-    # -- the guards' work
-
-    def _begin(self, start: MultiStart) -> MultiStart:
-        """Take in whose turn it is after a reset."""
-        if set(start.infos) != set(self.possible_agents):
-            raise ContractBroken(
-                f"{self}: reset() returned infos for {sorted(start.infos)}; accepted: one for each of "
-                f"{self.possible_agents}."
-            )
-        for seat, tools in self.seat_tools.items():
-            start.infos[seat].setdefault("tools", written_tools(tools))
-        self._live = self.possible_agents
-        self._look(start.obs, self._live)
-        return start
-
-    def _check(self, actions: Mapping[str, str]) -> dict[str, str]:
-        """Return the actions in the order of the seats.
-
-        Raises:
-            BadAction: unless they are texts, one of each agent that is to act.
-        """
-        if not isinstance(actions, Mapping):
-            raise BadAction(
-                f"actions are {type(actions).__name__} {actions!r:.80}; {self} takes a dict of texts."
-            )
-        if set(actions) != set(self._acting):
-            raise BadAction(
-                f"actions come from {sorted(map(str, actions))}; in {self} it is the turn of "
-                f"{', '.join(self._acting)}."
-            )
-        for agent, action in actions.items():
-            if not isinstance(action, str):
-                raise BadAction(
-                    f"the action of {agent} is {type(action).__name__} {action!r:.80}; {self} takes text."
-                )
-        return {agent: actions[agent] for agent in self._acting}
-
-    def _settle(self, step: MultiStep) -> MultiStep:
-        """Take in who is left, and whose turn it is."""
-        for name in ("rewards", "terminations", "truncations", "infos"):
-            if set(getattr(step, name)) != set(self._live):
-                raise ContractBroken(
-                    f"{self}: step() returned {name} for {sorted(getattr(step, name))}; accepted: "
-                    f"one for each of {self._live}."
-                )
-        left = tuple(a for a in self._live if not (step.terminations[a] or step.truncations[a]))
-        ended = set(self._live) - set(left)
-        self._live = left
-        self._look({agent: obs for agent, obs in step.obs.items() if agent not in ended}, left)
-        return step
-
-    def _look(self, obs: Mapping[str, Obs], live: tuple[str, ...]) -> None:
-        if strangers := set(obs) - set(live):
-            raise ContractBroken(f"{self} showed {sorted(strangers)} an observation; in the game are {live}.")
-        self._acting = tuple(agent for agent in live if agent in obs)
-        if live and not self._acting:
-            raise ContractBroken(f"{self} left nobody to act: give an observation to whoever acts next.")
-
-
-Mode = Literal["sequential", "parallel"]
+MultiAgentStep: TypeAlias = tuple[
+    dict[str, Obs], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+]
+"""Observations, rewards, terminations, truncations and infos, each by agent."""
 
 
 class AgentSelector:
-    """Whose turn it is: one agent after another, around the table, or all at once.
+    """Whose turn it is: one agent after another, or with mode ``parallel`` all at once.
 
-    >>> turns = AgentSelector(["north", "east", "south"])
-    >>> turns.acting, turns.next(), turns.is_last()
-    (('north',), 'east', False)
+    >>> turns = AgentSelector(["north", "south"])
+    >>> turns.get_active_agents(), turns.next(), turns.is_last()
+    (['north'], 'south', True)
     """
 
-    def __init__(self, agents: Iterable[str], mode: Mode = "sequential") -> None:
+    def __init__(self, agents: Iterable[str], mode: str = "sequential") -> None:
         """Begin with the first of `agents`.
 
-        Args:
-            agents: in the order of play.
-            mode: ``sequential``: they take turns; ``parallel``: all act in every step.
-
         Raises:
-            BadArgument: for no agents, one agent twice, or another mode.
+            BadArgument: for an agent that comes twice, or another mode.
         """
-        self.mode: Mode = mode
-        if mode not in ("sequential", "parallel"):
-            raise BadArgument(f"mode is {mode!r}; accepted: 'sequential', 'parallel'.")
+        if mode not in MODES:
+            raise BadArgument(f"mode is {mode!r}; accepted: {', '.join(MODES)}.")
+        self.mode = mode
         self.reinit(agents)
 
     def reinit(self, agents: Iterable[str]) -> None:
         """Begin anew with other agents."""
-        self._all = tuple(agents)
-        if not self._all or len(set(self._all)) < len(self._all):
-            raise BadArgument(f"agents are {self._all}; accepted: one or more, each once.")
+        self._all = list(agents)
+        if len(set(self._all)) < len(self._all):
+            raise BadArgument(f"agents are {self._all}; accepted: each once.")
         self.reset()
 
-    def reset(self) -> str:
-        """Begin anew with all agents, and return the first."""
-        self.agents = self._all
+    def reset(self) -> str | None:
+        """Begin anew with all agents, and return the first; None where there is none."""
+        self.agents = list(self._all)
         self._at = 0
-        return self.agents[0]
+        return self.selected
 
     def __len__(self) -> int:
-        """How many agents are left."""
+        """How many agents take turns."""
         return len(self.agents)
 
     @property
-    def selected(self) -> str:
-        """The agent whose turn it is; in parallel mode, the first."""
-        if not self.agents:
-            raise BadArgument("no agent is left to select; reset() begins anew.")
-        return self.agents[self._at]
+    def selected(self) -> str | None:
+        """The agent whose turn it is, in parallel mode the first; None where there is none."""
+        return self.agents[self._at] if self.agents else None
 
-    @property
-    def acting(self) -> tuple[str, ...]:
-        """Everybody whose turn it is."""
-        return self.agents if self.mode == "parallel" or not self.agents else (self.selected,)
+    def get_active_agents(self) -> list[str]:
+        """Return everybody whose turn it is."""
+        return list(self.agents) if self.mode == "parallel" else self.agents[self._at : self._at + 1]
 
-    def next(self) -> str:
+    def next(self) -> str | None:
         """Go on to the next agent, and return it; in parallel mode it is everybody's turn again."""
         if self.mode == "sequential" and self.agents:
             self._at = (self._at + 1) % len(self.agents)
         return self.selected
 
-    def remove(self, agent: str) -> None:
-        """Take an agent out of the round; where it was its turn, it is the next one's.
-
-        Raises:
-            BadArgument: when it is not in the round.
-        """
-        if agent not in self.agents:
-            raise BadArgument(f"agent {agent!r} is not in the round; there are {self.agents}.")
-        place = self.agents.index(agent)
-        self.agents = tuple(a for a in self.agents if a != agent)
-        if place < self._at:
-            self._at -= 1
-        if self._at >= len(self.agents):
-            self._at = 0
-
     def is_first(self) -> bool:
-        """Return whether it is the first agent's turn."""
-        return self._at == 0
+        """Return whether it is the first agent's turn, or everybody's."""
+        return self.mode == "parallel" or self._at == 0
 
     def is_last(self) -> bool:
         """Return whether it is the last agent's turn, or everybody's."""
         return self.mode == "parallel" or self._at == len(self.agents) - 1
+
+    def add_agent(self, agent: str) -> None:
+        """Let another agent take turns, after those that do; one that does already changes nothing."""
+        if agent not in self.agents:
+            self.agents.append(agent)
+
+    def remove_agent(self, agent: str) -> None:
+        """Let an agent take no more turns; where it was its turn, it is the next one's."""
+        if agent in self.agents:
+            place = self.agents.index(agent)
+            del self.agents[place]
+            self._at -= place < self._at
+            self._at %= max(1, len(self.agents))
+
+
+class MultiAgentEnv(Env):
+    """An environment of several agents, over two hooks.
+
+    A subclass sets `possible_agents`, and `agent_selector` where agents take turns; without one all act in
+    every step. It defines `observe`, what an agent reads, and `process_actions`, what a step does; or `reset`
+    and `step` themselves. An agent that has terminated or was truncated leaves; the episode is over when
+    nobody is left.
+    """
+
+    possible_agents: list[str]
+    agent_selector: AgentSelector | None = None
+
+    def __init__(self, possible_agents: Iterable[str] = (), mode: str = "parallel") -> None:
+        """Set who may play, and whether they act at once or take turns (mode ``sequential``)."""
+        self.possible_agents = list(possible_agents)
+        self.agents: list[str] = []
+        self.messages: dict[str, list[dict[str, str]]] = {}
+        if self.possible_agents or mode != "parallel":
+            self.agent_selector = AgentSelector(self.possible_agents, mode)
+
+    @classmethod
+    def _guards(cls) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        reset, _, close = super()._guards()
+        return reset, close
+
+    # -- the hooks
+
+    def observe(self, agent: str) -> Obs:
+        """Return what an agent reads: by default what others sent it since it read last."""
+        return "\n".join(f"{each['sender']}: {each['message']}" for each in self.get_messages(agent))
+
+    def process_actions(self, actions: dict[str, str]) -> MultiAgentStep:
+        """Take the actions of those whose turn it is, and return what followed, by agent."""
+        raise NotImplementedError(f"{type(self).__name__} must define process_actions(self, actions).")
+
+    def _process_actions(self, actions: dict[str, str]) -> MultiAgentStep:
+        return self.process_actions(actions)
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode with all agents, and return observations and infos by agent."""
+        super().reset(seed)
+        self.agents = list(self.possible_agents)
+        self.messages = {agent: [] for agent in self.agents}
+        if self.agent_selector is not None:
+            self.agent_selector.reinit(self.agents)
+        return {agent: self.observe(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: Mapping[str, str]) -> Any:  # type: ignore[override]
+        """Take an action of each agent whose turn it is, and return five dicts by agent.
+
+        Raises:
+            ResetNeeded, EpisodeOver, EnvClosed: when no episode is running.
+            BadAction: unless actions come from those agents, as text.
+        """
+        if self._phase == core._RUNNING and not self.agents:
+            self._phase = core._OVER
+        if self._phase != core._RUNNING:
+            raise core.not_running(self)
+        active = self.get_active_agents()
+        if not isinstance(actions, Mapping) or set(actions) != set(active):
+            raise BadAction(f"actions are {actions!r:.80}; accepted: a dict with a text of each of {active}.")
+        if not all(isinstance(action, str) for action in actions.values()):
+            raise BadAction(f"actions are {actions!r:.80}; {self} takes texts.")
+        acted = self.agent_selector.selected if self.agent_selector else None
+        result = self._process_actions({agent: actions[agent] for agent in active})
+        _, _, terminations, truncations, _ = result
+        for agent in active + [each for each in self.agents if each not in active]:
+            if terminations.get(agent) or truncations.get(agent):
+                self.remove_agent(agent)
+        if self.agent_selector is not None and self.agent_selector.selected == acted:
+            self.agent_selector.next()  # nobody left, or somebody else: whose turn it was has acted
+        if not self.agents:
+            self._phase = core._OVER
+        return result
+
+    # -- who plays
+
+    def get_active_agents(self) -> list[str]:
+        """Return the agents whose actions the next step takes."""
+        if self.agent_selector is None:
+            return list(self.agents)
+        return [agent for agent in self.agent_selector.get_active_agents() if agent in self.agents]
+
+    def add_agent(self, agent: str) -> None:
+        """Let another agent play, from the next step on and in later episodes."""
+        if agent not in self.possible_agents:
+            self.possible_agents.append(agent)
+        if agent not in self.agents and self._phase == core._RUNNING:
+            self.agents.append(agent)
+            self.messages.setdefault(agent, [])
+        if self.agent_selector is not None:
+            self.agent_selector.add_agent(agent)
+
+    def remove_agent(self, agent: str) -> None:
+        """Take an agent out of the running episode; one that is not in it changes nothing."""
+        if agent in self.agents:
+            self.agents.remove(agent)
+        if self.agent_selector is not None:
+            self.agent_selector.remove_agent(agent)
+
+    # -- messages
+
+    def send_message(self, sender: str, receiver: str, message: str) -> None:
+        """Send text from one agent to another, who reads it with its next `get_messages`.
+
+        Raises:
+            BadArgument: for a receiver that may not play.
+        """
+        if receiver not in self.possible_agents:
+            raise BadArgument(f"receiver is {receiver!r}; accepted: {', '.join(self.possible_agents)}.")
+        self.messages.setdefault(receiver, []).append({"sender": sender, "message": message})
+
+    def get_messages(self, agent: str) -> list[dict[str, str]]:
+        """Return what was sent to an agent since it was asked last: sender and message."""
+        found, self.messages[agent] = self.messages.get(agent, []), []
+        return found
+
+    def sample_random_action(self) -> Any:
+        """Return an action of each agent whose turn it is; see `random_action`."""
+        return {agent: self.random_action(agent) for agent in self.get_active_agents()}
+
+    def random_action(self, agent: str) -> str:
+        """Return a legal action of one agent.
+
+        Raises:
+            NoSolver: where the environment has none.
+        """
+        return super().sample_random_action()

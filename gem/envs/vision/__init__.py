@@ -1,1 +1,1 @@
-"""Questions about pictures that a program draws, so that the answer is known exactly."""
+"""Questions about pictures: geometry and charts that a program draws, and a data set."""

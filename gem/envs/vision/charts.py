@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from gem.content import Image
-from gem.envs.games.board_image import COLOURS, INK, RULE, Canvas
+from gem.envs.kit.drawing import COLOURS, INK, RULE, Canvas
 from gem.tasks.procedural import Problem
 
 WIDTH, HEIGHT = 460, 320

@@ -9,7 +9,7 @@ from fractions import Fraction
 from random import Random
 
 from gem.content import Image
-from gem.envs.games.board_image import COLOURS, INK, RULE, SHADE, Canvas, Point
+from gem.envs.kit.drawing import COLOURS, INK, RULE, SHADE, Canvas, Point
 from gem.tasks.procedural import Problem
 
 WIDTH, HEIGHT = 380, 300

@@ -7,10 +7,12 @@ over streamable HTTP.
 from __future__ import annotations
 
 import argparse
+import inspect
 import socket
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gem.errors import missing_extra
 
@@ -28,7 +30,48 @@ def server(name: str, instructions: str) -> MCPServer:
         from mcp.server.mcpserver import MCPServer
     except ImportError as error:
         raise missing_extra(f"the MCP server {name!r}", "mcp", "mcp") from error
-    return MCPServer(name, instructions=instructions, log_level="WARNING")
+
+    class Server(MCPServer):
+        async def get_tool(self, name: str) -> OfferedTool:
+            """Return one tool by name, to be called without a client; KeyError where there is none."""
+            found = self._tool_manager.get_tool(name)
+            if found is None:
+                raise KeyError(name)
+            return OfferedTool(name, found.description, found.parameters, found.fn)
+
+    return Server(name, instructions=instructions, log_level="WARNING")
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """A tool of a server in this process: `fn` is the function, `parameters` the schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    fn: Callable[..., Any]
+
+    async def run(self, arguments: Mapping[str, Any]) -> OfferedResult:
+        """Call it, and return what a client would get; what the function raises is raised."""
+        value = self.fn(**arguments)
+        value = await value if inspect.isawaitable(value) else value
+        return OfferedResult([OfferedText(str(value))], {"result": value})
+
+
+@dataclass(frozen=True)
+class OfferedText:
+    """A piece of text of a result."""
+
+    text: str
+    type: str = "text"
+
+
+@dataclass(frozen=True)
+class OfferedResult:
+    """What a call gave: pieces for the model, and the same as data."""
+
+    content: list[OfferedText]
+    structured_content: dict[str, Any]
 
 
 def serve(app: MCPServer, argv: Sequence[str] | None = None) -> None:

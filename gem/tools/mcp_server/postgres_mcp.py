@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from gem.errors import NoVerdict
 from gem.errors import ToolError as Failed
 from gem.tools.mcp_server import serve, server
-from gem.tools.postgres import Connection, Result
+from gem.tools.postgres import Connection, SqlResult
 
 VARIABLE = "GEM_POSTGRES_MCP_DSN"
 STATEMENT_S = 10.0
@@ -110,7 +110,7 @@ def _ask(question: Callable[[Connection], T]) -> T:
         raise MCPError(code=_INTERNAL_ERROR, message=str(error)) from error
 
 
-def _run(sql: str) -> Result:
+def _run(sql: str) -> SqlResult:
     return _ask(lambda connection: connection.run(sql, STATEMENT_S, SHOWN_ROWS))
 
 
@@ -159,7 +159,7 @@ async def explain(sql: str, analyze: bool = False) -> str:
     if not analyze:
         return _lines(_run(f"EXPLAIN {sql}"))
 
-    def undone(connection: Connection) -> Result:
+    def undone(connection: Connection) -> SqlResult:
         alone = not connection.in_transaction
         if alone:
             connection.run("BEGIN", STATEMENT_S)
@@ -172,11 +172,11 @@ async def explain(sql: str, analyze: bool = False) -> str:
     return _lines(_ask(undone))
 
 
-def _lines(result: Result) -> str:
+def _lines(result: SqlResult) -> str:
     return "\n".join(str(row[0]) for row in result.rows)
 
 
-def _table(result: Result) -> str:
+def _table(result: SqlResult) -> str:
     """Return a result as text."""
     lines = [" | ".join(result.columns or ())]
     lines += [" | ".join(map(_cell, row)) for row in result.rows]

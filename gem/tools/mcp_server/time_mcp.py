@@ -18,6 +18,7 @@ _MOMENT = {
     "D": "%-d", "dddd": "%A", "ddd": "%a", "HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M",
     "m": "%-M", "ss": "%S", "s": "%-S", "A": "%p", "ZZ": "%z", "Z": "%z",
 }  # fmt: skip
+_UNITS = (("year", 31_536_000), ("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 _TOKEN = re.compile(r"\[[^\]]*\]|" + "|".join(sorted(_MOMENT, key=len, reverse=True)) + "|%")
 
 
@@ -75,6 +76,16 @@ async def current_time(format: str = DEFAULT_FORMAT, timezone: str = "UTC") -> s
 async def convert_time(time: str, source_timezone: str, target_timezone: str) -> str:
     """Tell what a time in one time zone is in another; the time is in ISO 8601."""
     return _parse_dt(time, source_timezone).astimezone(_zone(target_timezone)).isoformat()
+
+
+@app.tool()
+async def relative_time(time: str) -> str:
+    """Tell how long ago a moment in ISO 8601 was, or how long until it comes."""
+    seconds = round((_parse_dt(time) - datetime.now(UTC)).total_seconds())
+    unit, length = next(pair for pair in _UNITS if abs(seconds) >= pair[1] or pair[1] == 1)
+    count = abs(seconds) // length
+    said = f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{said} ago" if seconds < 0 else f"in {said}"
 
 
 @app.tool()

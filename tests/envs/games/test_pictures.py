@@ -7,7 +7,7 @@ import pytest
 
 import gem
 from gem.content import Image, Text, text_of
-from gem.envs.games import base
+from gem.envs.kit import text_game
 from gem.errors import BadArgument, MissingExtra
 from gem.testing import check_env
 
@@ -162,7 +162,7 @@ def test_another_render_mode_is_refused():
 
 
 def test_a_game_that_draws_nothing_says_which_method_it_lacks():
-    class Bare(base.TextGame):
+    class Bare(text_game.TextGame):
         def __init__(self):
             super().__init__(1)
 

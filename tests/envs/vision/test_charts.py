@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("PIL")
 from PIL import Image as Pillow
 
-from gem.envs.games.board_image import COLOURS
-from gem.envs.math_visual_env import ChartsEnv
+from gem.envs.kit.drawing import COLOURS
 from gem.envs.vision import charts
+from gem.envs.vision.env import ChartsEnv
 from gem.errors import MissingExtra
 from gem.seeding import stream
 

@@ -9,9 +9,9 @@ pytest.importorskip("PIL")
 from PIL import Image as Pillow
 
 from gem.content import Image, Text
-from gem.envs.games.board_image import COLOURS, INK, SHADE
-from gem.envs.math_visual_env import GeometryEnv
+from gem.envs.kit.drawing import COLOURS, INK, SHADE
 from gem.envs.vision import geometry
+from gem.envs.vision.env import GeometryEnv
 from gem.errors import BadArgument
 from gem.seeding import stream
 

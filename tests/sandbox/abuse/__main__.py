@@ -1,4 +1,4 @@
-"""Let the programs loose on a rung: ``python tests/sandbox/abuse --rung userns --how run``.
+"""Let the programs loose on a backend: ``python tests/sandbox/abuse --backend userns --how run``.
 
 Prints a line for each program that did harm, and a line of JSON at the end; exits with 1 if any did.
 """
@@ -13,18 +13,18 @@ import time
 from arena import Arena
 from second_wave import PROGRAMS
 
-from gem.sandbox.ladder import open_sandbox
+from gem.sandbox.choice import open_sandbox
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rung")
+    parser.add_argument("--backend")
     parser.add_argument("--how", default="run", choices=("run", "session", "shell", "judge"))
     parser.add_argument("--only", default="", help="a part of the program's name or group")
     parser.add_argument("--light", action="store_true", help="leave out what takes seconds")
     parser.add_argument("--verbose", action="store_true")
     asked = parser.parse_args()
-    sandbox = open_sandbox(asked.rung, allow_unsafe=True)
+    sandbox = open_sandbox(asked.backend, allow_unsafe=True)
     harmed, gaps, tried = {}, {}, 0
     with Arena() as arena:
         for program in PROGRAMS:
@@ -37,11 +37,11 @@ def main() -> int:
             if asked.verbose:
                 print(f"{time.monotonic() - begun:5.2f} s  {program.group}: {program.name}", flush=True)
             if harm:
-                known = program.gap.get(sandbox.rung)
+                known = program.gap.get(sandbox.backend)
                 (gaps if known else harmed)[f"{program.group}: {program.name}"] = harm
                 print(f"{'KNOWN' if known else 'HARM'}  {program.group}: {program.name}: {harm}", flush=True)
     sandbox.close()
-    print(json.dumps({"rung": sandbox.rung, "tried": tried, "harm": harmed, "gaps": gaps}))
+    print(json.dumps({"backend": sandbox.backend, "tried": tried, "harm": harmed, "gaps": gaps}))
     return 1 if harmed else 0
 
 

@@ -42,7 +42,7 @@ class Program:
     """A hostile program and what shows that it was held.
 
     `status`: the only acceptable ones. `stdout`: what must come out. `after`: code that looks, in a later
-    fresh run, for what was left. `fetch`: files that the host reads out of the session. `gap`: rungs that do
+    fresh run, for what was left. `fetch`: files that the host reads out of the session. `gap`: backends that do
     not claim to stop it, and why. `sessions`, `runs`: whether it makes sense there. `heavy`: takes seconds.
     """
 

@@ -1,7 +1,7 @@
-"""Hostile programs on the real rungs: none may do harm. By default some of the quick ones, on the best rung.
+"""Hostile programs on the real backends: none may do harm. By default a few quick ones on the best.
 
 The slow tests run all of them: fresh and as cells, as this user and, started by root, as a plain one, on
-every rung that this machine has. Some run on no sandbox at all, to see that harm would be seen.
+every backend that this machine has. Some run on no sandbox at all, to see that harm would be seen.
 """
 
 import json
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gem.sandbox.ladder import open_sandbox, self_test
+from gem.sandbox.choice import open_sandbox
+from gem.sandbox.selftest import self_test
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -33,19 +34,19 @@ QUICK = [name for name, program in BY_NAME.items() if not program.heavy and prog
 
 
 @pytest.fixture(scope="module")
-def rung():
-    """The best rung here; where that is not userns, say what is not checked."""
+def backend():
+    """The best backend here; where that is not userns, say what is not checked."""
     for name in ("userns", "landlock"):
         report = self_test(name)
         if report.passed:
             return name
         print(f"not checked on {name}: {report.why_not}", file=sys.stderr)
-    pytest.skip(f"no rung of this machine isolates: {report.why_not}")
+    pytest.skip(f"no backend of this machine isolates: {report.why_not}")
 
 
 @pytest.fixture(scope="module")
-def sandbox(rung):
-    opened = open_sandbox(rung, begin=("bare",))
+def sandbox(backend):
+    opened = open_sandbox(backend, begin=("bare",))
     yield opened
     opened.close()
 
@@ -56,19 +57,19 @@ def arena():
         yield arena
 
 
-@pytest.mark.filterwarnings("ignore:programs run on the rung")
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if i % 6 else []) for i, name in enumerate(QUICK)]
 )
 def test_no_harm(sandbox, arena, name):
     program = BY_NAME[name]
     harm = arena.attack(sandbox, program)
-    if harm and (known := program.gap.get(sandbox.rung)):
-        pytest.skip(f"{sandbox.rung} does not claim to stop it: {known}")
+    if harm and (known := program.gap.get(sandbox.backend)):
+        pytest.skip(f"{sandbox.backend} does not claim to stop it: {known}")
     assert harm == []
 
 
-def let_loose(rung, how, *args, user=None):
+def let_loose(backend, how, *args, user=None):
     """Run the suite as a program of its own and return its report."""
     python, wrapper = sys.executable, []
     if user is not None:
@@ -77,7 +78,7 @@ def let_loose(rung, how, *args, user=None):
         if python is None:
             pytest.skip("no Python 3.11 or newer that a plain user may run, or gem is out of its sight")
     done = subprocess.run(
-        [*wrapper, python, str(HERE), "--rung", rung, "--how", how, *args],
+        [*wrapper, python, str(HERE), "--backend", backend, "--how", how, *args],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd="/",
         capture_output=True,
@@ -88,44 +89,46 @@ def let_loose(rung, how, *args, user=None):
 
 
 def usable(python, wrapper):
-    code = "import sys, gem.sandbox.ladder; sys.exit(sys.version_info < (3, 11))"
+    code = "import sys, gem.sandbox.choice; sys.exit(sys.version_info < (3, 11))"
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     tried = subprocess.run([*wrapper, python, "-c", code], env=env, cwd="/", capture_output=True)
     return tried.returncode == 0
 
 
-def skip_without(rung):
-    if not self_test(rung).passed:
-        pytest.skip(f"not checked on {rung}: {self_test(rung).why_not}")
+def skip_without(backend):
+    if not self_test(backend).passed:
+        pytest.skip(f"not checked on {backend}: {self_test(backend).why_not}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["run", "session"])
-@pytest.mark.parametrize("rung_", ["userns", "landlock"])
-def test_everything_as_this_user(rung_, how):
-    skip_without(rung_)
-    report = let_loose(rung_, how)
+@pytest.mark.parametrize("backend_", ["userns", "landlock"])
+def test_everything_as_this_user(backend_, how):
+    skip_without(backend_)
+    report = let_loose(backend_, how)
     assert report["harm"] == {}
     assert report["tried"] > 350
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rung_", "how"), [("userns", "judge"), ("userns", "shell"), ("landlock", "judge")])
-def test_the_quick_ones_as_submissions_and_commands(rung_, how):
-    skip_without(rung_)
-    report = let_loose(rung_, how, "--light")
+@pytest.mark.parametrize(
+    ("backend_", "how"), [("userns", "judge"), ("userns", "shell"), ("landlock", "judge")]
+)
+def test_the_quick_ones_as_submissions_and_commands(backend_, how):
+    skip_without(backend_)
+    report = let_loose(backend_, how, "--light")
     assert report["harm"] == {}
     assert report["tried"] > 300
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["run", "session"])
-@pytest.mark.parametrize("rung_", ["userns", "landlock"])
-def test_everything_as_a_plain_user(rung_, how):
+@pytest.mark.parametrize("backend_", ["userns", "landlock"])
+def test_everything_as_a_plain_user(backend_, how):
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root, who can become somebody else, and setpriv")
-    skip_without(rung_)
-    report = let_loose(rung_, how, user=PLAIN)
+    skip_without(backend_)
+    report = let_loose(backend_, how, user=PLAIN)
     assert report["harm"] == {}
     assert report["tried"] > 350
 

@@ -1,0 +1,134 @@
+"""The workers of the mathematics grader, beside the same program as a session of the sandbox.
+
+``python -m bench.grading_workers [--asks N]``. Both load sympy and its parser before they fork. The first
+answer includes the start of all processes. A new worker is the time from a worker's death to the next answer;
+of a session it is that of one without a program, as if its fork server had loaded that. Memory is the
+proportional share of an idle worker. What follows stands in
+docs/decisions/0013-the-graders-fork-server-stays.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.common import table, write_json
+from gem.graders.math import CONTROL, WORKER
+from gem.graders.pool import Pool, WorkerLost
+from gem.sandbox import Budget, open_sandbox
+from gem.sandbox import pool as sandbox_pool
+
+EASY = {"read": ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--asks", type=int, default=300)
+    parser.add_argument("--backends", nargs="*", default=["userns", "landlock"])
+    asks = parser.parse_args().asks
+    figures = {"grading pool": grading_pool(asks)}
+    for backend in parser.parse_args().backends:
+        figures[f"session, {backend}"] = session(asks, backend)
+    columns = (
+        "",
+        "first answer, s",
+        "easy question, ms",
+        "undecided pair, ms",
+        "a new worker, ms",
+        "memory, MB",
+    )
+    table(
+        "Workers of the mathematics grader", columns, [[name, *row.values()] for name, row in figures.items()]
+    )
+    write_json("grading_workers", {"figures": figures})
+
+
+def grading_pool(asks: int) -> dict[str, float]:
+    begun = time.perf_counter()
+    pool = Pool(WORKER, size=1)
+    pool.ask(CONTROL, 5.0, 60.0)
+    first = time.perf_counter() - begun
+    found = measured(asks, lambda question: pool.ask(question, 5.0, 60.0))
+
+    def replace() -> None:
+        os.kill(pool.pids[0], signal.SIGKILL)
+        with contextlib.suppress(WorkerLost):
+            pool.ask(EASY, 5.0, 60.0)
+        pool.ask(EASY, 5.0, 60.0)
+
+    found = {"first": first, **found, "new": timed(replace, 10)}
+    found["memory"] = sum(map(proportional_mb, pool.pids))
+    pool.close()
+    return found
+
+
+def session(asks: int, backend: str) -> dict[str, float]:
+    source = WORKER.read_text()
+    sandbox_pool.KINDS["science"] = ("numpy", "sympy", "latex2sympy2_extended")
+    begun = time.perf_counter()
+    sandbox = open_sandbox(backend)
+    budget = Budget(wall_s=60.0, cpu_s=5.0)
+
+    def open_one() -> Any:
+        opened = sandbox.session(budget=budget, preload=("sympy",))
+        opened.execute(source + "\nload()")
+        return opened
+
+    worker = open_one()
+
+    def ask(question: dict[str, str]) -> None:
+        result = worker.execute(f"answer({question!r})")
+        assert result.ok, result
+
+    ask(CONTROL)
+    first = time.perf_counter() - begun
+    found = measured(asks, ask)
+    before = every_pid()
+    others = [open_one() for _ in range(3)]
+    new = every_pid() - before
+
+    def replace() -> None:
+        with sandbox.session(budget=budget, preload=("sympy",)) as another:
+            assert another.execute("1").ok
+
+    found = {"first": first, **found, "new": timed(replace, 10)}
+    found["memory"] = sum(map(proportional_mb, new)) / len(others)
+    sandbox.close()
+    return found
+
+
+def measured(asks: int, ask: Callable[[dict[str, str]], Any]) -> dict[str, float]:
+    return {"easy": timed(lambda: ask(EASY), asks), "pair": timed(lambda: ask(CONTROL), asks)}
+
+
+def timed(fn: Callable[[], Any], times: int) -> float:
+    """Return the median of so many calls, in milliseconds."""
+    spent = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        fn()
+        spent.append(time.perf_counter() - begun)
+    return 1000 * statistics.median(spent)
+
+
+def every_pid() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()}
+
+
+def proportional_mb(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(text.partition("\nPss:")[2].split()[0]) / 1024 if "\nPss:" in text else 0.0
+
+
+if __name__ == "__main__":
+    main()

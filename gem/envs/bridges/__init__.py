@@ -1,0 +1,1 @@
+"""Other people's environments: reasoning-gym, Gymnasium, TextArena, PettingZoo."""

@@ -1,0 +1,391 @@
+r"""The bridge to reasoning-gym: more than a hundred procedural data sets, as the family ``rg:``.
+
+The package is good at making questions and was not written for hostile answers or for many seeds; what
+its data sets get wrong is put right here, in tables, and `tests/envs/bridges/test_reasoning_gym.py` measures
+every row of them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from gem import seeding
+from gem.core import Env, Start, Step
+from gem.envs.bridges.reasoning_gym_screens import refused
+from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
+from gem.parsing import boxed, tagged
+from gem.record import StopReason
+
+_state = random.getstate()  # what the package imports draws from the caller's generator (rich, for its links)
+from reasoning_gym.dataset import ProceduralDataset  # noqa: E402
+from reasoning_gym.factory import DATASETS  # noqa: E402
+
+random.setstate(_state)
+
+ANSWER_FORM = "Give your final answer inside \\boxed{}."
+
+RESEEDABLE = frozenset(
+    {
+        "arc_agi",
+        "base_conversion",
+        "codeio",
+        "figlet_font",
+        "group_anagrams",
+        "letter_counting",
+        "n_queens",
+        "rearc",
+        "rush_hour",
+        "sentence_reordering",
+        "spell_backward",
+        "word_ladder",
+        "word_sorting",
+    }
+)
+"""Data sets whose constructor reads files (10 to 600 ms) and that draw nothing there: one instance is
+given another seed for each item. All others are built anew, for some draw in their constructor."""
+
+BLANK = {"base_conversion": "", "codeio": "{}"}
+"""The reference answer by which a data set shows that it failed to make an item; another is made then."""
+
+_ITEM_SEEDS = 2**31  # numpy's legacy generator, which one data set seeds, takes 32 bits
+_LOCK = threading.RLock()
+_SHADOWS: dict[tuple[str, str], Any] = {}
+_GENERATORS: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+
+
+def names() -> list[str]:
+    """Return the data sets of the installed package."""
+    return sorted(DATASETS)
+
+
+class ReasoningGymEnv(Env):
+    r"""Answer one question of a reasoning-gym data set.
+
+    Task:
+        One question per episode, drawn from the `size` questions that the data set `name` makes under
+        `seed`. Questions of different seeds have nothing in common. Further keywords configure the data
+        set, as ``max_terms=4``.
+    Action:
+        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
+        ``<answer></answer>``.
+    Observation:
+        The question, and how to answer.
+    Reward:
+        The data set's own score, between 0 and 1; many give part of it for an answer that is nearly
+        right. Only the full score is a success. What the scorer cannot read earns 0.
+    End:
+        After one action.
+    Source:
+        reasoning-gym (arXiv 2505.24760), Apache-2.0; generators, references and scorers are the package's.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("_generator", "_dataset")
+
+    max_turns = 1
+
+    def __init__(
+        self, name: str, size: int = 500, seed: int = 42, *, dataset: Any = None, **config: Any
+    ) -> None:
+        """Choose the data set, how many questions it has, and which.
+
+        `dataset`, one of the package's own making, gives the questions in place of those: its item `i` is
+        question `i`, and it scores.
+
+        Raises:
+            UnknownEnv: when the package has no such data set. UnknownArgument, BadArgument: for a keyword
+                or value that its configuration does not take.
+        """
+        if name not in DATASETS:
+            raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
+        if not isinstance(size, int) or size < 1:
+            raise BadArgument(f"size is {size!r}; accepted: 1 or more questions.")
+        accepted = [f.name for f in dataclasses.fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
+        for keyword in config:
+            if keyword not in accepted:
+                raise UnknownArgument(
+                    f"rg:{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: "
+                    f"{', '.join(['size', 'seed', *accepted])}."
+                )
+        self.name = name
+        self.size = size
+        self.set_seed = seeding.check(seed)
+        self.config = config
+        self._generator = _generator(name, config)
+        self.dataset = dataset
+        self._entry: dict[str, Any] = {}
+
+    def reset(self, seed: int | None = None, idx: int | None = None) -> Start:
+        """Draw a question, or take question `idx`; see Env.reset.
+
+        Raises:
+            BadArgument: when there is no question `idx`.
+        """
+        if idx is None and seed is None:
+            idx = self._next
+        if idx is not None and idx not in range(self.size):
+            raise BadArgument(f"idx is {idx!r}; {self} has questions 0 to {self.size - 1}.")
+        super().reset(seed)
+        if self._next is not None:
+            self._next = None if idx is None else (idx + 1) % self.size
+        self._entry = self._item(self.rng.randrange(self.size) if idx is None else idx)
+        return Start(f"{self._entry['question'].strip()}\n\n{ANSWER_FORM}", {})
+
+    def step(self, action: str) -> Step:
+        """Score the answer; see Env.step."""
+        answer = boxed(action)
+        if answer is None:
+            answer = tagged(action, "answer")
+        if answer is None:
+            info = {"success": False, "correct": False, "stop": StopReason.UNREADABLE.value}
+            return Step(f"Your answer could not be read. {ANSWER_FORM}", 0.0, True, False, info)
+        score, why = self._score(answer)
+        correct = score >= 1.0
+        info = {
+            "success": correct,
+            "correct": correct,
+            "parsed_action": answer,
+            "stop": (StopReason.SOLVED if correct else StopReason.FAILED).value,
+        }
+        if why:
+            info["why"] = why
+        return Step(f"Your answer scores {score:.4g} of 1.", score, True, False, info)
+
+    def sample_random_action(self) -> str:
+        """Return another question's reference answer, or a digit where the data set has none."""
+        other = self._item(self.actor_rng.randrange(self.size))["answer"]
+        return _answer(str(self.actor_rng.randrange(10)) if other is None else str(other))
+
+    def solve(self) -> str:
+        """Return the reference answer: an oracle, it reads what the agent is not shown."""
+        reference = self._entry.get("answer")
+        if reference is None:
+            raise NoSolver(f"{self} has no solver: the data set gives no reference answer.")
+        return _answer(str(reference))
+
+    # -- what scripts read and assign, by upstream's names
+
+    _dataset: Any = None
+    _next: int | None = None
+
+    @property
+    def dataset(self) -> Any:
+        """The questions: entries as the package makes them, by number; or what was given or assigned."""
+        return Questions(self) if self._dataset is None else self._dataset
+
+    @dataset.setter
+    def dataset(self, value: Any) -> None:
+        self._dataset = None if isinstance(value, Questions) else value
+        if self._dataset is not None:
+            self.size = len(value)
+
+    @property
+    def idx(self) -> int:
+        """The question that reset() takes next, where a script walks by number; it does once it assigns."""
+        return self._next or 0
+
+    @idx.setter
+    def idx(self, value: int) -> None:
+        self._next = value
+
+    @property
+    def answer(self) -> Any:
+        """The reference answer of the running episode; None where the data set gives none."""
+        return self._entry.get("answer")
+
+    @answer.setter
+    def answer(self, value: Any) -> None:
+        self._entry = {**self._entry, "answer": value}
+
+    def _item(self, index: int) -> dict[str, Any]:
+        """Make question `index`, from a data set of its own under a hashed seed.
+
+        Inside one data set, item i + 1 of seed s is item i of seed s + 1: neighbouring seeds would share
+        all their questions but one.
+        """
+        if self._dataset is not None:
+            with _foreign(seeding.derive(self.set_seed, "item", index) % _ITEM_SEEDS):
+                return dict(self._dataset[index])
+        attempt = 0
+        while True:
+            seed = seeding.derive(self.set_seed, "item", index, attempt) % _ITEM_SEEDS
+            with _foreign(seed):
+                if self.name in RESEEDABLE:
+                    self._generator.seed = seed
+                    entry = self._generator[0]
+                else:
+                    entry = _build(self.name, {**self.config, "seed": seed})[0]
+            if entry["answer"] is None or entry["answer"] != BLANK.get(self.name):
+                return entry  # type: ignore[no-any-return]
+            attempt += 1
+
+    def _score(self, answer: str) -> tuple[float, str]:
+        """Return the data set's score of `answer`, and why where it is 0 for a reason of ours."""
+        why = refused(self.name, answer, self._entry)
+        if why:
+            return 0.0, why
+        try:
+            with _foreign(self._need_seed() % _ITEM_SEEDS):
+                scorer = self._generator if self._dataset is None else self._dataset
+                score = float(scorer.score_answer(answer, self._entry))
+        except Exception as error:  # somebody else's scorer: it may raise anything
+            self._check_scorer(error)
+            return 0.0, f"the scorer could not read the answer: {type(error).__name__}"
+        return (score, "") if math.isfinite(score) else (0.0, f"the scorer returned {score}")
+
+    def _check_scorer(self, error: Exception) -> None:
+        """Raise NoVerdict when the scorer fails on the reference answer too: not the agent's doing."""
+        reference = self._entry["answer"]
+        if reference is None:
+            return
+        try:
+            with _foreign(0):
+                self._generator.score_answer(reference, self._entry)
+        except Exception:
+            raise NoVerdict(f"the scorer of {self} fails on its own reference answer: {error!r}") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the generator behind: the receiving process builds or shares its own."""
+        return {key: value for key, value in vars(self).items() if key != "_generator"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state and find the generator."""
+        vars(self).update(state)
+        self._generator = _generator(self.name, self.config)
+
+
+class Questions(Sequence[dict[str, Any]]):
+    """The questions of an environment, as the package makes entries, and its scorer."""
+
+    def __init__(self, env: ReasoningGymEnv) -> None:
+        """Show the questions of `env`."""
+        self.env = env
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self.env.size
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one entry: question, answer and metadata."""
+        return self.env._item(range(self.env.size)[index])
+
+    def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
+        """Return the package's score of an answer."""
+        with _foreign(0):
+            return float(self.env._generator.score_answer(answer, entry))
+
+
+# -- calls into the package
+
+
+@contextlib.contextmanager
+def _foreign(seed: int) -> Iterator[None]:
+    """Guard a call into the package: one at a time, and the caller's global generators are left as they were.
+
+    Some data sets seed the global generators (`pool_matrix`) and some draw from them unseeded (`codeio`,
+    `list_functions`), so they are seeded for the call, and put back.
+    """
+    with _LOCK:
+        kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
+        random.seed(seed)  # noqa: TID251  the guard itself
+        np.random.seed(seed)  # noqa: NPY002, TID251  the guard itself
+        for (module, name), replacement in _SHADOWS.items():
+            vars(sys.modules[module])[name] = replacement
+        try:
+            yield
+        finally:
+            for module, name in _SHADOWS:  # whoever uses the package beside us finds it as it is
+                vars(sys.modules[module]).pop(name, None)
+            random.setstate(kept)
+            np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
+
+
+def _generator(name: str, config: dict[str, Any]) -> Any:
+    """Return the data set that scores, shared by all environments of one configuration."""
+    key = (name, repr(sorted(config.items())))
+    with _foreign(0):
+        found = _GENERATORS.get(key)
+        if found is None:
+            found = _GENERATORS[key] = _build(name, {**config, "seed": 0})
+        return found
+
+
+def _build(name: str, config: dict[str, Any]) -> ProceduralDataset:
+    """Build a data set of one item, and repair it."""
+    dataset_class, config_class = DATASETS[name]
+    try:
+        dataset = dataset_class(config=config_class(size=1, **config))
+    except (AssertionError, TypeError, ValueError, AttributeError) as error:
+        raise BadArgument(f"rg:{name} got {config}; its configuration refuses that: {error}") from error
+    if name in REPAIRS:
+        REPAIRS[name](dataset)
+    return dataset
+
+
+class _OrderedSet(set[str]):
+    """A set that is iterated in order, as are its differences."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(set.__iter__(self)))
+
+    def __sub__(self, other: Any) -> _OrderedSet:
+        return _OrderedSet(set.__sub__(self, other))
+
+
+class _OrderedFrozenSet(frozenset[str]):
+    """A frozenset that is iterated in order."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(frozenset.__iter__(self)))
+
+
+def _order_letters(dataset: Any) -> None:
+    dataset.letters = _OrderedSet(dataset.letters)
+
+
+def _order_monomials(dataset: Any) -> None:
+    unordered = dataset._get_monomials
+    dataset._get_monomials = lambda rng: sorted(unordered(rng), key=str)
+
+
+def _order_neighbours(dataset: Any) -> None:
+    for graph in dataset.word_graphs.values():
+        graph.update({word: sorted(neighbours) for word, neighbours in graph.items()})
+
+
+def _shadow(name: str, replacement: Any) -> Callable[[Any], None]:
+    """Return a repair that gives the data set's module a builtin of its own, in every call of ours."""
+
+    def repair(dataset: Any) -> None:
+        module = type(dataset).__module__
+        _SHADOWS[module, name] = vars(sys.modules[module])[name] = replacement
+
+    return repair
+
+
+REPAIRS: dict[str, Callable[[Any], None]] = {
+    # questions or reference answers follow the order of a set, which changes with the hash seed
+    "isomorphic_strings": _order_letters,
+    "ransom_note": _order_letters,
+    "polynomial_multiplication": _order_monomials,
+    "word_ladder": _order_neighbours,
+    "knight_swap": _shadow("frozenset", _OrderedFrozenSet),
+    # prints, into whatever protocol runs over stdout
+    "codeio": _shadow("print", lambda *args: None),
+}
+"""What is done to a data set when it has been built."""
+
+
+def _answer(text: str) -> str:
+    """Return `text` as an answer, in a box, or in tags where its braces would not survive the box."""
+    boxed_text = f"\\boxed{{{text}}}"
+    return boxed_text if boxed(boxed_text) == text.strip() else f"<answer>{text}</answer>"

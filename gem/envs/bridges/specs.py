@@ -1,0 +1,142 @@
+"""The rows of other people's environments: each a family, whose names are known without an import."""
+
+from __future__ import annotations
+
+from gem.registry import Family
+
+RG_NAMES = """
+ab acre advanced_geometry aiw arc_1d arc_agi base_conversion basic_arithmetic bf binary_alternation
+binary_matrix bitwise_arithmetic boxnet caesar_cipher calendar_arithmetic chain_sum circuit_logic codeio
+coin_flip color_cube_rotation complex_arithmetic count_bits count_primes countdown course_schedule
+cryptarithm decimal_arithmetic decimal_chain_sum dice emoji_mystery family_relationships figlet_font
+fraction_simplification futoshiki game_of_life game_of_life_halting gcd graph_color group_anagrams
+gsm_symbolic intermediate_integration isomorphic_strings jugs kakurasu knight_swap knights_knaves
+largest_island lcm leg_counting letter_counting letter_jumble list_functions mahjong_puzzle
+manipulate_matrix maze mini_sudoku modulo_grid n_queens needle_haystack number_filtering number_format
+number_sequence number_sorting palindrome_generation palindrome_partitioning path_star
+polynomial_equations polynomial_multiplication pool_matrix power_function prime_factorization products
+propositional_logic puzzle24 quantum_lock ransom_note rearc rectangle_count rotate_matrix rotten_oranges
+rubiks_cube rush_hour self_reference sentence_reordering shortest_path simple_equations simple_geometry
+simple_integration sokoban spell_backward spiral_matrix string_insertion string_manipulation
+string_splitting string_synthesis sudoku survo syllogism time_intervals tower_of_hanoi tsumego
+word_ladder word_sequence_reversal word_sorting zebra_puzzles
+""".split()  # noqa: SIM905  a hundred quoted names would fill two screens
+"""The data sets of reasoning-gym 0.1.25 that need no configuration; of a later release it is asked."""
+
+RG_UNSOLVED = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
+"""Those that give no reference answer."""
+
+REASONING_GYM = Family(
+    prefix="rg",
+    entry_point="gem.envs.bridges.reasoning_gym:ReasoningGymEnv",
+    names=tuple(RG_NAMES),
+    more="gem.envs.bridges.reasoning_gym:names",
+    extra="rg",
+    package="reasoning_gym",
+    claims={"max_turns": 1, "solver": "oracle"},
+    exceptions={name: {"solver": "none"} for name in RG_UNSOLVED},
+)
+
+
+GYMNASIUM_TOY_TEXT = {
+    "Blackjack-v1": (20, 0.452),
+    "CliffWalking-v1": (60, 1.0),
+    "CliffWalkingSlippery-v1": (300, 1.0),
+    "FrozenLake-v1": (100, 0.714),
+    "FrozenLake8x8-v1": (200, 0.908),
+    "Taxi-v4": (200, 1.0),
+}
+"""The turns that the task states, and the rate at which optimal play wins, over seeds 0 to 499."""
+
+GYMNASIUM = Family(
+    prefix="gymnasium",
+    entry_point="gem.envs.bridges.gymnasium:GymnasiumEnv",
+    names=tuple(GYMNASIUM_TOY_TEXT),
+    extra="gymnasium",
+    package="gymnasium",
+    exceptions={
+        name: {"max_turns": turns, "solver": "measured", "solver_rate": rate}
+        for name, (turns, rate) in GYMNASIUM_TOY_TEXT.items()
+    },
+)
+
+
+TEXTARENA_GAMES: dict[int, str] = {
+    1: """
+2048-v0-ultra-easy 2048-v0-mega-easy 2048-v0-super-easy 2048-v0-very-easy 2048-v0-easy 2048-v0
+2048-v0-hard 2048-v0-very-hard 2048-v0-extreme 2048-v0-3x3 2048-v0-5x5 2048-v0-6x6 2048-v0-8x8
+2048-v0-10x10 Bandit-v0 Bandit-v0-hard Blackjack-v0 Blackjack-v0-long Countdown-v0 Crosswords-v0
+Crosswords-v0-hardcore Cryptarithm-v0 FifteenPuzzle-v0 FrozenLake-v0 FrozenLake-v0-random
+FrozenLake-v0-hardcore GuessTheNumber-v0 GuessTheNumber-v0-hardcore GuessWho-v0 Hangman-v0
+Hangman-v0-hardcore LightsOut-v0 LogicPuzzle-v0 LogicPuzzle-v0-hard Mastermind-v0 Mastermind-v0-hard
+Mastermind-v0-extreme Minesweeper-v0 Minesweeper-v0-small Minesweeper-v0-medium Minesweeper-v0-hard
+PegJump-v0 RushHour-v0 Secretary-v0 Secretary-v0-long Set-v0 Klondike-v0 Slitherlink-v0 Sokoban-v0
+Sokoban-v0-medium Sudoku-v0-very-easy Sudoku-v0-easy Sudoku-v0 Sudoku-v0-medium Sudoku-v0-hard
+ThreeCardMonte-v0 TowerOfHanoi-v0 TowerOfHanoi-v0-medium TowerOfHanoi-v0-hard
+TowerOfHanoi-v0-hardcore TowerOfHanoi-v0-extreme TwentyQuestions-v0 TwentyQuestions-v0-hardcore
+WordLadder-v0 WordLadder-v0-medium WordLadder-v0-hard Wordle-v0 Wordle-v0-hardcore Wordle-v0-long
+Wordle-v0-long-hardcore WordSearch-v0 WordSearch-v0-hardcore UltimateTexasHoldem-v0
+""",
+    2: """
+Alquerque-v0 Battleship-v0 Battleship-v0-standard Battleship-v0-large Battleship-v0-extreme
+Breakthrough-v0-tiny Breakthrough-v0-small Breakthrough-v0 Breakthrough-v0-large
+Breakthrough-v0-blind Breakthrough-v0-long Briscola-v0 Checkers-v0 Checkers-v0-long Chess-v0
+Chess-v0-long Chess-v0-blind Chopsticks-v0 Chopsticks-v0-medium Chopsticks-v0-long
+ColonelBlotto-v0-small ColonelBlotto-v0 ColonelBlotto-v0-large ColonelBlotto-v0-extreme
+ConnectFour-v0 ConnectFour-v0-blind ConnectFour-v0-large Crusade-v0 Debate-v0 Debate-v0-medium
+Debate-v0-long DontSayIt-v0 DontSayIt-v0-hardcore DontSayIt-v0-unlimited GameOfPureStrategy-v0
+GermanWhist-v0 Golf-v0 Golf-v0-medium HighSociety-v0 IndianPoker-v0-short IndianPoker-v0
+IndianPoker-v0-medium IndianPoker-v0-long IndianPoker-v0-extreme IteratedMatchingPennies-v0
+IteratedPrisonersDilemma-v0 IteratedRockPaperScissors-v0 IteratedTwoThirdsAverage-v0
+IteratedStagHunt-v0 IteratedStagHunt-v0-randomized KuhnPoker-v0 KuhnPoker-v0-short
+KuhnPoker-v0-medium KuhnPoker-v0-long KuhnPoker-v0-extreme LinesOfAction-v0 LetterAuction-v0
+LetterAuction-v0-medium LetterAuction-v0-hard MemoryGame-v0 MemoryGame-v0-medium MemoryGame-v0-hard
+Nim-v0 Nim-v0-medium Nim-v0-large Othello-v0-tiny Othello-v0-small Othello-v0 Othello-v0-big
+Othello-v0-huge Othello-v0-hard PigDice-v0 PigDice-v0-short PigDice-v0-long PigDice-v0-50
+PigDice-v0-100 PigDice-v0-150 PigDice-v0-200 PigDice-v0-250 PigDice-v0-300 PigDice-v0-350
+PigDice-v0-400 PigDice-v0-450 PigDice-v0-500 QuantumTicTacToe-v0 ReverseTicTacToe-v0
+ScenarioPlanning-v0 SimpleBlindAuction-v0-quick SimpleBlindAuction-v0 SimpleBlindAuction-v0-rich
+SimpleNegotiation-v0-short SimpleNegotiation-v0 SimpleNegotiation-v0-long SimpleTak-v0
+SimpleTak-v0-medium SimpleTak-v0-large SimpleTak-v0-extreme SpellingBee-v0-small SpellingBee-v0
+SpellingBee-v0-large SpiteAndMalice-v0 Stratego-v0 Tak-v0 Tak-v0-medium Tak-v0-hard TicTacToe-v0
+TruthAndDeception-v0 TruthAndDeception-v0-long TruthAndDeception-v0-extreme TwoDollar-v0
+UltimateTicTacToe-v0 IteratedUltimatumGame-v0 IteratedUltimatumGame-v0-alternate
+UsedCarNegotiation-v0 UsedCarNegotiation-v0-strong-buyer UsedCarNegotiation-v0-strong-seller
+UsedCar-v0-balanced WildTicTacToe-v0 WordChains-v0 Snake-v0 Snake-v0-standard Snake-v0-large
+Surround-v0 Surround-v0-standard Surround-v0-large LiarsDice-v0-small LiarsDice-v0
+LiarsDice-v0-large Poker-v0-small Poker-v0 Poker-v0-long Poker-v0-extreme SantoriniBaseFixed-v0
+BabyAiText-v0 NewRecruit-v0
+""",
+    3: """
+ThreePlayerTicTacToe-v0 ThreePlayerGOPS-v0 ThreePlayerIPD-v0 CharacterConclave-v0
+CharacterConclave-v0-long CharacterConclave-v0-extreme
+""",
+    4: """
+Taboo-v0 Taboo-v0-animals Taboo-v0-cars Taboo-v0-city/country Taboo-v0-food Taboo-v0-literature
+Taboo-v0-people Taboo-v0-tv Taboo-v0-long Taboo-v0-full PublicGoodsGame-v0 MarketEntryGame-v0
+Codenames-v0 Codenames-v0-hardcore SettlersOfCatan-v0
+""",
+    6: """
+SecretMafia-v0 ScorableGames-v0 ScorableGames-v0-conservative ScorableGames-v0-game1
+ScorableGames-v0-game2 ScorableGames-v0-game3 ScorableGames-v0-7players
+ScorableGames-v0-medicalethics ScorableGames-v0-vendorretailer
+""",
+}
+"""The games of TextArena 0.7.4 by how many play; of a later release it is asked."""
+
+TEXTARENA = Family(
+    prefix="ta",
+    entry_point="gem.envs.bridges.textarena:make_game",
+    names=tuple(name for games in TEXTARENA_GAMES.values() for name in games.split()),
+    more="gem.envs.bridges.textarena:names",
+    extra="textarena",
+    package="textarena",
+    exceptions={
+        name: {"seats": tuple(f"player_{i}" for i in range(players))}
+        for players, games in TEXTARENA_GAMES.items()
+        if players > 1
+        for name in games.split()
+    },
+)
+
+FAMILIES = (REASONING_GYM, GYMNASIUM, TEXTARENA)

@@ -1,0 +1,488 @@
+r"""The bridge to TextArena: games for one, two and more players, as the family ``ta:``.
+
+The rules, texts and rewards are the package's. What it gets wrong for many environments in one process is
+put right here: it draws from the process's generators and seeds them, prints, asks nltk to download, keeps
+words in sets, and raises on some answers. Each game has generators of its own, in place only while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import random
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gem import seeding
+from gem.content import Obs
+from gem.core import Env, Start, Step
+from gem.envs.bridges.specs import TEXTARENA_GAMES
+from gem.envs.games import words as english
+from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
+from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv, did_you_mean, missing_extra
+from gem.record import StopReason
+
+_LOCK = threading.RLock()
+_NUMPY_SEEDS = 2**32
+_TOP_WORDS = 1000
+"""How many of the most frequent words stand in for nltk's list of basic English."""
+
+INVALID_REWARD = -1.0
+"""What the package's own rule gives for an invalid move that ends a game."""
+
+
+class Game:
+    """One game of the package, with generators of its own. Whole state: a deep copy is a twin."""
+
+    def __init__(self, name: str, config: dict[str, Any]) -> None:
+        """Build it.
+
+        Raises:
+            UnknownEnv: for a name that the package has not. BadArgument: for keywords that it refuses.
+            MissingExtra: without the package.
+            MissingData: for a game that the installed package cannot play, with its reason.
+        """
+        self.name = name
+        self.config = config
+        self._python: Any = None
+        self._numpy: Any = None
+        self.env = self._build()
+        spec = _registry()[name]
+        self.bracket = any(w.__name__ == "ActionFormattingWrapper" for w in spec.default_wrappers or ())
+        self.stand_in = _STAND_IN in vars(sys.modules[type(self.env).__module__]).values()
+        self._fresh = True
+
+    def _build(self) -> Any:
+        name, registry = self.name, _registry()
+        if name not in registry:
+            raise UnknownEnv(f"TextArena has no game {name!r}.{did_you_mean(name, registry)}")
+        spec = registry[name]
+        with self._inside():
+            make = _entry(name, spec.entry_point)
+            accepted = inspect.signature(make).parameters
+            for keyword in self.config:
+                if keyword not in accepted:
+                    raise UnknownArgument(
+                        f"ta:{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: "
+                        f"{', '.join(['num_players', *accepted])}."
+                    )
+            try:
+                return make(**{**spec.kwargs, **self.config})
+            except TypeError as error:
+                raise BadArgument(f"ta:{name} got {self.config}; the game refuses that: {error}") from error
+            except (LookupError, OSError, ValueError) as error:
+                raise _unplayable(name, error) from error
+
+    def start(self, players: int, seed: int) -> None:
+        """Begin an episode.
+
+        Raises:
+            BadArgument: for a number of players that the game does not take.
+        """
+        with _LOCK:
+            if not self._fresh:  # several games keep a shuffled deck or a score from the last episode
+                self.env = self._build()
+            self._fresh = False
+            self._python = self._numpy = None
+            with self._inside(seed):
+                try:
+                    self.env.reset(num_players=players, seed=seeding.derive(seed, "textarena") % _NUMPY_SEEDS)
+                except AssertionError as error:
+                    raise BadArgument(f"num_players is {players}; the game refuses that: {error}") from error
+                state = self.env.state
+                if hasattr(state, "elimination_order"):
+                    state.step = functools.partial(_step_while_somebody_is_left, state)
+
+    def act(self, action: str) -> str:
+        """Give the current player's action; return what the game raised on it, or ''.
+
+        The package has no rule for an action that it cannot read without raising: it counts as invalid.
+        """
+        if self.bracket and "[" not in action and "]" not in action:
+            action = f"[{action}]"
+        with self._inside():
+            try:
+                self.env.step(action=action)
+            except Exception as error:  # somebody else's parser: it may raise anything
+                return f"{type(error).__name__}: {error}"
+        return ""
+
+    @property
+    def player(self) -> int:
+        """Who acts next."""
+        return int(self.env.state.current_player_id)
+
+    @property
+    def over(self) -> bool:
+        """Whether the game has ended."""
+        return bool(self.env.state.done)
+
+    @property
+    def turns(self) -> int | None:
+        """The turns that the game states, if any."""
+        limit = getattr(self.env.state, "max_turns", None)
+        return limit if isinstance(limit, int) else None
+
+    def heard(self, player: int) -> str:
+        """Return what was said to a player since it was asked last."""
+        state = self.env.state
+        with self._inside():
+            if player == state.current_player_id and not self.over:
+                _, said = self.env.get_observation()
+            else:
+                said, state.observations[player] = state.observations[player], []
+        names = {**state.role_mapping, -1: "GAME"}
+        lines = []
+        for who, text, kind in said:
+            if not isinstance(
+                text, str
+            ):  # three games give the player's number and the text in turned places
+                who, text = text, kind
+            lines.append(f"[{names.get(who, f'Player {who}')}] {str(text).strip()}")
+        return "\n".join(lines)
+
+    def result(self) -> tuple[dict[int, float], str]:
+        """Return each player's reward, and why the game ended."""
+        with self._inside():
+            rewards, info = self.env.close()
+        reasons = [str(about["reason"]) for about in info.values() if about.get("reason")]
+        paid: dict[int, float] = {}
+        for player, reward in (rewards or {}).items():
+            if isinstance(reward, str):  # one game gives reward and reason in turned places
+                reasons, reward = [reward], INVALID_REWARD
+            paid[int(player)] = float(reward)
+        return paid, next(iter(reasons), "")
+
+    @contextlib.contextmanager
+    def _inside(self, seed: int | None = None) -> Iterator[None]:
+        """Put this game's generators in place of the process's, for one call, one call at a time."""
+        with _LOCK:
+            kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
+            if self._python is None:
+                random.seed(seed or 0)  # noqa: TID251  the guard itself
+                np.random.seed((seed or 0) % _NUMPY_SEEDS)  # noqa: NPY002, TID251  the guard itself
+            else:
+                random.setstate(self._python)
+                np.random.set_state(self._numpy)  # noqa: NPY002  the guard itself
+            try:
+                yield
+            finally:
+                self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+                random.setstate(kept)
+                np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
+
+
+class TextArenaEnv(Env):
+    """Play one of TextArena's games for one player.
+
+    Task:
+        As the game `name` says in its first observation.
+    Action:
+        Free text; most games read a move in square brackets, as ``[left]``, and get them added where an
+        answer has none.
+    Observation:
+        What the game says to the player: the rules at first, then what followed the last action.
+    Reward:
+        The package's own, on the last turn: 1 for a win, -1 for an end by an invalid move, part of it where
+        the game pays progress. An answer on which the game raises ends it as an invalid move.
+    End:
+        As the game ends it; the second invalid move in a row ends most.
+    Source:
+        TextArena (arXiv 2504.11442), MIT licence; its games, texts and rewards.
+    """
+
+    def __init__(self, name: str, **config: Any) -> None:
+        """Choose the game; keywords configure it.
+
+        Raises:
+            UnknownEnv, BadArgument, MissingData: see `Game`.
+        """
+        self.name = name
+        self._game = Game(name, config)
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Begin a game; see Env.reset."""
+        super().reset(seed)
+        self._game.start(1, self._need_seed())
+        return Start(self._game.heard(0), {"words": "wordfreq"} if self._game.stand_in else {})
+
+    def step(self, action: str) -> Step:
+        """Act; see Env.step."""
+        raised = self._game.act(action)
+        if raised:
+            info = {"success": False, "stop": StopReason.UNREADABLE.value, "why": raised[:200]}
+            return Step("The game could not read your answer.", INVALID_REWARD, True, False, info)
+        if not self._game.over:
+            return Step(self._game.heard(0), 0.0, False, False, {})
+        rewards, reason = self._game.result()
+        reward = rewards.get(0, 0.0)
+        info = {"success": reward >= 1.0, "why": reason}
+        return Step("\n".join(filter(None, (self._game.heard(0), reason))), reward, True, False, info)
+
+
+class TextArenaGame(SeatedEnv):
+    """Play one of TextArena's games for two or more players.
+
+    Task:
+        As the game `name` says in each player's first observation.
+    Action:
+        Free text; most games read a move in square brackets, as ``[left]``, and get them added where an
+        answer has none.
+    Observation:
+        What the game and the other players said to the player since its last action.
+    Reward:
+        The package's own, on the last turn: in most games 1 for the winners and -1 for the others. An answer
+        on which the game raises forfeits it: -1, and the others share 1.
+    End:
+        As the game ends it. A player succeeded whose reward is above 0.
+    Source:
+        TextArena (arXiv 2504.11442), MIT licence; its games, texts and rewards.
+    """
+
+    def __init__(self, name: str, num_players: int = 2, **config: Any) -> None:
+        """Choose the game and how many play; keywords configure it.
+
+        Raises:
+            UnknownEnv, BadArgument, MissingData: see `Game`.
+        """
+        if num_players < 2:
+            raise BadArgument(f"num_players is {num_players}; accepted: 2 or more. For one: TextArenaEnv.")
+        self.name = name
+        self.seats = tuple(f"player_{i}" for i in range(num_players))
+        self._game = Game(name, config)
+
+    def reset(self, seed: int | None = None) -> MultiStart:  # type: ignore[override]
+        """Begin a game; see SeatedEnv."""
+        super().reset(seed)
+        self._game.start(len(self.seats), self._need_seed())
+        info = {"words": "wordfreq"} if self._game.stand_in else {}
+        return MultiStart(self._ask(), {seat: dict(info) for seat in self.seats})
+
+    def step(self, actions: Mapping[str, str]) -> MultiStep:  # type: ignore[override]
+        """Let the player whose turn it is act; see SeatedEnv."""
+        ((actor, action),) = actions.items()
+        seats = self.seats
+        pay = dict.fromkeys(seats, 0.0)
+        infos: dict[str, dict[str, Any]] = {seat: {} for seat in seats}
+        raised = self._game.act(action)
+        over = bool(raised) or self._game.over
+        if raised:
+            pay = {seat: INVALID_REWARD if seat == actor else 1 / (len(seats) - 1) for seat in seats}
+            obs: dict[str, Obs] = dict.fromkeys(seats, f"The game could not read the answer of {actor}.")
+            infos[actor]["why"] = raised[:200]
+        elif over:
+            rewards, why = self._game.result()
+            obs = {}
+            for player, seat in enumerate(seats):
+                pay[seat] = rewards.get(player, 0.0)
+                obs[seat] = "\n".join(filter(None, (self._game.heard(player), why)))
+                infos[seat]["why"] = why
+        else:
+            obs = self._ask()
+        if over:
+            for seat in seats:
+                won = pay[seat] > 0
+                infos[seat]["success"] = won
+                infos[seat]["stop"] = (StopReason.SOLVED if won else StopReason.FAILED).value
+            if raised:
+                infos[actor]["stop"] = StopReason.UNREADABLE.value
+        return MultiStep(obs, pay, dict.fromkeys(seats, over), dict.fromkeys(seats, False), infos)
+
+    def _ask(self) -> dict[str, Obs]:
+        player = self._game.player
+        return {self.seats[player]: self._game.heard(player)}
+
+
+def make_game(name: str, num_players: int | None = None, **config: Any) -> TextArenaEnv | TextArenaGame:
+    """Make a game for one player, or for several; by default for as many as the catalogue says."""
+    if num_players is None:
+        num_players = next((n for n, games in TEXTARENA_GAMES.items() if name in games.split()), 1)
+    return TextArenaEnv(name, **config) if num_players == 1 else TextArenaGame(name, num_players, **config)
+
+
+# -- the package, mended
+
+
+def _step_while_somebody_is_left(state: Any, rotate_player: bool = True) -> Any:
+    """Go on to the next player when one was eliminated, and end the game when nobody is left.
+
+    The package would ask the eliminated player again, or look for the next one forever.
+    """
+    if state.current_player_id in state.elimination_order:
+        state.made_invalid_move = False
+    if not state.done and len(set(state.elimination_order)) >= state.num_players:
+        state.set_game_outcome(dict.fromkeys(range(state.num_players), INVALID_REWARD), "Nobody is left.")
+    return type(state).step(state, rotate_player)
+
+
+def _registry() -> dict[str, Any]:
+    """Return the package's games by name, without the variants that only show the same game otherwise.
+
+    Raises:
+        MissingExtra: without the package.
+    """
+    with _LOCK:
+        kept = random.getstate()
+        try:
+            with _no_downloads():
+                from textarena.envs.registration import ENV_REGISTRY
+        except ModuleNotFoundError as error:
+            raise missing_extra("a ta: game", error.name or "textarena", "textarena") from error
+        finally:
+            random.setstate(kept)
+    found: dict[str, Any] = ENV_REGISTRY
+    return found
+
+
+def names() -> list[str]:
+    """Return the games of the installed package."""
+    return sorted(name for name in _registry() if not name.endswith(("-raw", "-train")))
+
+
+BROKEN = {
+    "CharacterConclave": "its votes raise a TypeError in this release of the package",
+    "DontSayIt-v0-unlimited": "it compares a number of turns with None in this release of the package",
+    "ScorableGames": "this release of the package comes without the games' files",
+    "Sokoban-v0-medium": "its generator can look for a level for minutes",
+    "WordLadder-v0-hard": "its graph of words takes minutes to build",
+}
+"""Games that the package lists and cannot play: the beginning of the name, and why."""
+
+
+def _entry(name: str, entry_point: str) -> Any:
+    """Import a game's class, and mend its modules."""
+    for broken, why in BROKEN.items():
+        if name.startswith(broken):
+            raise MissingData(f"ta:{name} cannot be played here: {why}.")
+    module, _, attribute = entry_point.partition(":")
+    try:
+        with _no_downloads():
+            found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, SyntaxError, LookupError, OSError) as error:
+        raise _unplayable(name, error) from error
+    package = module.rpartition(".")[0]
+    for loaded in [m for m in sys.modules if m.startswith(f"{package}.")]:
+        _mend(sys.modules[loaded])
+    return found
+
+
+def _unplayable(name: str, error: Exception) -> MissingData:
+    if "OPENROUTER" in str(error) or "API key" in str(error):
+        why = "it is judged by models of a remote service: set OPENROUTER_API_KEY"
+    elif isinstance(error, SyntaxError):
+        why = f"this release of the package needs a newer Python for it ({error})"
+    else:
+        why = f"the installed package cannot build it: {type(error).__name__}: {str(error).strip()[:200]}"
+    return MissingData(f"ta:{name} cannot be played here: {why}.")
+
+
+@contextlib.contextmanager
+def _no_downloads() -> Iterator[None]:
+    """Keep nltk from the network while the package's modules are imported: several ask it for words there."""
+    import nltk
+    import nltk.corpus
+
+    kept = nltk.download, nltk.corpus.words
+    nltk.download = _no_download
+    if not _has_nltk_words():
+        nltk.corpus.words = _STAND_IN
+    try:
+        yield
+    finally:
+        nltk.download, nltk.corpus.words = kept
+
+
+class _Words:
+    """Stands in for nltk's word list where it is not installed: the most frequent words of wordfreq."""
+
+    @staticmethod
+    def words(kind: str = "en") -> Sequence[str]:
+        """Return words of three to eight letters, the most frequent first; fewer of basic English."""
+        lists = [english.common(n) for n in range(english.SHORTEST, english.LONGEST + 1)]
+        if kind == "en-basic":
+            return [word for some in lists for word in some[: _TOP_WORDS // len(lists)]]
+        return [word for some in lists for word in some]
+
+
+_STAND_IN = _Words()
+
+
+def _quiet_nltk() -> Any:
+    """Return what the package's modules see as nltk: nothing is downloaded; without words, all are nouns."""
+    import nltk
+
+    if _has_nltk_words():
+        corpus, pos_tag = nltk.corpus, nltk.pos_tag
+    else:
+        corpus, pos_tag = SimpleNamespace(words=_STAND_IN), _call_them_nouns
+    return SimpleNamespace(download=_no_download, corpus=corpus, pos_tag=pos_tag)
+
+
+def _no_download(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
+def _call_them_nouns(tokens: Sequence[str]) -> list[tuple[str, str]]:
+    return [(token, "NN") for token in tokens]
+
+
+class _OrderedSet(set[str]):
+    """A set of words that is iterated in order."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(set.__iter__(self)))
+
+
+@functools.cache
+def _dictionary(
+    keep_proper_nouns: bool = False, include_nltk: bool = True, keep_non_alpha: bool = False
+) -> Any:
+    """Return the package's dictionary, read once: half a million words, seconds each time."""
+    from textarena.envs.utils import word_lists
+
+    _mend(word_lists)
+    if not _has_nltk_words():
+        word_lists.words = _STAND_IN
+
+    class Shared(word_lists.EnglishDictionary):  # type: ignore[misc]
+        """Nobody changes it, so a twin of a game shares it, and another process reads its own."""
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+        def __reduce__(self) -> Any:
+            return _dictionary, (keep_proper_nouns, include_nltk, keep_non_alpha)
+
+    return Shared(keep_proper_nouns, include_nltk, keep_non_alpha)
+
+
+def _mend(module: ModuleType) -> None:
+    space = vars(module)
+    space["print"] = lambda *args, **kwargs: None  # into whatever protocol runs over stdout
+    if ".WordChains." in module.__name__:
+        space["set"] = _OrderedSet  # or its first word would follow the hash seed
+    if "EnglishDictionary" in space and not module.__name__.endswith(".word_lists"):
+        space["EnglishDictionary"] = _dictionary
+    if "nltk" in space:
+        space["nltk"] = _quiet_nltk()
+    if "pos_tag" in space and not _has_nltk_words():
+        space["pos_tag"] = _call_them_nouns
+
+
+@functools.cache
+def _has_nltk_words() -> bool:
+    import nltk
+
+    try:
+        nltk.data.find("corpora/words")
+        nltk.data.find("taggers/averaged_perceptron_tagger_eng")
+    except LookupError:
+        return False
+    return True

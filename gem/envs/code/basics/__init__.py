@@ -1,0 +1,55 @@
+"""Basics: small programming problems of our own, each with a reference solution and hidden tests.
+
+They need no download: statements and solutions are the functions in `easy`, `medium` and `hard`, and the
+tests are drawn for them when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+from gem.envs.code.basics import easy, hard, medium  # noqa: F401  they enter their problems
+from gem.envs.code.basics.problem import PROBLEMS, CodeProblem, Level
+from gem.errors import BadArgument
+from gem.tasks.base import Task
+from gem.tasks.order import Order
+
+__all__ = ["PROBLEMS", "Basics", "CodeProblem", "Level"]
+
+
+@dataclass(frozen=True)
+class Basics:
+    """The problems of a level, or all, as a TaskSet; the info holds solution and level."""
+
+    level: Level | None = None
+    name: str = field(default="code:Basics", init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a level that there is not.
+
+        Raises:
+            BadArgument: with those that there are.
+        """
+        if self.level is not None and self.level not in get_args(Level):
+            raise BadArgument(
+                f"level is {self.level!r}; accepted: {', '.join(get_args(Level))}, or None for all."
+            )
+
+    @property
+    def problems(self) -> list[CodeProblem]:
+        """The problems."""
+        return [each for each in PROBLEMS.values() if self.level in (None, each.level)]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.problems)
+
+    def __getitem__(self, index: int) -> Task:
+        """Return one problem as a task."""
+        each = self.problems[index]
+        return Task(each.name, each.statement, each.tests, {"solution": each.source, "level": each.level})
+
+    def order(self, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(len(self), seed, epoch)

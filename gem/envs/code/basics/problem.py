@@ -1,0 +1,162 @@
+"""CodeProblem: a small programming task, written as the function that solves it.
+
+The function's docstring is the statement, its source the reference solution; what it returns for drawn
+inputs are the hidden tests, so that neither can drift from the other. The examples' results are written by
+hand. A reference stands alone: whatever it needs is inside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any, Literal, TypeAlias
+
+from gem import seeding
+from gem.tools.schema import docstring
+
+Level = Literal["easy", "medium", "hard"]
+Draw: TypeAlias = Callable[[Random, int], Any]
+"""Draws an input of about a size: the arguments as a tuple, or for a program the text that it reads."""
+
+SIZES = (1, 2, 3, 4, 6, 9, 13, 18, 25, 40)
+"""The sizes for which inputs are drawn, one each."""
+
+PROBLEMS: dict[str, CodeProblem] = {}
+"""Every problem by name, in the order of writing."""
+
+
+@dataclass(frozen=True)
+class CodeProblem:
+    """A task: its solution, examples shown to the agent, and how hidden tests are drawn.
+
+    A `program` reads standard input and writes standard output; its solution maps one text to the other.
+    """
+
+    level: Level
+    program: bool
+    solution: Callable[..., Any]
+    examples: Sequence[tuple[Any, Any]]
+    draw: Draw
+    edges: Sequence[Any]
+    compare: str
+    checker: str | None
+
+    @property
+    def name(self) -> str:
+        """The function's name, which is the problem's."""
+        return self.solution.__name__
+
+    @cached_property
+    def source(self) -> str:
+        """The reference solution, as a submission."""
+        lines = textwrap.dedent(inspect.getsource(self.solution)).splitlines()
+        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
+        text = "\n".join(lines[start:]) + "\n"
+        if self.program:
+            text += f"\n\nimport sys\n\nprint({self.name}(sys.stdin.read()))\n"
+        return text
+
+    @cached_property
+    def statement(self) -> str:
+        """What the agent is told: the task, and examples."""
+        task = docstring(self.solution)
+        if self.program:
+            shown = [f"Example input:\n{given}\nExample output:\n{wanted}" for given, wanted in self.examples]
+            return "\n\n".join([task, *shown])
+        signature = self.source.splitlines()[0]
+        shown = [
+            f"{self.name}({', '.join(map(repr, given))}) == {wanted!r}" for given, wanted in self.examples
+        ]
+        return "\n".join([signature, "", task, "", "Examples:", *(f"    {each}" for each in shown)])
+
+    @cached_property
+    def tests(self) -> dict[str, Any]:
+        """The tests, those shown first, as a data set's `tests` column holds them."""
+        return self.drawn(0)
+
+    def drawn(self, seed: int) -> dict[str, Any]:
+        """Return tests of another draw."""
+        rng = seeding.stream(seed, "code:Basics", self.name)
+        given = [example[0] for example in self.examples]
+        for case in (*self.edges, *(self.draw(rng, size) for size in SIZES)):
+            if case not in given:
+                given.append(case)
+        wanted = [
+            self.solution(case) if self.program else self.solution(*copy.deepcopy(case)) for case in given
+        ]
+        tests: dict[str, Any] = {
+            "inputs": given if self.program else [list(case) for case in given],
+            "outputs": wanted,
+            "public": len(self.examples),
+            "compare": self.compare,
+        }
+        if not self.program:
+            tests["fn_name"] = self.name
+        if self.checker:
+            tests["checker"] = inspect.cleandoc(self.checker)
+        return tests
+
+
+def function(
+    level: Level,
+    examples: Sequence[tuple[tuple[Any, ...], Any]],
+    draw: Draw,
+    edges: Sequence[tuple[Any, ...]] = (),
+    compare: str = "tokens",
+    checker: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function as the solution of a problem whose answer is a function."""
+    return _enter(level, False, examples, draw, edges, compare, checker)
+
+
+def program(
+    level: Level,
+    examples: Sequence[tuple[str, str]],
+    draw: Draw,
+    edges: Sequence[str] = (),
+    compare: str = "tokens",
+    checker: str | None = None,
+) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
+    """Enter a function as the solution of a problem whose answer is a program: input text to output text."""
+    return _enter(level, True, examples, draw, edges, compare, checker)
+
+
+def _enter(level: Level, program: bool, *rest: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def enter(solution: Callable[..., Any]) -> Callable[..., Any]:
+        PROBLEMS[solution.__name__] = CodeProblem(level, program, solution, *rest)
+        return solution
+
+    return enter
+
+
+# -- what inputs are drawn from
+
+
+def numbers(rng: Random, count: int, low: int, high: int) -> list[int]:
+    """Return `count` integers from `low` to `high`, both included."""
+    return [rng.randint(low, high) for _ in range(count)]
+
+
+def letters(rng: Random, count: int, alphabet: str = "abcdefghijklmnopqrstuvwxyz") -> str:
+    """Return `count` characters of `alphabet`."""
+    return "".join(rng.choice(alphabet) for _ in range(count))
+
+
+def words(rng: Random, count: int, longest: int = 6, alphabet: str = "abcdefghij") -> list[str]:
+    """Return `count` words of 1 to `longest` letters."""
+    return [letters(rng, rng.randint(1, longest), alphabet) for _ in range(count)]
+
+
+def grid(rng: Random, rows: int, columns: int, cells: str) -> list[str]:
+    """Return `rows` strings of `columns` characters out of `cells`."""
+    return [letters(rng, columns, cells) for _ in range(rows)]
+
+
+def listing(values: Sequence[object]) -> str:
+    """Return values as a line of text."""
+    return " ".join(map(str, values))

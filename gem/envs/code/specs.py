@@ -1,0 +1,36 @@
+"""The rows of programming: problems of our own, and data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gem.specs import EnvSpec
+
+
+def _basics(variant: str, **kwargs: Any) -> EnvSpec:
+    claims: dict[str, Any] = {"extra": "code", "max_turns": 1, "waits": True, "solver": "oracle"}
+    return EnvSpec(f"code:Basics-v0-{variant}", "gem.envs.code.env:CodeBasics", kwargs, **claims)
+
+
+def _data(env_id: str, dataset: str, split: str = "train") -> EnvSpec:
+    return EnvSpec(  # without a solver: tests are no solution
+        env_id,
+        "gem.envs.code.env:CodeEnv",
+        {"dataset_name": dataset, "split": split},
+        extra="code,data",
+        data=dataset,
+        max_turns=1,
+        waits=True,
+    )
+
+
+SPECS = (
+    _basics("easy", level="easy"),
+    _basics("medium", level="medium"),
+    _basics("hard", level="hard"),
+    _basics("random"),
+    _data("code:CodeContest", "axon-rl/CodeContest"),
+    _data("code:Taco8k", "axon-rl/TACO-8k"),
+    _data("code:PrimeIntellect15k", "axon-rl/PrimeIntellect-15k"),
+    _data("eval:CodeContest", "axon-rl/CodeContest", "test"),
+)

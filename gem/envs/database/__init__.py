@@ -1,0 +1,1 @@
+"""Databases: questions and operations in SQL, and PostgreSQL behind MCP."""

@@ -1,0 +1,34 @@
+"""The worlds of the db: environments: for each a schema (.sql), texts (.toml), and what draws them (.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from gem.envs.database.domains.domain import TODAY, Domain, Operation, Question, Tables, load
+from gem.envs.database.specs import DATABASES
+
+
+class _Domains(Mapping[str, Domain]):
+    """The domains by name; one is loaded when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Domain:
+        if name not in DATABASES:
+            raise KeyError(name)
+        return _load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DATABASES)
+
+    def __len__(self) -> int:
+        return len(DATABASES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in DATABASES
+
+
+_load = cache(load)
+DOMAINS: Mapping[str, Domain] = _Domains()
+"""Every world by name."""
+
+__all__ = ["DOMAINS", "TODAY", "Domain", "Operation", "Question", "Tables"]

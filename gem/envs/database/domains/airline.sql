@@ -1,0 +1,7 @@
+CREATE TABLE airports (code TEXT PRIMARY KEY, city TEXT NOT NULL, country TEXT NOT NULL);
+CREATE TABLE flights (id INTEGER PRIMARY KEY, origin TEXT NOT NULL REFERENCES airports(code),
+  destination TEXT NOT NULL REFERENCES airports(code), departs DATE NOT NULL, seats INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL);
+CREATE TABLE passengers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, miles INTEGER NOT NULL);
+CREATE TABLE bookings (id INTEGER PRIMARY KEY, flight_id INTEGER NOT NULL REFERENCES flights(id),
+  passenger_id INTEGER NOT NULL REFERENCES passengers(id), class TEXT NOT NULL, fare INTEGER NOT NULL);

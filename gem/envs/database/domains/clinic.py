@@ -1,0 +1,77 @@
+"""A clinic: doctors, patients, appointments and prescriptions."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gem.envs.database.domains.domain import Tables, day, people, period
+from gem.envs.kit.templates import Values
+
+FIELDS = ("cardiology", "dermatology", "neurology", "paediatrics")
+DRUGS = ("amoxicillin", "ibuprofen", "insulin", "metformin", "salbutamol")
+STATES = ("booked", "kept", "missed")
+
+
+def fill(rng: Random) -> Tables:
+    """Return the rows of a clinic."""
+    names = people(rng, 70)
+    doctors = [(i, names[i - 1], FIELDS[i % len(FIELDS)]) for i in range(1, 31)]
+    patients = [(i, names[i + 29], day(rng, "1935-01-01", "2020-12-31")) for i in range(1, 41)]
+    appointments = []
+    for i in range(1, 131):
+        held = day(rng, "2024-01-01", "2025-08-31")
+        state = rng.choice(("kept", "kept", "missed")) if held < "2025-06-30" else "booked"
+        minutes = 5 * rng.randrange(2, 13)
+        appointments.append((i, rng.randrange(1, 31), rng.randrange(1, 41), held, minutes, state))
+    kept = [row[0] for row in appointments if row[5] == "kept"]
+    prescriptions = [
+        (i, rng.choice(kept), rng.choice(DRUGS), rng.choice((5, 7, 10, 14, 30))) for i in range(1, 81)
+    ]
+    return {
+        "doctors": doctors,
+        "patients": patients,
+        "appointments": appointments,
+        "prescriptions": prescriptions,
+    }
+
+
+def never_seen(rng: Random, tables: Tables) -> Values:
+    """Ask for patients who never came to a field."""
+    return {"field": rng.choice(FIELDS), "born": day(rng, "1950-01-01", "2005-12-31")}
+
+
+def busiest(rng: Random, tables: Tables) -> Values:
+    """Ask for the doctors with the most minutes."""
+    field, count, (first, last) = rng.choice(FIELDS), rng.choice((2, 3)), period(rng, 200, 450)
+    return {"count": count, "field": field, "first": first, "last": last}
+
+
+def missed(rng: Random, tables: Tables) -> Values:
+    """Ask for the share of missed appointments."""
+    first, last = period(rng, 120, 400)
+    return {"first": first, "last": last}
+
+
+def last_drug(rng: Random, tables: Tables) -> Values:
+    """Ask for the last prescription of a drug to each patient."""
+    return {"drug": rng.choice(DRUGS), "until": day(rng, "2024-08-01", "2025-06-15")}
+
+
+def hand_over(rng: Random, tables: Tables) -> Values:
+    """Give a doctor's booked appointments to another."""
+    old = rng.choice([row for row in tables["appointments"] if row[5] == "booked"])[1]
+    new = rng.choice([row[0] for row in tables["doctors"] if row[0] != old])
+    return {"old": old, "new": new}
+
+
+def forget(rng: Random, tables: Tables) -> Values:
+    """Delete a patient with everything."""
+    return {"patient": rng.choice(tables["appointments"])[2]}
+
+
+def keep(rng: Random, tables: Tables) -> Values:
+    """Enter what happened at an appointment."""
+    visit = rng.choice([row for row in tables["appointments"] if row[5] == "booked"])
+    drug, days = rng.choice(DRUGS), rng.choice((5, 7, 10))
+    number, longer = len(tables["prescriptions"]) + 1, rng.choice((5, 10, 15))
+    return {"visit": visit[0], "longer": longer, "number": number, "drug": drug, "days": days}

@@ -1,0 +1,8 @@
+CREATE TABLE doctors (id INTEGER PRIMARY KEY, name TEXT NOT NULL, field TEXT NOT NULL);
+CREATE TABLE patients (id INTEGER PRIMARY KEY, name TEXT NOT NULL, born DATE NOT NULL);
+CREATE TABLE appointments (id INTEGER PRIMARY KEY, doctor_id INTEGER NOT NULL REFERENCES doctors(id),
+  patient_id INTEGER NOT NULL REFERENCES patients(id), held DATE NOT NULL, minutes INTEGER NOT NULL,
+  state TEXT NOT NULL);
+CREATE TABLE prescriptions (id INTEGER PRIMARY KEY,
+  appointment_id INTEGER NOT NULL REFERENCES appointments(id),
+  drug TEXT NOT NULL, days INTEGER NOT NULL);

@@ -1,0 +1,154 @@
+"""Domain: a schema, the data that a seed gives it, and what can be asked and ordered there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib import import_module
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from gem.envs.kit.templates import Values, filled, literal, read, read_toml, unwrapped
+
+_PACKAGE = "gem.envs.database.domains"
+
+Tables: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
+"""The rows of each table, in the order of its columns."""
+
+TODAY = "2025-06-30"
+"""The day on which every story takes place: `date('now')` inside the database."""
+
+
+class Question(NamedTuple):
+    """A question, the query that answers it, and whether the order of the rows was asked for."""
+
+    text: str
+    sql: str
+    ordered: bool = False
+
+
+class Operation(NamedTuple):
+    """An order to change the database, and statements that carry it out."""
+
+    text: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One world of tables.
+
+    `schema`: the CREATE statements. `fill(rng)`: its rows; whatever the seed, every name that the texts use
+    is there. `questions`, `operations`: functions of `rng` and the rows, each of which makes one of a kind.
+    """
+
+    name: str
+    about: str
+    schema: str
+    fill: Callable[[Random], Tables]
+    questions: tuple[Callable[[Random, Tables], Question], ...]
+    operations: tuple[Callable[[Random, Tables], Operation], ...]
+
+    def script(self, tables: Tables) -> str:
+        """Return the SQL that makes the database."""
+        parts = [self.schema.strip()]
+        for table, rows in tables.items():
+            if rows:
+                values = ",\n".join([f"({', '.join(map(literal, row))})" for row in rows])
+                parts.append(f"INSERT INTO {table} VALUES\n{values};")
+        return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of question or operation: what draws the values of its fields, and its templates."""
+
+    draw: Callable[[Random, Tables], Values]
+    text: str
+    sql: str
+
+    def texts(self, rng: Random, tables: Tables) -> list[str]:
+        """Draw the values, and return text and SQL with them."""
+        templates = [unwrapped(self.text), unwrapped(self.sql)]
+        return filled(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionKind(_Kind):
+    """A kind of question, as a domain's file has it."""
+
+    ordered: bool = False
+
+    def __call__(self, rng: Random, tables: Tables) -> Question:
+        """Draw one."""
+        text, sql = self.texts(rng, tables)
+        return Question(text, sql, self.ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKind(_Kind):
+    """A kind of operation, as a domain's file has it."""
+
+    def __call__(self, rng: Random, tables: Tables) -> Operation:
+        """Draw one."""
+        return Operation(*self.texts(rng, tables))
+
+
+def load(name: str) -> Domain:
+    """Return the domain of this package that ``name.sql``, ``name.toml`` and ``name.py`` make.
+
+    The first is the schema. The second holds the templates of `questions` and `operations`; each stands under
+    the name of the function of the third that draws the values of its fields. ``{today}`` is TODAY in all.
+
+    Raises:
+        ValueError: where texts and functions do not match, or a text's fields and what is drawn for them.
+    """
+    stem = name.lower()
+    module = import_module(f"{_PACKAGE}.{stem}")
+    draws = {key: f for key, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__}
+    fill = draws.pop("fill")
+    data = read_toml(_PACKAGE, f"{stem}.toml")
+    if {*data["questions"], *data["operations"]} != draws.keys():
+        raise ValueError(
+            f"{stem}: the texts are {sorted(data['questions'] | data['operations'])}, "
+            f"the functions {sorted(draws)}."
+        )
+    questions = tuple(QuestionKind(draws[key], **texts) for key, texts in data["questions"].items())
+    operations = tuple(OperationKind(draws[key], **texts) for key, texts in data["operations"].items())
+    tables = fill(Random(0))
+    for kind in (*questions, *operations):
+        kind.texts(Random(0), tables)  # what does not fit is an error here
+    return Domain(name, data["about"], read(_PACKAGE, f"{stem}.sql"), fill, questions, operations)
+
+
+def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
+    """Return a day between two, both included."""
+    start = _ordinal(first)
+    return date.fromordinal(start + rng.randrange(_ordinal(last) - start + 1)).isoformat()
+
+
+def period(
+    rng: Random, least: int, most: int, first: str = "2024-01-01", last: str = TODAY
+) -> tuple[str, str]:
+    """Return the first and the last day of a time of `least` to `most` days between two days."""
+    days = rng.randrange(least, most + 1)
+    start = _ordinal(first) + rng.randrange(_ordinal(last) - _ordinal(first) + 2 - days)
+    return date.fromordinal(start).isoformat(), date.fromordinal(start + days - 1).isoformat()
+
+
+@cache
+def _ordinal(day: str) -> int:
+    return date.fromisoformat(day).toordinal()
+
+
+def people(rng: Random, count: int) -> list[str]:
+    """Return different full names."""
+    return rng.sample(_names(), count)
+
+
+@cache
+def _names() -> list[str]:
+    first, last = read(_PACKAGE, "names.txt").split("\n\n")
+    return [f"{one} {other}" for one in first.split() for other in last.split()]

@@ -1,0 +1,10 @@
+CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, city TEXT NOT NULL,
+  joined DATE NOT NULL);
+CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL,
+  price DOUBLE PRECISION NOT NULL, stock INTEGER NOT NULL);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customers(id),
+  ordered DATE NOT NULL, status TEXT NOT NULL);
+CREATE TABLE order_lines (order_id INTEGER NOT NULL REFERENCES orders(id),
+  product_id INTEGER NOT NULL REFERENCES products(id), quantity INTEGER NOT NULL,
+  unit_price DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (order_id, product_id));

@@ -1,0 +1,7 @@
+CREATE TABLE suppliers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, country TEXT NOT NULL);
+CREATE TABLE parts (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, supplier_id INTEGER NOT NULL
+  REFERENCES suppliers(id), cost_cents INTEGER NOT NULL, least INTEGER NOT NULL);
+CREATE TABLE stock (part_id INTEGER NOT NULL REFERENCES parts(id), site TEXT NOT NULL,
+  quantity INTEGER NOT NULL, PRIMARY KEY (part_id, site));
+CREATE TABLE deliveries (id INTEGER PRIMARY KEY, part_id INTEGER NOT NULL REFERENCES parts(id),
+  site TEXT NOT NULL, quantity INTEGER NOT NULL, ordered DATE NOT NULL, arrived DATE);

@@ -1,0 +1,404 @@
+r"""DatabaseEnv: questions and orders over a relational database that the agent explores with SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+from gem import seeding
+from gem.content import ToolSpec
+from gem.core import Start, Step
+from gem.envs.database import postgres
+from gem.envs.database.domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
+from gem.envs.database.engines import PostgresEngine, SqliteEngine
+from gem.envs.kit.workspace import Burst, Said, WorkCall, WorkspaceEnv, WorkTurn, Written, read, submit_spec
+from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
+from gem.graders.sql import Row, same_rows, same_state
+from gem.record import StopReason
+from gem.sandbox.base import Sandbox
+from gem.tools.base_tool import BaseTool
+
+Kind = Literal["questions", "operations"]
+Backend = Literal["sqlite", "postgres"]
+
+SHOWN_ROWS, SHOWN_CHARS = 20, 500
+"""How much of a result the agent reads: rows, and characters of a value."""
+
+GRADED_ROWS = 5000
+DRAWS = 100
+"""How many questions or orders are tried until one is worth asking."""
+
+_SQL = Written(
+    "sql",
+    "Run SQL on the database; several statements are run in order, and you read their results.",
+    "query",
+    "one or more statements",
+    tag="sql",
+    fences=("sql",),
+)
+_ANSWER = Written(
+    "answer",
+    "Answer the question and end the task: the result of your query is the answer.",
+    "query",
+    "one query",
+    tag="answer",
+)
+_SPECS: dict[Kind, tuple[ToolSpec, ...]] = {
+    "questions": (_SQL.spec(), _ANSWER.spec()),
+    "operations": (_SQL.spec(), submit_spec("End the task: what is committed then counts.")),
+}
+_HOW_TO_LOOK = """\
+The database is {engine}; today is {today}. Write SQL in <sql>...</sql> or in a ```sql block to run it; \
+several statements are run in order, a turn's SQL may take {turn_s:g} s, and {rows} rows of a result are \
+shown. `{schema}` shows the schema."""
+_DIALECTS: dict[Backend, tuple[str, str]] = {
+    "sqlite": ("SQLite", "SELECT sql FROM sqlite_master"),
+    "postgres": (
+        "PostgreSQL",
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = 'public' ORDER BY table_name, ordinal_position",
+    ),
+}
+_HOW_TO_ANSWER = """\
+Give your answer as one query in <answer>...</answer>: its result is the answer, its columns in the order of \
+the question. It is also run on a second database of the same schema with other rows, so it must compute the \
+answer and not spell it out. You have {turns} turns; the one with the answer is the last."""
+_HOW_TO_SUBMIT = """\
+Change the rows so that the order is carried out and nothing else is changed; the schema is fixed. When you \
+are done, write <submit/>: what is committed then counts. You have {turns} turns."""
+
+
+class _Live:
+    """The engine of a running episode. It is no state: a twin opens its own and repeats what was run."""
+
+    engine: SqliteEngine | PostgresEngine | None = None
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return type(self)()
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+    def __del__(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+
+
+class DatabaseEnv(WorkspaceEnv):
+    """A question about a database, or an order to change it.
+
+    Task:
+        Explore a database of a small world, made from the seed, and answer a question by a query, or carry
+        out an order by changing its rows. Each id is a world and one of both kinds.
+    Action:
+        SQL in ``<sql>...</sql>`` or a fenced ``sql`` block, or in a call of the tool `sql`, is run; up to 20
+        of these in order. ``<answer>query</answer>`` or a call of `answer` answers a question, ``<submit/>``
+        or a call of `submit` ends an order; SQL in the same turn is run before. What stands inside
+        ``<think>`` does not count. An action with none of these is answered with how to write one, and its
+        turn is gone. Beside a call that cannot be carried out an answer or a submission does not count.
+    Observation:
+        The question or order, then the results of each turn's statements as tables, or their errors.
+    Reward:
+        1 for the right result, on the agent's database and on a second one with other rows: columns by
+        place, order where it was asked, numbers within 1e-6, duplicates counted. 1 for an order when every
+        table holds what the reference's statements leave in it, and nothing else. Else 0; nothing before the
+        end.
+    End:
+        With the answer or the submission, or after the turns that the task states: then an order counts as it
+        stands, a question as not answered. Statements that burst the sandbox fail the task.
+    Source:
+        Worlds, texts and references are gem's own, in `gem.envs.database.domains`.
+    """
+
+    def __init__(
+        self,
+        domain: str | Domain = "Shop",
+        kind: Kind = "questions",
+        max_turns: int = 12,
+        turn_s: float = 2.0,
+        sandbox_type: str | Sandbox | None = None,
+        backend: Backend = "sqlite",
+        dsn: str | None = None,
+    ) -> None:
+        """Choose the world, what is asked of it, and the limits.
+
+        Args:
+            domain: a name of DOMAINS, or a Domain of one's own.
+            kind: ``questions`` or ``operations``.
+            max_turns: the budget that the task states.
+            turn_s: seconds that the SQL of one turn may take.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
+            backend: ``sqlite``, in the sandbox, or ``postgres``, on a server.
+            dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN.
+                A dsn given here may hold a password: it is not stored, and so the task cannot be made again.
+
+        Raises:
+            BadArgument: for a value that is not accepted, or a dsn that is of no use.
+            MissingExtra: for ``postgres`` without psycopg or without a dsn.
+            NoVerdict: for a server that cannot be reached.
+        """
+        if isinstance(domain, str):
+            if domain not in DOMAINS:
+                hint = did_you_mean(domain, DOMAINS)
+                raise BadArgument(f"domain is {domain!r}.{hint} Accepted: {', '.join(DOMAINS)}.")
+            domain = DOMAINS[domain]
+        if kind not in ("questions", "operations"):
+            raise BadArgument(f"kind is {kind!r}; accepted: 'questions', 'operations'.")
+        if max_turns < 1 or not turn_s > 0:
+            raise BadArgument(f"max_turns is {max_turns}, turn_s {turn_s}; accepted: 1 or more, above 0.")
+        if backend not in _DIALECTS:
+            raise BadArgument(f"backend is {backend!r}; accepted: 'sqlite', 'postgres'.")
+        if backend == "postgres":
+            postgres.server(dsn)
+        elif dsn is not None:
+            raise BadArgument("dsn names a PostgreSQL server: it goes with backend='postgres'.")
+        self.domain = domain
+        self.kind: Kind = kind
+        self.max_turns = max_turns
+        self.turn_s = turn_s
+        self.sandbox_type = sandbox_type
+        self.backend: Backend = backend
+        self.dsn = dsn
+        self.turn = 0
+        self.task: Question | Operation | None = None
+        self._script = self._second_script = ""
+        self._ran: list[str] = []
+        self._answer: str | None = None
+        self._more = False
+        self._live = _Live()
+
+    nothing: ClassVar[str] = "There is no SQL in your answer."
+    no_turns_left: ClassVar[str] = ""
+    shared: ClassVar[tuple[str, ...]] = ("domain", "sandbox_type")
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("dsn",)
+
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """What a model may call natively."""
+        return _SPECS[self.kind]
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a world and what is asked of it; see Env.reset."""
+        super().reset(seed)
+        self.turn = 0
+        self._ran = []
+        self._live = _Live()
+        tables = self._world("world")
+        self._script = self.domain.script(tables)
+        if self.kind == "questions":
+            self._second_script = self.domain.script(self._world("second world"))
+        self.task = self._draw(tables)
+        how = _HOW_TO_ANSWER if self.kind == "questions" else _HOW_TO_SUBMIT
+        engine, schema = _DIALECTS[self.backend]
+        asked = "Question" if self.kind == "questions" else "Order"
+        return Start(
+            f"You work with the database of {self.domain.about}.\n\n{asked}: {self.task.text}\n\n"
+            + _HOW_TO_LOOK.format(
+                engine=engine, schema=schema, today=TODAY, turn_s=self.turn_s, rows=SHOWN_ROWS
+            )
+            + " "
+            + how.format(turns=self.max_turns),
+            {},
+        )
+
+    def sample_random_action(self) -> str:
+        """Look into a table, or give up; see Env.sample_random_action."""
+        tables = re.findall(r"CREATE TABLE (\w+)", self.domain.schema)
+        if self.actor_rng.random() < 0.25:
+            table = self.actor_rng.choice(tables)
+            return f"<answer>SELECT * FROM {table}</answer>" if self.kind == "questions" else "<submit/>"
+        return f"<sql>SELECT * FROM {self.actor_rng.choice(tables)} LIMIT 3</sql>"
+
+    def solve(self) -> str:
+        """Return the reference: an oracle."""
+        if self.task is None:
+            raise NoSolver(f"{self} has nothing to solve before reset().")
+        if self.kind == "questions":
+            return f"<answer>{self.task.sql}</answer>"
+        return f"<sql>{self.task.sql}</sql>\n<submit/>"
+
+    def close(self) -> None:
+        """End the engine."""
+        self._live = _Live()
+        super().close()
+
+    # -- the world and its references, in this process: this SQL is ours
+
+    def _world(self, *path: str | int) -> Tables:
+        return self.domain.fill(seeding.stream(self._need_seed(), *path))
+
+    def _draw(self, tables: Tables) -> Question | Operation:
+        """Return a question that a literal cannot answer, or an order that changes something."""
+        rng = seeding.stream(self._need_seed(), "task")
+        untouched = None if self.kind == "questions" else _state(self._script, "")
+        for _ in range(DRAWS):
+            if untouched is None:
+                question = rng.choice(self.domain.questions)(rng, tables)
+                rows = _rows(self._script, question.sql)
+                others = _rows(self._second_script, question.sql)
+                if rows and others and same_rows(rows, others, question.ordered):
+                    return question
+            else:
+                operation = rng.choice(self.domain.operations)(rng, tables)
+                if same_state(_state(self._script, operation.sql), untouched):
+                    return operation
+        raise BadArgument(
+            f"the domain {self.domain.name} made nothing worth asking in {DRAWS} tries. Wanted: queries that "
+            "have rows, and others in another world; orders that change some."
+        )
+
+    # -- the agent's database
+
+    def _engine(self) -> SqliteEngine | PostgresEngine:
+        """Return the engine, opened and brought to where the episode is."""
+        engine = self._live.engine
+        if engine is None:
+            if self.backend == "postgres":
+                engine = PostgresEngine(self.turn_s, self.dsn)
+            else:
+                engine = SqliteEngine(self.turn_s, self.sandbox_type)
+            self._live.engine = engine
+            engine.open("main", self._script, writable=self.kind == "operations", rows=SHOWN_ROWS)
+            for sql in self._ran:
+                engine.run("main", sql)
+        return engine
+
+    def tools(self) -> list[BaseTool]:
+        """Return what runs SQL, and for a question what answers it; see WorkspaceEnv."""
+        return [_SQL, _ANSWER] if self.kind == "questions" else [_SQL]
+
+    def read_turn(self, action: str) -> WorkTurn:
+        """Take an answer for the submission of a question; see WorkspaceEnv."""
+        if self.kind == "operations":
+            return super().read_turn(action)
+        asked = read(action, self.tools(), submits=False)
+        answers = any(call.name == _ANSWER.name and not call.wrong for call in asked.calls)
+        return replace(asked, asks_to_submit=answers)
+
+    def begin_turn(self) -> None:
+        """Begin without an answer; see WorkspaceEnv."""
+        self._answer, self._more = None, False
+
+    def carry_out(self, call: WorkCall, said: Said) -> None:
+        """Run SQL, or keep the answer, of several the last; see WorkspaceEnv."""
+        if call.name == _ANSWER.name:
+            said.end(call)
+            self._answer = call.arguments["query"]
+            return
+        try:
+            results = self._engine().run("main", call.arguments["query"], self._more)
+        except ToolError as burst:  # the agent's own doing: a scored failure
+            raise Burst(str(burst)) from burst
+        self._more = True
+        self._ran.append(call.arguments["query"])
+        text = "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
+        said.result(call, text, error=any("error" in result for result in results))
+
+    def judge(self) -> str:
+        """Compare the answer, or the state of the tables; see WorkspaceEnv."""
+        if self.kind == "operations":
+            return self._judge_state()
+        if self._answer is None:
+            return "the turns were used up without an answer"
+        return self._judge_answer(self._answer)
+
+    def _judge_answer(self, sql: str) -> str:
+        """Return why an answer is wrong, or ''."""
+        assert isinstance(self.task, Question)
+        engine = self._engine()
+        scripts = {"graded": self._script, "second": self._second_script}
+        for name, script in scripts.items():
+            engine.open(name, script, rows=GRADED_ROWS)
+            results = engine.run(name, sql)
+            if len(results) != 1:
+                return f"it has {len(results)} statements; one query is wanted"
+            if "rows" not in results[0]:
+                return str(results[0].get("error", "it is no query"))
+            wrong = same_rows(results[0]["rows"], _rows(script, self.task.sql), self.task.ordered)
+            if wrong:
+                return wrong if name == "graded" else f"on a second database with other rows, {wrong}"
+        return ""
+
+    def _judge_state(self) -> str:
+        """Return what is not as it should be, or ''."""
+        assert self.task is not None
+        found = self._engine().dump("main")
+        if found is None:
+            return "the tables hold far more than they should"
+        return same_state(found, _state(self._script, self.task.sql))
+
+    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+        """Say the verdict; see WorkspaceEnv."""
+        success = stop is StopReason.SOLVED
+        info = {**said.info, "success": success, "correct": success, "stop": stop.value, "why": why}
+        verdict = "That is right." if success else f"That is not right: {why}."
+        return Step("\n\n".join(filter(None, (said.obs, verdict))), float(success), True, False, info)
+
+    @property
+    def form(self) -> str:  # type: ignore[override]
+        """How to write a turn."""
+        end = "<answer>one query</answer> to answer" if self.kind == "questions" else "<submit/> to end"
+        return f"Write <sql>...</sql> to run statements, {end}."
+
+
+@contextlib.contextmanager
+def _reference(script: str) -> Iterator[sqlite3.Connection]:
+    """Open a database of our own in this process."""
+    database = sqlite3.connect(":memory:")
+    try:
+        for name in ("date", "strftime"):
+            database.create_function(name, -1, _dated(name))
+        database.executescript(script)
+        database.execute("PRAGMA foreign_keys=ON")
+        yield database
+    finally:
+        database.close()
+
+
+def _rows(script: str, query: str) -> list[Row]:
+    """Return what a query of ours gives."""
+    with _reference(script) as database:
+        return database.execute(query).fetchall()
+
+
+def _state(script: str, statements: str) -> dict[str, list[Row]]:
+    """Return every table's rows after statements of ours."""
+    with _reference(script) as database:
+        database.executescript(statements)
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in names}
+
+
+def _dated(name: str) -> Callable[..., Any]:
+    """Return SQLite's date function of that name, whose 'now' is TODAY as in the engine."""
+
+    def function(*args: Any) -> Any:
+        given = [TODAY if arg == "now" else arg for arg in args] or [TODAY]
+        clock = sqlite3.connect(":memory:")
+        try:
+            return clock.execute(f"SELECT {name}({','.join('?' * len(given))})", given).fetchone()[0]
+        finally:
+            clock.close()
+
+    return function
+
+
+def _table(result: dict[str, Any]) -> str:
+    """Return a statement's result as text."""
+    if "error" in result:
+        return f"Error: {result['error']}"
+    if "changed" in result:
+        return f"{result['changed']} rows changed."
+    lines = [" | ".join(result["columns"])]
+    lines += [" | ".join(map(_cell, row)) for row in result["rows"]]
+    count = f"more than {len(result['rows'])}" if result["more"] else str(len(result["rows"]))
+    return "\n".join([*lines, f"({count} row{'' if count == '1' else 's'})"])
+
+
+def _cell(value: Any) -> str:
+    text = "NULL" if value is None else str(value).replace("\n", "\\n")
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

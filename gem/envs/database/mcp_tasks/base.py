@@ -1,0 +1,276 @@
+"""PostgresTask and Judge: what a family of database tasks gives, and what its verifier may use."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from textwrap import dedent
+from typing import Any, Literal
+
+from gem.envs.kit.templates import filled, literal, read, read_toml, unwrapped
+from gem.graders.sql import Row, same_rows
+
+_PACKAGE = "gem.envs.database.mcp_tasks"
+
+Level = Literal["easy", "hard"]
+
+ANALYST, CLERK, AUDITOR = GROUPS = ("gem_analyst", "gem_clerk", "gem_auditor")
+"""Group roles of the server, without login: what tasks about permissions grant to and revoke from."""
+
+_ROLES = {"analyst": ANALYST, "clerk": CLERK, "auditor": AUDITOR, "groups": ", ".join(GROUPS)}
+
+
+class Wrong(Exception):
+    """The state is not as the instruction asks: what is wrong with it."""
+
+
+class Refused(Exception):
+    """The server refused a statement of a verifier."""
+
+    def __init__(self, message: str, sqlstate: str = "") -> None:
+        """Keep both; `sqlstate` is PostgreSQL's code of five characters."""
+        super().__init__(message, sqlstate)
+        self.message, self.sqlstate = message, sqlstate
+
+
+class Judge:
+    """The final state, as a verifier sees it: one transaction of an unprivileged role, never committed.
+
+    The role is a member of the agent's and of GROUPS, so it may do what they may and no more. What the agent
+    wrote (views, triggers, policies) runs under it and is data: compare what it gives with what only the
+    verifier knows, before and after the rows under it are changed. In the SQL, ``@name`` stands for a name in
+    the task's schema; every other name is PostgreSQL's own, whatever the agent made of the same name.
+    """
+
+    def __init__(self, send: Callable[[str], Sequence[Row]], schema: str) -> None:
+        """Judge `schema` by `send`, which runs one statement and raises Refused where the server does.
+
+        It gives numbers as int or float, and what is no number or bool as PostgreSQL's text.
+        """
+        self._send = send
+        self.schema = schema
+
+    def rows(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> list[Row]:
+        """Run a statement, as a member of GROUPS where `role` is given, and return its rows.
+
+        Raises:
+            Refused: when the server refuses it.
+        """
+        # What the agent wrote may have changed the settings of this session a statement ago.
+        self._send("RESET ALL")
+        self._send("SET search_path = pg_catalog, pg_temp")
+        for name, value in (settings or {}).items():
+            self._send(f"SET {name} = {literal(value)}")
+        self._send(f"SET ROLE {role or 'NONE'}")
+        rows = self._send(re.sub(r"(?<!\w)@(\w+)", rf"{self.schema}.\1", sql))
+        return [tuple(row) for row in rows]
+
+    def value(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> Any:
+        """Return the first value of a statement's first row; None where there is no row."""
+        rows = self.rows(sql, role, settings)
+        return rows[0][0] if rows else None
+
+    @contextlib.contextmanager
+    def trial(self, *changes: str) -> Iterator[None]:
+        """Make changes that are undone when the block is left."""
+        self._send("SAVEPOINT trial")
+        try:
+            for change in changes:
+                self.rows(change)
+            yield
+        finally:
+            self._send("ROLLBACK TO SAVEPOINT trial")
+            self._send("RELEASE SAVEPOINT trial")
+
+    def refused(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> str:
+        """Return the SQLSTATE with which the server refuses a statement, '' where it does not; undo it."""
+        try:
+            with self.trial():
+                self.rows(sql, role, settings)
+                self._send("SET CONSTRAINTS ALL IMMEDIATE")
+        except Refused as refused:
+            return refused.sqlstate
+        return ""
+
+    def need(self, condition: Any, why: str) -> None:
+        """Raise Wrong unless something holds."""
+        if not condition:
+            raise Wrong(why)
+
+    def needs_refused(self, sql: str, role: str = "", **settings: str) -> None:
+        """Raise Wrong where the server lets a statement pass, or refuses it as no SQL that it knows."""
+        state = self.refused(sql, role, settings)
+        who = f" by {role}" if role else ""
+        self.need(state, f"it is not refused{who}: {sql}")
+        absent = state[:3] == "42P" or state in ("42601", "42703", "42883")  # no such thing as it names
+        self.need(not absent, f"it cannot be tried{who}: {sql}")
+
+    def needs_accepted(self, sql: str, role: str = "", **settings: str) -> None:
+        """Raise Wrong where the server refuses a statement."""
+        state = self.refused(sql, role, settings)
+        self.need(not state, f"it is refused ({state}){f' to {role}' if role else ''}: {sql}")
+
+    def needs_no_right_to(self, name: str, *roles: str) -> None:
+        """Raise Wrong where a role has a right to read of a table, if it may enter the schema or not."""
+        for role in roles:
+            asked = f"SELECT has_any_column_privilege('{role}', '@{name}', 'SELECT')"
+            self.need(self.value(asked) is False, f"{role} may read {name}")
+
+    def gives(self, query: str, wanted: Sequence[Row], why: str, role: str = "", **settings: str) -> None:
+        """Raise Wrong unless a query gives the wanted rows, in any order."""
+        differs = same_rows(self.rows(query, role, settings), wanted)
+        self.need(not differs, f"{why}: {differs}")
+
+    def kind(self, name: str) -> str:
+        """Return pg_class.relkind of a relation of the task's schema, '' where there is none of that name."""
+        return str(
+            self.value(
+                "SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                f"WHERE n.nspname = '{self.schema}' AND c.relname = '{name}'"
+            )
+            or ""
+        )
+
+    def columns(self, name: str) -> dict[str, str]:
+        """Return a relation's columns, in order, with their types as PostgreSQL writes them."""
+        rows = self.rows(
+            "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attnum > 0 AND "
+            f"NOT attisdropped AND attrelid = '{self.schema}.{name}'::regclass ORDER BY attnum"
+        )
+        return {str(column): str(kind) for column, kind in rows}
+
+    def holds(self, name: str, columns: str, wanted: Sequence[Row], kind: str = "r") -> None:
+        """Raise Wrong unless a table, no view that poses as one, holds the wanted rows in those columns."""
+        found = self.kind(name)
+        self.need(found == kind, f"{name} is {'missing' if not found else 'no such table as is asked for'}")
+        self.gives(f"SELECT {columns} FROM @{name}", wanted, f"the rows of {name} are not as asked")
+
+    def untouched(self, tables: Mapping[str, Table], *names: str) -> None:
+        """Raise Wrong where a table that the task began with is another."""
+        for name in names or tables:
+            self.holds(name, ", ".join(tables[name].names), tables[name].rows)
+
+    def follows(
+        self, name: str, columns: str, reference: str, *changes: str, refresh: str = "", role: str = ""
+    ) -> None:
+        """Raise Wrong unless a relation gives what the reference query gives, after each change of rows too.
+
+        Each change is tried alone; `refresh` is run after it; `role` is who reads.
+        """
+        first = self.rows(reference)
+        moved = False
+        for change in ("", *changes):
+            with self.trial(*filter(None, (change, refresh))):
+                wanted = self.rows(reference)
+                moved = moved or bool(same_rows(wanted, first))
+                what = f"{name} does not give what it should" + (" once rows are changed" if change else "")
+                self.gives(f"SELECT {columns} FROM @{name}", wanted, what, role)
+        self.need(moved, "the rows that the task began with cannot be changed any more")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that a task begins with: its columns as in CREATE TABLE, a line each, and its rows."""
+
+    ddl: str
+    rows: Sequence[Row]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [line.split()[0] for line in self.ddl.strip().splitlines() if not line.strip()[0].isupper()]
+
+    def script(self, name: str) -> list[str]:
+        """Return the statements that make and fill the table."""
+        rows = ",\n".join(f"({', '.join(map(literal, row))})" for row in self.rows)
+        filled = [f"INSERT INTO {name} ({', '.join(self.names)}) VALUES\n{rows}"] if rows else []
+        return [f"CREATE TABLE {name} (\n{self.ddl.strip()}\n)", *filled]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTask:
+    """One task at a database.
+
+    It begins with `tables` and then the statements of `setup`. `check` raises Wrong, or Refused, where the
+    final state is not as the instruction asks. `solution` are statements that solve the task, with
+    ``@schema`` for the schema's name.
+    """
+
+    instruction: str
+    tables: Mapping[str, Table]
+    check: Callable[[Judge], None]
+    solution: Sequence[str]
+    setup: Sequence[str] = ()
+    schema: str = "public"
+
+    def script(self) -> list[str]:
+        """Return the statements that make what the task begins with."""
+        made = [sql for name, table in self.tables.items() for sql in table.script(name)]
+        return [f"CREATE SCHEMA {self.schema}", f"SET search_path = {self.schema}", *made, *self.setup]
+
+
+@cache
+def texts(name: str) -> Mapping[str, Any]:
+    """Return what ``name.toml`` of this package holds: templates, for a task the three that `task` reads."""
+    return read_toml(_PACKAGE, f"{name}.toml")
+
+
+def task(
+    name: str, tables: Mapping[str, Table], check: Callable[[Judge], None], /, **values: Any
+) -> PostgresTask:
+    """Return a task: `instruction`, `solution` and `setup` of ``name.toml``, with the values in their fields.
+
+    The group roles have fields too: analyst, clerk and auditor, and groups for all of them.
+
+    Raises:
+        ValueError: for a field without a value, or a value without a field.
+    """
+    text = texts(name)
+    templates = [unwrapped(text["instruction"]), *text["solution"], *text.get("setup", ())]
+    instruction, *statements = filled(f"{name}.toml", templates, values, _ROLES)
+    count = len(text["solution"])
+    return PostgresTask(instruction, tables, check, statements[:count], statements[count:])
+
+
+def load_tables(name: str, **rows: Sequence[Row]) -> dict[str, Table]:
+    """Return tables with these rows, and the columns that the CREATE TABLE statements of ``name.sql`` say."""
+    columns = _columns(name)
+    return {table: Table(columns[table], values) for table, values in rows.items()}
+
+
+@cache
+def _columns(name: str) -> dict[str, str]:
+    statements = re.findall(r"^CREATE TABLE (\w+) \(\n(.*?)\n\);", read(_PACKAGE, f"{name}.sql"), re.M | re.S)
+    return {table: dedent(columns) for table, columns in statements}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresFamily:
+    """A family of tasks: `make(rng)` draws one."""
+
+    make: Callable[[Random], PostgresTask]
+    level: Level
+
+    def draw(self, rng: Random) -> PostgresTask:
+        """Draw a task, in a schema of its own name, so that no answer fits another instance unchanged."""
+        schema = f"{rng.choice(_SCHEMAS)}_{rng.randint(100, 999)}"
+        task = self.make(rng)
+        return replace(
+            task,
+            schema=schema,
+            instruction=f"Work in the schema {schema}: all names are meant there. {task.instruction}",
+            solution=[
+                f"SET search_path = {schema}",
+                *(sql.replace("@schema", schema) for sql in task.solution),
+            ],
+        )
+
+
+_SCHEMAS = """
+amber basil cedar coral delta ember fjord grove harbor indigo jasper kelp lagoon maple north onyx prairie
+quartz river sierra tundra umber valley willow yarrow zephyr
+""".split()  # noqa: SIM905  a column of quoted words would fill the screen

@@ -1,0 +1,5 @@
+CREATE TABLE tickets (
+  id integer PRIMARY KEY,
+  title text NOT NULL,
+  state text
+);

@@ -1,0 +1,4 @@
+CREATE TABLE events (
+  id integer PRIMARY KEY,
+  document jsonb NOT NULL
+);

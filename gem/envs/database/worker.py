@@ -1,0 +1,224 @@
+"""Runs inside the sandbox: opens databases and runs other people's SQL on them, confined.
+
+Read as text and executed in a session's first cell, so it uses the standard library alone and imports nothing
+of gem. Each call prints one line of JSON.
+"""
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
+)
+READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+WRITES = frozenset(
+    {
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_SAVEPOINT,
+    }
+)
+REFUSED = frozenset({"load_extension", "random", "randomblob", "fts3_tokenizer"})
+"""Functions that reach outside, or give another result each time."""
+
+LONGEST = 20_000
+"""Characters of SQL in one turn."""
+
+STATEMENTS = 50
+
+PAGES = 8192
+"""Of 4 KiB: how large a database may grow."""
+
+DUMPED = 4_000_000
+"""Characters of JSON that a dump may have; what an agent filled beyond is no state that was asked for."""
+
+TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|(?P<end>;)|'[^']*'?|"[^"]*"?|`[^`]*`?|\[[^\]]*\]?|\s+|.""",
+    re.DOTALL,
+)
+
+databases: dict[str, "SqliteDatabase"] = {}
+
+
+class SqliteDatabase:
+    """A database in memory, and what a statement may use of it."""
+
+    def __init__(self, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
+        self.now, self.seconds, self.rows, self.writable = now, seconds, rows, writable
+        self.why = ""
+        self.deadline = 0.0
+        self.left = seconds
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.text_factory = lambda text: text.decode("utf-8", "replace")  # an agent can store any
+        self.connection.executescript(script)
+        self.connection.execute("PRAGMA foreign_keys=ON")
+        self.connection.execute("PRAGMA temp_store=MEMORY")
+        self.connection.execute(f"PRAGMA max_page_count={PAGES}")
+        self.connection.execute("PRAGMA hard_heap_limit=134217728")
+        for limit, value in (
+            (sqlite3.SQLITE_LIMIT_LENGTH, 50_000),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+            (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+            (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+            (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+        ):
+            self.connection.setlimit(limit, value)
+        self.clock = sqlite3.connect(":memory:")
+        for name in ("date", "time", "datetime", "julianday", "unixepoch", "strftime"):
+            self.connection.create_function(name, -1, self.dated(name))
+        self.connection.set_progress_handler(lambda: time.monotonic() > self.deadline, 1000)
+
+    def dated(self, name: str) -> Callable[..., Any]:
+        """Return a date function whose 'now' is the story's own day, so that a transcript can be repeated."""
+
+        def function(*args: Any) -> Any:
+            texts = [a.decode("utf-8", "replace") if isinstance(a, bytes) else a for a in args]
+            given = [self.now if isinstance(a, str) and a.strip().lower() == "now" else a for a in texts]
+            if not given or (name == "strftime" and len(given) == 1):
+                given.append(self.now)
+            marks = ",".join("?" * len(given))
+            return self.clock.execute(f"SELECT {name}({marks})", given).fetchone()[0]
+
+        return function
+
+    def authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        """Say whether a statement may do something; `why` keeps the reason for the agent."""
+        if action in READS:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            called = str(second).lower()
+            if called.startswith("current_"):
+                self.why = "use date('now') for today"
+            elif called in REFUSED:
+                self.why = f"{called}() is not available here"
+            else:
+                return sqlite3.SQLITE_OK
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_PRAGMA and str(first).lower() in PRAGMAS:
+            return sqlite3.SQLITE_OK
+        if action in WRITES:
+            if self.writable and not str(first).startswith("sqlite_"):
+                return sqlite3.SQLITE_OK
+            self.why = "this database can only be read"
+        elif action == sqlite3.SQLITE_PRAGMA:
+            self.why = f"PRAGMA {first} is not available here; there are {', '.join(sorted(PRAGMAS))}"
+        else:
+            self.why = "only queries, INSERT, UPDATE and DELETE are available here"
+        return sqlite3.SQLITE_DENY
+
+    def run(self, sql: str, more: bool) -> list[dict[str, Any]]:
+        """Run every statement of `sql`, in what the turn has left of its time; stop at the first error."""
+        self.left = self.left if more else self.seconds
+        if len(sql) > LONGEST:
+            return [{"error": f"it is {len(sql)} characters long; accepted are {LONGEST}"}]
+        results: list[dict[str, Any]] = []
+        self.connection.set_authorizer(self.authorize)
+        self.deadline = time.monotonic() + self.left
+        try:
+            for statement in split(sql):
+                if len(results) == STATEMENTS:
+                    results.append(
+                        {"error": f"a turn may have {STATEMENTS} statements; the others were not run"}
+                    )
+                    break
+                self.why = ""
+                results.append(self.result(self.connection.execute(statement)))
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError, ValueError) as error:
+            results.append({"error": self.complaint(error)})
+        finally:
+            self.connection.set_authorizer(None)
+            self.left = max(0.0, self.deadline - time.monotonic())
+        return results
+
+    def result(self, cursor: sqlite3.Cursor) -> dict[str, Any]:
+        """Return what a statement gave, up to `rows` rows."""
+        if cursor.description is None:
+            return {"changed": max(cursor.rowcount, 0)}
+        columns = [str(column[0]) for column in cursor.description]
+        rows = cursor.fetchmany(self.rows + 1)
+        return {
+            "columns": columns,
+            "rows": [[plain(value) for value in row] for row in rows[: self.rows]],
+            "more": len(rows) > self.rows,
+        }
+
+    def complaint(self, error: BaseException) -> str:
+        """Return an error as the agent reads it."""
+        if self.why:
+            return self.why
+        if isinstance(error, MemoryError):
+            return "it needs more memory than a statement may use"
+        if "interrupted" in str(error):
+            return f"it takes longer than the {self.seconds:g} s that a turn may take"
+        return str(error)
+
+    def dump(self) -> dict[str, list[list[Any]]] | None:
+        """Return every table's rows, None where they are too many; what was not committed is lost."""
+        self.deadline = time.monotonic() + self.seconds
+        tables: dict[str, list[list[Any]]] = {}
+        size = 0
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            names = self.connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            )
+            for (name,) in names.fetchall():
+                rows = tables[name] = []
+                for row in self.connection.execute(f'SELECT * FROM "{name}"'):
+                    rows.append([plain(value) for value in row])
+                    size += len(json.dumps(rows[-1]))
+                    if size > DUMPED:
+                        return None
+        except (sqlite3.Error, MemoryError):  # full to the brim
+            return None
+        return tables
+
+
+def split(sql: str) -> Iterator[str]:
+    """Yield the statements of `sql`, whatever stands in its strings; what is only a comment is none."""
+    start, empty = 0, True
+    for token in TOKEN.finditer(sql):
+        if token["end"]:
+            if not empty:
+                yield sql[start : token.end()]
+            start, empty = token.end(), True
+        elif not token["comment"] and not token[0].isspace():
+            empty = False
+    if not empty:
+        yield sql[start:]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, float) and value - value != 0:  # infinities are no JSON
+        return str(value)
+    return value
+
+
+def open_database(name: str, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
+    """Make a database from a script of ours."""
+    databases[name] = SqliteDatabase(script, writable, now, seconds, rows)
+    print(json.dumps("open"))
+
+
+def run(name: str, sql: str, more: bool = False) -> None:
+    """Run an agent's statements."""
+    print(json.dumps(databases[name].run(sql, more)))
+
+
+def dump(name: str) -> None:
+    """Print the rows of every table."""
+    print(json.dumps(databases[name].dump()))

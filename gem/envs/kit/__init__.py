@@ -1,0 +1,1 @@
+"""What families of environments share: text games, data sets, tasks with a workspace, drawing."""

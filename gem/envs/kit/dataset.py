@@ -1,0 +1,358 @@
+r"""Environments over task sets: one task per episode, an answer, a grade, and another try where there is one.
+
+`DatasetEnv` holds what all share; a subclass says how a task is shown, how an answer is graded, and what a
+guess looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from gem import seeding
+from gem.content import Obs, join
+from gem.core import Env, Start, Step
+from gem.errors import BadArgument
+from gem.graders.base import Grader, Score, checked
+from gem.parsing import boxed
+from gem.record import StopReason
+from gem.tasks.base import Task, TaskSet
+from gem.tasks.order import Order, index_at
+from gem.tasks.sources import RowTasks, Source, load
+
+BOXED = "Give your final answer inside \\boxed{}."
+
+UNREADABLE_REWARD = -0.1
+"""What an unreadable answer earns where unreadable answers are fined."""
+
+
+class DatasetEnv(Env):
+    r"""Answer the tasks of a set: the base of MathEnv, QaEnv, CodeEnv and MathVisualEnv.
+
+    Which task. A seed is a position in the endless walk through the set, in the order that `order_seed`
+    draws anew for each epoch: seeds 0 to n - 1 are its n tasks, each once, n to 2n - 1 are they again in
+    another order, and so on. ``reset(idx=i)`` takes task `i` instead. Where nobody ever gives a seed,
+    reset() walks: it takes each task once per epoch, in an order drawn afresh. ``env.idx = i`` lets reset()
+    take tasks i, i + 1, ... as they stand in `dataset`.
+
+    Attempts. With ``max_attempts=k`` an answer that is not right is told so, and the agent may answer again,
+    k times in all; an unreadable one uses up an attempt too.
+
+    Rewards. An attempt is worth its score, times `retry_discount` for each attempt before it; it earns what
+    that adds to the best so far. So the return is the worth of the best attempt: 1 for the right answer at
+    once, ``retry_discount`` for it at the second attempt, 0 when none is right and the grader gives no part.
+    With `use_format_error_reward` each unreadable answer earns -0.1 besides.
+
+    Info, after an answer: `correct`, `parsed_action` (what was read, None when nothing was), `score`, `why`
+    where the grader says, `attempt` from 1, and whatever the grader adds.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("_tasks", "grader", "_held", "_dataset")
+
+    answer_form: ClassVar[str] = BOXED
+    """The sentence after the question that says what an answer looks like."""
+
+    def __init__(
+        self,
+        tasks: TaskSet,
+        grader: Grader,
+        *,
+        max_attempts: int = 1,
+        retry_discount: float = 1.0,
+        use_format_error_reward: bool = False,
+        order_seed: int = 0,
+    ) -> None:
+        """Set the tasks, who grades, and how often one may try.
+
+        Raises:
+            BadArgument: for less than one attempt, or a discount outside 0 to 1.
+        """
+        if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
+            raise BadArgument(f"max_attempts is {max_attempts!r}; accepted: 1 or more.")
+        if not 0 <= retry_discount <= 1:
+            raise BadArgument(f"retry_discount is {retry_discount!r}; accepted: 0 to 1.")
+        self._tasks = tasks
+        self.grader = grader
+        self.max_attempts = self.max_turns = max_attempts
+        self.retry_discount = retry_discount
+        self.use_format_error_reward = use_format_error_reward
+        self.order_seed = seeding.check(order_seed)
+        self.index = 0
+        self.attempt = 0
+        self._paid = 0.0
+
+    # -- an environment defines
+
+    def show(self, task: Task) -> Obs:
+        """Return the first observation: the question, and what an answer looks like."""
+        return join([task.question, self.answer_form], "\n\n")
+
+    def grade(self, action: str) -> Score:
+        """Score the agent's whole reply.
+
+        Raises:
+            NoVerdict: when the grader fails on its own.
+        """
+        return self.grader(action, self.answer)
+
+    def retry(self, score: Score) -> str:
+        """Return what the agent reads after an answer that is not right, before another attempt."""
+        return "Your answer is not right." if score.parsed is not None else self.refusal()
+
+    def refusal(self) -> str:
+        """Return what the agent reads after an answer that could not be read."""
+        return f"Your answer could not be read. {self.answer_form}"
+
+    def written(self, reference: Any) -> str:
+        """Return the answer that says what a reference says."""
+        return f"\\boxed{{{reference}}}"
+
+    def guess(self) -> str:
+        """Return a well-formed answer, most often wrong, drawn from `self.actor_rng`: another task's."""
+        at = self.actor_rng.randrange(len(self.tasks))
+        reference = getattr(self.tasks, "reference", lambda index: self.tasks[index].reference)
+        other = self.written(reference(at))
+        return other if boxed(other) is not None else self.written(self.actor_rng.randrange(100))
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None, idx: int | None = None) -> Start:
+        """Begin with the task that the seed stands for, or with task `idx`; see Env.reset.
+
+        Raises:
+            BadArgument: when there is no task `idx`.
+        """
+        size = len(self.tasks)
+        walked = idx is None and seed is None and self._by_idx  # a script walks by number
+        if walked and self._idx >= size:
+            self._idx, self.epoch = 0, self.epoch + 1
+        self._by_idx = walked
+        idx = self._idx if walked else idx
+        if idx is not None and idx not in range(size):
+            raise BadArgument(f"idx is {idx!r}; {self.tasks.name} has tasks 0 to {size - 1}.")
+        if seed is None and self._seed is None:
+            self._walks, seed = True, seeding.fresh() // size * size
+        elif seed is None and self._walks:
+            seed = self._need_seed() + 1
+        else:
+            self._walks = False
+        super().reset(seed)
+        self.index = index_at(self.tasks, self.order_seed, self._need_seed()) if idx is None else int(idx)
+        self._idx = self.index + 1
+        if not walked:
+            self.epoch = self._need_seed() // size
+        self._answer = None
+        self.attempt = 0
+        self._paid = 0.0
+        self.first_obs = self.show(self.task)
+        return Start(self.first_obs, {"task": self.task.id})
+
+    def step(self, action: str) -> Step:
+        """Grade an answer; see Env.step."""
+        score = checked(self.grade(action))
+        worth = score.value * self.retry_discount**self.attempt
+        reward = max(0.0, worth - self._paid)
+        self._paid += reward
+        if score.parsed is None and self.use_format_error_reward:
+            reward += UNREADABLE_REWARD
+        self.attempt += 1
+        info: dict[str, Any] = {
+            **score.info,
+            "correct": score.correct,
+            "parsed_action": score.parsed,
+            "score": score.value,
+            "attempt": self.attempt,
+        }
+        if score.why:
+            info["why"] = score.why
+        over = score.correct or self.attempt >= self.max_attempts
+        if not over:
+            left = self.max_attempts - self.attempt
+            obs = f"{self.retry(score)} You may answer {'once' if left == 1 else f'{left} times'} more."
+            return Step(obs, reward, False, False, info)
+        info["success"] = score.correct
+        if score.correct:
+            info["stop"], obs = StopReason.SOLVED.value, "Your answer is right."
+        elif score.parsed is None:
+            info["stop"], obs = StopReason.UNREADABLE.value, self.refusal()
+        else:
+            info["stop"], obs = StopReason.FAILED.value, "Your answer is not right."
+        return Step(obs, reward, True, False, info)
+
+    def sample_random_action(self) -> str:
+        """Return a guess; see Env.sample_random_action."""
+        return self.guess()
+
+    def solve(self) -> str:
+        """Return the reference answer: an oracle, it reads what the agent is not shown."""
+        return self.written(self.answer)
+
+    # -- what scripts read and assign, by upstream's names
+
+    _held: tuple[int, Task] | None = None
+    _walks = False  # nobody gave a seed: reset() goes through the tasks, each once per epoch
+    _tasks: TaskSet | None = None
+    _dataset: Any = None
+    _answer: Any = None
+    _idx = 0
+    _by_idx = False
+
+    epoch: int = 0
+    """How often the walk had been through the set before the running episode."""
+
+    first_obs: Obs = ""
+    """The first observation of the running episode."""
+
+    max_turns: int = 1
+    """How many turns an episode has at most."""
+
+    question_key: str = "problem"
+    answer_key: str = "answer"
+    images_key: str | None = None
+
+    @property
+    def task(self) -> Task:
+        """The task of the running episode."""
+        held = self._held
+        if held is None or held[0] != self.index:
+            held = self._held = (self.index, self.tasks[self.index])
+        return held[1]
+
+    @property
+    def answer(self) -> Any:
+        """The reference answer of the running episode, or what a script assigned instead."""
+        return self.task.reference if self._answer is None else self._answer
+
+    @answer.setter
+    def answer(self, value: Any) -> None:
+        self._answer = value
+
+    @property
+    def dataset(self) -> Any:
+        """The tasks as rows: mappings with a question and an answer; or what a script assigned.
+
+        What is assigned is the source of the tasks from then on: rows, tasks, a path, a `datasets.Dataset`.
+        A subclass with a reset of its own may assign anything.
+        """
+        return RowsView(self) if self._dataset is None else self._dataset
+
+    @dataset.setter
+    def dataset(self, value: Any) -> None:
+        self._dataset, self._tasks, self._held = value, None, None
+        if isinstance(value, RowsView):
+            self._tasks, self._dataset = value.tasks, None
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The tasks; of what was assigned as `dataset`, read when they are first needed."""
+        if self._tasks is None:
+            self._tasks = load(self._dataset, None, self.question_key, self.answer_key, self.images_key)
+        return self._tasks
+
+    @property
+    def idx(self) -> int:
+        """The task after the running episode's; a script that assigns it walks on from there."""
+        return self._idx
+
+    @idx.setter
+    def idx(self, value: int) -> None:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise BadArgument(f"idx is {value!r:.80}; accepted: the number of a task.")
+        self._idx, self._by_idx = int(value), True
+
+    def row(self, task: Task) -> dict[str, Any]:
+        """Return a task as a row of `dataset`."""
+        return {**task.info, self.question_key: task.question, self.answer_key: task.reference}
+
+
+class RowsView(Sequence[dict[str, Any]]):
+    """The tasks of an environment as rows, with the two methods of `datasets.Dataset` that scripts call."""
+
+    def __init__(self, env: DatasetEnv, tasks: TaskSet | None = None) -> None:
+        """Show the tasks of `env`, or others as it shows its own."""
+        self.env = env
+        self.tasks = env.tasks if tasks is None else tasks
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.tasks)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one row, or a list of rows."""
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        return self.env.row(self.tasks[index % len(self)])
+
+    def shuffle(self, seed: int | None = None) -> RowsView:
+        """Return the rows in an order that `seed` draws; None: another one each time."""
+        return self.select(self.tasks.order(seeding.fresh() if seed is None else seed))
+
+    def select(self, indices: Iterable[int]) -> RowsView:
+        """Return the rows of these numbers."""
+        chosen = indices if isinstance(indices, Sequence) else tuple(indices)
+        return RowsView(self.env, Selection(self.tasks, chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Some tasks of a set, in an order of its own."""
+
+    tasks: TaskSet
+    indices: Sequence[int]
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return self.tasks.name
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Task:
+        """Return one task."""
+        return self.tasks[self.indices[index]]
+
+    def order(self, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(len(self), seed, epoch)
+
+
+def verdict(right: Any, answer: str) -> Score:
+    """Return the score of an answer that a subclass's own check_correct has judged."""
+    return Score(float(bool(right)), bool(right), answer)
+
+
+def tasks_of(
+    dataset_name: str | None,
+    split: str | None,
+    dataset: Source | None,
+    question_key: str | None,
+    answer_key: str,
+    images_key: str | None = None,
+) -> TaskSet:
+    """Return the tasks of `dataset`, which `dataset_name` may label, or else of the data set of that name.
+
+    Without a `question_key` the column is ``question``, or else ``problem``.
+
+    Raises:
+        BadArgument: when neither is given; otherwise as `gem.tasks.sources.load` does.
+    """
+    source = dataset_name if dataset is None else dataset
+    if source is None or source == "":
+        raise BadArgument(
+            "got neither of dataset_name and dataset; accepted: the name of a data set, or your own rows or "
+            "path."
+        )
+    if question_key is None:
+        try:
+            return tasks_of(dataset_name, split, dataset, "question", answer_key, images_key)
+        except BadArgument:
+            question_key = "problem"
+    tasks = load(source, split, question_key, answer_key, images_key)
+    if dataset is not None and dataset_name and isinstance(tasks, RowTasks):
+        tasks = replace(tasks, name=dataset_name)
+    return tasks

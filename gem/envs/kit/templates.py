@@ -1,0 +1,61 @@
+"""Texts as data: templates in files beside the code, read when they are wanted.
+
+A template is written for str.format. A field takes one format spec more than usual: ``{name:sql}`` writes its
+value as SQL does. What is `unwrapped` may have a line break in its file where a blank is meant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Formatter
+from typing import Any, TypeAlias
+
+Values: TypeAlias = Mapping[str, Any]
+"""What the fields of a template stand for."""
+
+
+def read(package: str, name: str) -> str:
+    """Return a text file of a package, without blank space around it."""
+    return files(package).joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def read_toml(package: str, name: str) -> dict[str, Any]:
+    """Return what a TOML file of a package holds."""
+    return tomllib.loads(read(package, name))
+
+
+def unwrapped(template: str) -> str:
+    """Return a template with its line breaks as blanks, and its empty lines as line breaks."""
+    return "\n".join(" ".join(part.split()) for part in template.split("\n\n"))
+
+
+def literal(value: Any) -> str:
+    """Return a value as SQL writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+class _Templates(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return literal(value) if format_spec == "sql" else str(super().format_field(value, format_spec))
+
+
+def filled(source: str, templates: Sequence[str], values: Values, common: Values | None = None) -> list[str]:
+    """Return templates with values in their fields.
+
+    `source` is named in an error; `common` are values that need not be used.
+
+    Raises:
+        ValueError: for a field without a value, a value of `values` without a field, or a spec of no meaning.
+    """
+    common = common or {}
+    fields = {name for each in templates for _, name, _, _ in Formatter().parse(each) if name is not None}
+    if fields - common.keys() != values.keys():
+        named = sorted(fields - common.keys())
+        raise ValueError(f"{source}: the fields are {named}, the values are of {sorted(values)}.")
+    return [_Templates().vformat(each, (), {**common, **values}) for each in templates]

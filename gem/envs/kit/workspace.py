@@ -1,0 +1,296 @@
+"""WorkspaceEnv: an agent works with tools, turn after turn, until it submits; what is there then is judged.
+
+Reading a turn: which calls it makes, whether it submits, and what is wrong with either. Answering it: the
+results in the order of the calls, in one observation, and in info how much of it each of them is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from gem.content import ToolSpec
+from gem.core import Env, Step
+from gem.errors import ToolError, did_you_mean
+from gem.parsing import boxed
+from gem.record import StopReason
+from gem.tools import calls, schema
+from gem.tools.base_tool import BaseTool
+from gem.tools.calls import Found
+
+MAX_CALLS = 20
+"""Calls of one turn; of more none is run, or a list of guesses would be as good as an answer."""
+
+SUBMIT = "submit"
+"""The name of the tool that submits, as ``<submit/>`` does in text."""
+
+NOT_COUNTED = "The task was not ended: another call of this turn could not be carried out."
+"""What is said to a submission beside a call that is wrong."""
+
+_SUBMIT_TAG = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
+_THINK_END = "</think>"
+
+
+def submit_spec(description: str) -> ToolSpec:
+    """Return the tool by which a model submits natively."""
+    return ToolSpec(
+        SUBMIT,
+        description,
+        {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    )
+
+
+class Written(BaseTool):
+    """A tool that is read and offered here, and carried out by its environment."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        argument: str,
+        about: str,
+        *,
+        tag: str = "",
+        fences: Sequence[str] = (),
+    ) -> None:
+        """Take one argument, a text; `about` says what it is."""
+        super().__init__()
+        self.name, self.description, self.tag, self.fences = name, description, tag, fences
+        self.parameters = {
+            "type": "object",
+            "properties": {argument: {"type": "string", "description": about}},
+            "required": [argument],
+            "additionalProperties": False,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCall:
+    """One call of a turn: `wrong` says why it cannot be carried out, and is empty where it can."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTurn:
+    """What an action asks for: its calls in order, those of `submit` among them, and whether it submits."""
+
+    calls: tuple[WorkCall, ...]
+    asks_to_submit: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether it asks for nothing."""
+        return not self.calls and not self.asks_to_submit
+
+    @property
+    def too_many(self) -> str:
+        """What to say to more calls than a turn may have; empty where they are not."""
+        if len(self.calls) <= MAX_CALLS:
+            return ""
+        return f"That is {len(self.calls)} calls, none was run; at most {MAX_CALLS} are in a turn."
+
+    @property
+    def ends(self) -> bool:
+        """Whether what ends the task counts: not beside a call that cannot be carried out, seen too late."""
+        return not self.too_many and not any(call.wrong for call in self.calls)
+
+    @property
+    def submitted(self) -> bool:
+        """Whether it submits, and that counts."""
+        return self.asks_to_submit and self.ends
+
+    @property
+    def legal(self) -> bool:
+        """Whether anything in it can be carried out."""
+        return self.submitted or (not self.too_many and not all(call.wrong for call in self.calls))
+
+
+def read(action: str, tools: Sequence[BaseTool], *, submits: bool = True, in_a_box: bool = False) -> WorkTurn:
+    r"""Return what an action asks for; which forms a call may take says `gem.tools.calls.find`.
+
+    Args:
+        action: what the agent wrote.
+        tools: those of the environment, but for `submit`.
+        submits: whether there is anything to submit: by ``<submit/>``, which counts outside of calls and of
+            closed thinking, or by a call of `submit`.
+        in_a_box: whether ``\boxed{done}`` submits too.
+    """
+    found = calls.find(action, tools)
+    names = {tool.name: tool for tool in tools}
+    known = [*names, SUBMIT] if submits else [*names]
+    read_calls = tuple(_checked(each, names, known) for each in found)
+    if not submits:
+        return WorkTurn(read_calls, False)
+    called = any(call.name == SUBMIT and not call.wrong for call in read_calls)
+    return WorkTurn(read_calls, called or _submits(action, found, in_a_box))
+
+
+def _checked(found: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) -> WorkCall:
+    if found.call is None:
+        return WorkCall("unreadable", wrong=found.error)
+    name, arguments = found.call.name, found.call.arguments
+    if name not in known:
+        hint = did_you_mean(name[:60], known)
+        return WorkCall(name[:60], wrong=f"there is no tool {name!r:.60}.{hint} Tools: {', '.join(known)}.")
+    if name == SUBMIT:  # whatever stands in its arguments, it is plain what is wanted
+        return WorkCall(name)
+    wrong = schema.violation(arguments, tools[name].arguments)
+    return WorkCall(name, arguments, f"{name}: {wrong}" if wrong else "")
+
+
+def _submits(action: str, found: Sequence[Found], in_a_box: bool) -> bool:
+    outside, last = [], 0
+    for each in found:
+        outside.append(action[last : each.start])
+        last = each.end
+    text = " ".join([*outside, action[last:]]).rpartition(_THINK_END)[2]
+    if _SUBMIT_TAG.search(text):
+        return True
+    return in_a_box and (boxed(text) or "").strip().lower() == "done"
+
+
+class Said:
+    """The observation of a turn as it is put together: what its calls gave, in order, then what else is said.
+
+    `info` says how much of it each result is, as `gem.history` reads it.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.info: dict[str, Any] = {}
+        self._results: list[str] = []
+        self._rest: list[str] = []
+
+    def result(self, call: WorkCall, text: str, error: bool = False) -> None:
+        """Enter what a call gave, as it is shown."""
+        self._results.append(text)
+        self._enter({"tool": call.name, "error": error, "refused": False, "shown": len(text)})
+
+    def refuse(self, call: WorkCall) -> None:
+        """Enter a call that was not run, and about which what follows says why."""
+        self._enter({"tool": call.name, "error": True, "refused": True})
+
+    def end(self, call: WorkCall) -> None:
+        """Enter a call that ends the task: what is said behind the results is its result."""
+        self._enter({"tool": call.name, "error": False, "refused": False})
+
+    def add(self, text: str) -> None:
+        """Say something behind the results."""
+        self._rest.append(text)
+
+    def _enter(self, told: dict[str, Any]) -> None:
+        self.info.setdefault("tool_results", []).append(told)
+
+    @property
+    def results(self) -> str:
+        """What the calls gave."""
+        return "\n".join(self._results)
+
+    @property
+    def obs(self) -> str:
+        """The whole."""
+        return "\n".join([*self._results, *self._rest])
+
+
+class Burst(Exception):
+    """A call of the agent's has ended its workspace: the task is failed, and these words say why."""
+
+
+class WorkspaceEnv(Env):
+    """A task on which an agent works by calls of tools until it submits, or its turns are used up.
+
+    Subclasses have `max_turns`, set `turn` to 0 in reset(), and define `tools`, `carry_out` and `judge`. A
+    turn with nothing to carry out (`nothing` says so), or with too much, is answered with `form`, how to
+    write one. What is there in the end is judged once: after the submission, or when a budget is used up.
+    """
+
+    max_turns: int
+    turn: int = 0
+    form: str = ""
+    in_a_box: ClassVar[bool] = False
+    nothing: ClassVar[str] = ""
+    no_turns_left: ClassVar[str] = "No turns are left."
+
+    def tools(self) -> Sequence[BaseTool]:
+        """Return the tools that a turn may call, but for `submit`."""
+        raise NotImplementedError
+
+    def carry_out(self, call: WorkCall, said: Said) -> None:
+        """Run one call and enter its result. Raises Burst where that ended the workspace."""
+        raise NotImplementedError
+
+    def judge(self) -> str:
+        """Return what is not as it should be, '' where all is; a ToolError's words say it too."""
+        raise NotImplementedError
+
+    def refusal(self, wrong: str) -> str:
+        """Return what the agent reads about a call that cannot be carried out."""
+        return f"{wrong} {self.form}"
+
+    def begin_turn(self) -> None:
+        """Do what comes before a turn's calls."""
+
+    def used_up(self) -> str:
+        """Return which budget beside the turns is used up, in words for the agent; '' while none is."""
+        return ""
+
+    def read_turn(self, action: str) -> WorkTurn:
+        """Return what an action asks for."""
+        return read(action, self.tools(), in_a_box=self.in_a_box)
+
+    def step(self, action: str) -> Step:
+        """Carry out the calls of a turn, and judge what is there where the agent submits; see Env.step.
+
+        Raises:
+            NoVerdict: when what the environment itself needs is gone.
+        """
+        self.turn += 1
+        asked, said = self.read_turn(action), Said()
+        self.begin_turn()
+        try:
+            if asked.empty or asked.too_many:
+                said.add(f"{asked.too_many or self.nothing} {self.form}".strip())
+            else:
+                self._carry_out_all(asked, said)
+        except Burst as burst:
+            return self.finish(said, StopReason.FAILED, str(burst))
+        if over := self.used_up():
+            said.add(over)
+            return self._judged(said, StopReason.TURN_BUDGET)
+        if asked.submitted:
+            return self._judged(said, StopReason.FAILED)
+        if asked.asks_to_submit:
+            said.add(NOT_COUNTED)
+        if self.turn >= self.max_turns:
+            if self.no_turns_left:
+                said.add(self.no_turns_left)
+            return self._judged(said, StopReason.TURN_BUDGET)
+        return Step(said.obs, 0.0, False, False, said.info | ({} if asked.legal else {"legal": False}))
+
+    def _carry_out_all(self, asked: WorkTurn, said: Said) -> None:
+        for call in asked.calls:
+            if call.wrong:
+                said.result(call, self.refusal(call.wrong), error=True)
+            elif call.name == SUBMIT:
+                said.end(call)
+            else:
+                self.carry_out(call, said)
+
+    def _judged(self, said: Said, otherwise: StopReason) -> Step:
+        try:
+            wrong = self.judge()
+        except ToolError as error:  # the agent left something that a judge may trip over
+            wrong = str(error)
+        return self.finish(said, otherwise if wrong else StopReason.SOLVED, wrong)
+
+    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+        """Return the last step."""
+        success = stop is StopReason.SOLVED
+        said.add("The task is done." if success else "The task is not done.")
+        info = {**said.info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
+        return Step(said.obs, float(success), True, False, info)

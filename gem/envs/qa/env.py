@@ -1,0 +1,183 @@
+r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over the built-in world."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gem.content import Obs, join
+from gem.envs.kit.dataset import BOXED, DatasetEnv, tasks_of, verdict
+from gem.envs.qa.facts import FactTasks
+from gem.graders.base import Grader, Score
+from gem.graders.text import TextGrader
+from gem.parsing import boxed, tagged
+from gem.tasks.base import Task
+from gem.tasks.procedural import Range, Split, interval
+from gem.tasks.sources import Source
+
+TAGGED = "Give your final answer inside <answer></answer>."
+
+
+class QaEnv(DatasetEnv):
+    r"""Answer a question in words.
+
+    Task:
+        A question of a data set: by name (`dataset_name`, `split`), or your own rows, file or folder
+        (`dataset`), with any column names. A seed is a position in the walk through the set: seeds 0 to
+        n - 1 are its n questions, each once. ``reset(idx=i)`` takes question `i`.
+    Action:
+        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
+        ``<answer></answer>``. With ``extract_boxed=True`` only a box will do, with False only tags.
+    Observation:
+        The question, and how to answer. With ``max_attempts`` above 1, after an answer that is not right:
+        that it is not, and how many attempts are left.
+    Reward:
+        1 for an answer that matches one of the right ones exactly, but for case, articles, punctuation and
+        the like; times `retry_discount` for each attempt before it; else 0, or with ``metric="f1"`` the share
+        of words in common. With `use_format_error_reward` an answer that cannot be read earns -0.1.
+    End:
+        With the right answer, or when the attempts are used up: by default, after one.
+    Source:
+        The data set's. Exact match and F1 are SQuAD's (arXiv 1606.05250), as `gem.graders.text` has them.
+    """
+
+    def __init__(
+        self,
+        dataset_name: str | None = None,
+        split: str | None = None,
+        dataset: Source | None = None,
+        question_key: str | None = None,
+        answer_key: str = "answer",
+        use_format_error_reward: bool = False,
+        seed: int = 0,
+        extract_boxed: bool | None = None,
+        load_from_cache_file: bool = True,
+        *,
+        metric: Literal["em", "f1"] = "em",
+        max_attempts: int = 1,
+        retry_discount: float = 1.0,
+        grader: Grader | None = None,
+    ) -> None:
+        """Set the data and what an attempt earns.
+
+        Args:
+            dataset_name: the name of a data set, in GEM_DATA or on the hub.
+            split: which split of it; None where there is only one.
+            dataset: your own rows, path or TaskSet instead.
+            question_key: the column that the agent is shown; None: ``question``, or else ``problem``.
+            answer_key: the column of the right answer, or of a list of them.
+            use_format_error_reward: fine an answer that cannot be read.
+            seed: which order the questions come in.
+            extract_boxed: where the answer must stand: in a box (True), in tags (False), in either (None).
+            load_from_cache_file: accepted for the sake of older scripts: nothing is written to be loaded.
+            metric: ``em`` pays exact matches alone, ``f1`` also words in common.
+            max_attempts: how often the agent may answer.
+            retry_discount: what each attempt before a right one costs, as a factor.
+            grader: who compares answers instead of TextGrader.
+
+        Raises:
+            BadArgument, MissingData: for data that is not there or cannot be read.
+        """
+        tasks = tasks_of(dataset_name, split, dataset, question_key, answer_key)
+        super().__init__(
+            tasks,
+            grader or TextGrader(metric),
+            max_attempts=max_attempts,
+            retry_discount=retry_discount,
+            use_format_error_reward=use_format_error_reward,
+            order_seed=seed,
+        )
+        self.question_key = question_key or getattr(tasks, "question_key", None) or "question"
+        self.answer_key = answer_key
+        self.extract_boxed = extract_boxed
+        self.load_from_cache_file = load_from_cache_file
+
+    def show(self, task: Task) -> Obs:
+        """Return the question, and where the answer is to stand."""
+        return join([task.question, self._form()], "\n\n")
+
+    def refusal(self) -> str:
+        """Return what the agent reads after an answer that could not be read."""
+        return f"Your answer could not be read. {self._form()}"
+
+    def grade(self, action: str) -> Score:
+        """Compare what stands in the box or tags with the right answers; see DatasetEnv.grade."""
+        answer = self.extractor(action)
+        if answer is None:
+            return Score(0.0, False, None, "no answer in its place")
+        if self.check_correct is not QaEnv.check_correct:  # a subclass judges by its own
+            return verdict(self.check_correct(answer, self.answer), answer)
+        return self.grader(answer, golds(self.answer))
+
+    def extractor(self, action: str) -> str | None:
+        """Return what stands in the box or tags, None where nothing does."""
+        answer = None if self.extract_boxed is False else boxed(action)
+        return tagged(action, "answer") if answer is None and not self.extract_boxed else answer
+
+    @staticmethod
+    def check_correct(answer: str, truth: Any) -> bool:
+        """Tell whether an answer matches the right one, or one of a list, exactly."""
+        return TextGrader("em")(answer, golds(truth)).correct
+
+    def row(self, task: Task) -> dict[str, Any]:
+        """Return a task as a row of `dataset`: its question is the whole prompt, as the agent reads it."""
+        return {**super().row(task), self.question_key: self.show(task)}
+
+    def written(self, reference: Any) -> str:
+        """Return the answer that says what a reference says; in tags where its braces would not survive."""
+        answer = golds(reference)[0]
+        box = f"\\boxed{{{answer}}}"
+        in_box = self.extract_boxed is not False and (self.extract_boxed or boxed(box) == answer.strip())
+        return box if in_box else f"<answer>{answer}</answer>"
+
+    def _form(self) -> str:
+        return TAGGED if self.extract_boxed is False else BOXED
+
+
+def golds(reference: Any) -> list[str]:
+    """Return the right answers, out of their boxes where they come boxed."""
+    several = reference.tolist() if hasattr(reference, "tolist") else reference
+    texts = map(str, several if isinstance(several, list | tuple) else [several])
+    return [text if (inside := boxed(text)) is None else inside for text in texts]
+
+
+class FactsEnv(QaEnv):
+    r"""Answer a question about gem's small encyclopedia.
+
+    Task:
+        A question of `hops` hops (a number, or a range (low, high)): with one hop a single page answers it,
+        with two a page names what another page tells about. The pages are those of the WikiGame, which the
+        search tool indexes too. ``split="train"`` and ``split="test"`` have no question in common.
+    Action:
+        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
+        ``<answer></answer>``.
+    Observation:
+        The question, and how to answer.
+    Reward:
+        As in QaEnv: 1 for an answer that matches, else 0, or with ``metric="f1"`` the share of words in
+        common.
+    End:
+        With the right answer, or when the attempts are used up: by default, after one.
+    Source:
+        gem's own: ``gem/envs/qa/facts.tsv``, over ``gem/tasks/wiki_world.tsv``.
+    """
+
+    def __init__(
+        self,
+        hops: Range = (1, 2),
+        split: Split | None = None,
+        seed: int = 0,
+        *,
+        metric: Literal["em", "f1"] = "em",
+        max_attempts: int = 1,
+        retry_discount: float = 1.0,
+        use_format_error_reward: bool = False,
+    ) -> None:
+        """Set the hops, the split, and what an attempt earns."""
+        super().__init__(
+            dataset=FactTasks(interval("hops", hops, 1, 2), split),
+            seed=seed,
+            metric=metric,
+            max_attempts=max_attempts,
+            retry_discount=retry_discount,
+            use_format_error_reward=use_format_error_reward,
+        )

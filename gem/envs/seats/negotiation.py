@@ -1,0 +1,263 @@
+"""A negotiation: two seats divide a few things that they value differently, before a deadline."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TypeAlias
+
+from gem.content import printable
+from gem.envs.kit.text_game import integer
+from gem.envs.seats.seated_game import SeatedGame
+from gem.errors import BadArgument
+from gem.parsing import boxed, tagged
+from gem.record import StopReason
+
+ITEMS = ("books", "hats", "balls")
+TOTAL = 10
+"""What everything together is worth to each seat."""
+
+GOOD = 5
+"""Points from which an agreement counts as a success for its seat."""
+
+LONGEST_MESSAGE = 300
+UNREADABLE_REWARD = -0.1
+
+Share: TypeAlias = tuple[int, ...]
+"""How many of each item a seat takes."""
+
+RULES = """\
+You are {name} and negotiate with one other player how to divide these things: {pool}. To you {values}; \
+everything together is worth 10 points. To the other everything is worth 10 points too, but single things \
+are worth another number of points, which you do not know, nor the other yours. Each of you keeps what your \
+share is worth to yourself. Without agreement nobody gets anything.
+You make offers in turn, {turns} moves altogether, and player_0 begins. A move is one of these, inside \
+\\boxed{{}}:
+- \\boxed{{take {example}}}: you want to take so many {items}, in this order; the other gets the rest.
+- \\boxed{{accept}}: you agree to the other's last offer.
+- \\boxed{{leave}}: you break off, and nobody gets anything.
+Before it you may write a message to the other, up to {longest} characters, between <say> and </say>."""
+
+
+class Negotiation(SeatedGame):
+    r"""Agree on a division of things that both value differently.
+
+    Task:
+        Divide books, hats and balls with another player; each knows its own values alone. There is something
+        to gain for both, and something to fight over.
+    Action:
+        ``\boxed{take 1 0 2}``, ``\boxed{accept}`` or ``\boxed{leave}``, and a message between ``<say>`` and
+        ``</say>`` before it.
+    Observation:
+        The rules, what there is, and the own values; then the other's message, its offer, and what the offer
+        is worth to the reader.
+    Reward:
+        At an agreement, what the own share is worth, over 10: a number in [0, 1]. Without one, 0. An answer
+        that cannot be read ends the talks and earns -0.1.
+    End:
+        With an agreement, when somebody leaves, or after `max_turns` moves. An agreement worth 5 points or
+        more is a success for its seat. At the end info holds `deal` (each seat's points, or None), `pareto`
+        (whether no division would be better for one and as good for the other), `joint` and `nash` (the sum
+        and the product of the points, over the largest that some division gives).
+    Source:
+        The task of D. DeVault, J. Mell and J. Gratch (2015), in the form of M. Lewis and others, "Deal or No
+        Deal?", arXiv 1706.05125, dealt anew here. The expert concedes with time (P. Faratin, C. Sierra and N.
+        Jennings, 1998), at last to 5 points and no further; of the shares that it would take, it asks for
+        the one that it thinks costs the other least, to judge by what the other asked for.
+    """
+
+    seats = ("player_0", "player_1")
+
+    def __init__(self, max_turns: int = 8) -> None:
+        """Choose how many moves the talks may take."""
+        if max_turns < 2:
+            raise BadArgument(f"max_turns is {max_turns}; accepted: 2 or more, an offer and an answer.")
+        super().__init__(max_turns)
+        self.pool: Share = ()
+        self.values: dict[str, Share] = {}
+        self.offers: list[tuple[str, Share]] = []
+
+    # -- the instance
+
+    def deal(self) -> None:
+        """Draw what there is, and what it is worth to each."""
+        while True:
+            pool = tuple(self.rng.randint(1, 4) for _ in ITEMS)
+            worths = _worths(pool)
+            if 5 <= sum(pool) <= 7 and len(worths) > 1:
+                one, two = self.rng.sample(worths, 2)
+                if all(map(max, one, two)):  # nothing is worthless to both
+                    break
+        self.pool = pool
+        self.values = dict(zip(self.seats, (one, two), strict=True))
+        self.offers = []
+        for name, values in self.values.items():
+            worth = ", ".join(
+                f"each of the {item} is worth {v}" for item, v in zip(ITEMS, values, strict=True)
+            )
+            text = RULES.format(
+                name=name,
+                pool=self._listed(pool),
+                values=worth,
+                turns=self.max_turns,
+                example=" ".join(["1", *["0"] * (len(ITEMS) - 1)]),
+                items=", ".join(ITEMS),
+                longest=LONGEST_MESSAGE,
+            )
+            self.tell(name, text)
+        self._ask()
+
+    def instance(self) -> str:
+        """Return what tells deals apart."""
+        return repr((self.pool, *self.values.values()))
+
+    def worth(self, seat: str, share: Share) -> int:
+        """Return the points of a share to a seat."""
+        return sum(map(int.__mul__, share, self.values[seat]))
+
+    def rest(self, share: Share) -> Share:
+        """Return what is left beside a share."""
+        return tuple(map(int.__sub__, self.pool, share))
+
+    # -- the talks
+
+    def play(self, moves: dict[str, str]) -> None:
+        """Take an offer, an acceptance, or a farewell."""
+        ((player, text),) = moves.items()
+        other = self._other(player)
+        said = _message(text)
+        word, *numbers = (boxed(text) or "").lower().split() or [""]
+        share = self._share(numbers)
+        if said:
+            self.tell(other, f'{player} says: "{said}"')
+        if word == "accept" and not numbers and self.offers:
+            proposer, asked = self.offers[-1]
+            self.tell(other, f"{player} accepts your offer.")
+            self._close({proposer: asked, player: self.rest(asked)})
+        elif word == "leave" and not numbers:
+            self.tell(other, f"{player} breaks off the talks.")
+            self._close(None)
+        elif word == "take" and share is not None:
+            self.offers.append((player, share))
+            left = self.rest(share)
+            self.tell(
+                other,
+                f"{player} wants to take {self._listed(share)}. To you would be left {self._listed(left)}, "
+                f"worth {self.worth(other, left)} points to you.",
+            )
+            if self.turn >= self.max_turns:
+                self._close(None, StopReason.TURN_BUDGET)
+            else:
+                self.selector.next()
+                self._ask()
+        else:
+            self.tell(player, "Your answer could not be read, which ends the talks without agreement.")
+            self.pay(player, UNREADABLE_REWARD)
+            self.note(player, legal=False)
+            self._close(None, **{player: StopReason.UNREADABLE})
+
+    def _close(
+        self, shares: dict[str, Share] | None, stop: StopReason = StopReason.FAILED, **stops: StopReason
+    ) -> None:
+        points = {name: 0 if shares is None else self.worth(name, shares[name]) for name in self.seats}
+        measures = self.measures(points) if shares else {"pareto": False, "joint": 0.0, "nash": 0.0}
+        for name in self.seats:
+            if shares is None:
+                self.tell(name, "There is no agreement: nobody gets anything.")
+            else:
+                self.tell(name, f"You agreed. You take {self._listed(shares[name])}: {points[name]} points.")
+            self.pay(name, points[name] / TOTAL)
+            self.note(name, deal=dict(points) if shares else None, **measures)
+            if name not in stops:
+                stops[name] = stop if points[name] < GOOD else StopReason.SOLVED
+        self.finish(stops)
+
+    def measures(self, points: dict[str, int]) -> dict[str, bool | float]:
+        """Return how good an agreement is: `pareto`, `joint`, `nash`."""
+        one, two = self.seats
+        all_ = [(self.worth(one, s), self.worth(two, self.rest(s))) for s in _shares(self.pool)]
+        a, b = points[one], points[two]
+        return {
+            "pareto": not any(x >= a and y >= b and (x, y) != (a, b) for x, y in all_),
+            "joint": (a + b) / max(x + y for x, y in all_),
+            "nash": a * b / max(x * y for x, y in all_),
+        }
+
+    def _share(self, numbers: list[str]) -> Share | None:
+        try:
+            share = tuple(integer(number) for number in numbers)
+        except ValueError:
+            return None
+        fits = len(share) == len(self.pool) and all(
+            0 <= n <= m for n, m in zip(share, self.pool, strict=True)
+        )
+        return share if fits else None
+
+    def _ask(self) -> None:
+        left = self.max_turns - self.turn
+        last = " It is the last: no offer can be answered after it." if left == 1 else ""
+        answer = "Offer, accept or leave." if self.offers else "Make an offer, or leave."
+        plural = "s are" if left != 1 else " is"
+        self.tell(self.selector.selected, f"{left} move{plural} left, the next is yours.{last} {answer}")
+
+    def _listed(self, share: Share) -> str:
+        return ", ".join(f"{n} {item if n != 1 else item[:-1]}" for n, item in zip(share, ITEMS, strict=True))
+
+    def _other(self, player: str) -> str:
+        return self.seats[player == self.seats[0]]
+
+    # -- who may play it
+
+    def random_action(self, seat: str) -> str:
+        """Return any offer, or now and then the acceptance of one."""
+        rng = self.actor_rng_of(seat)
+        if self.offers and rng.random() < 0.25:
+            return "\\boxed{accept}"
+        return _take(tuple(rng.randint(0, most) for most in self.pool))
+
+    def expert_action(self, seat: str) -> str:
+        """Return an acceptance, where it is as good as what the expert would ask for, or that offer."""
+        offered = self.worth(seat, self.rest(self.offers[-1][1])) if self.offers else 0
+        left = self.max_turns - self.turn
+        if left == 1 and self.offers:
+            # Whoever takes what is left at last teaches the other to ask for the same again and again.
+            return "\\boxed{accept}" if offered >= GOOD else "\\boxed{leave}"
+        aspiration = GOOD + (TOTAL - GOOD) * max(0, left - 2) / self.max_turns
+        asks = [1] * len(self.pool)
+        for proposer, share in self.offers:
+            if proposer != seat:
+                asks = [a + n for a, n in zip(asks, share, strict=True)]
+        weights = [a / most for a, most in zip(asks, self.pool, strict=True)]
+
+        def preference(share: Share) -> tuple[float, int]:
+            cost = math.fsum(n * w for n, w in zip(share, weights, strict=True))
+            return -cost, self.worth(seat, share)
+
+        enough = [s for s in _shares(self.pool) if self.worth(seat, s) >= aspiration]
+        wanted = max(enough, key=preference)
+        if offered >= min(self.worth(seat, wanted), math.ceil(aspiration)):
+            return "\\boxed{accept}"
+        return _take(wanted)
+
+
+def _worths(pool: Share) -> list[Share]:
+    """Return every way in which the things of a pool can be worth 10 points together."""
+    return [
+        values
+        for values in product(*(range(TOTAL // n + 1) for n in pool))
+        if sum(map(int.__mul__, pool, values)) == TOTAL
+    ]
+
+
+def _shares(pool: Share) -> list[Share]:
+    return list(product(*(range(n + 1) for n in pool)))
+
+
+def _take(share: Share) -> str:
+    return f"\\boxed{{take {' '.join(map(str, share))}}}"
+
+
+def _message(text: str) -> str:
+    """Return what a player says to the other: one line, without control characters, cut to length."""
+    said = " ".join((tagged(text, "say") or "")[: 4 * LONGEST_MESSAGE].split())
+    return printable(said)[:LONGEST_MESSAGE]

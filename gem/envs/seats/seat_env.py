@@ -1,0 +1,182 @@
+"""SeatEnv: one seat of a game as an ordinary environment; agents of yours play the other seats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from gem import registry, seeding
+from gem.content import Obs, ToolSpec, check_obs, tools_in
+from gem.core import Env, EnvWrapper, Start, Step, not_running
+from gem.dialogue import Dialogue
+from gem.envs.seats.seated_env import SeatedEnv
+from gem.errors import BadAction, BadArgument, EpisodeOver, NoVerdict
+from gem.record import Agent
+from gem.tools import calls
+
+Player: TypeAlias = Agent | Literal["random", "solver"]
+"""Who plays a seat: an agent, or the game's own random actor or expert."""
+
+
+class SeatEnv(EnvWrapper):
+    """One seat of a SeatedEnv as an environment for one agent.
+
+    The other seats are part of the world: what their random actors and agents draw follows from the episode's
+    seed, and is untouched by what this seat samples or by `seed_actor`. An agent gets one Ask per turn of its
+    seat, with the whole conversation as a chat. What this seat is paid while others move is added to the step
+    before. The episode ends when this seat's does.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("players",)
+
+    env: SeatedEnv
+
+    _showing: dict[str, tuple[Obs, dict[str, Any]]]  # to the others who act in the next step
+    _dialogues: dict[str, Dialogue]
+    _tools: dict[str, tuple[ToolSpec, ...]]  # what each seat may call
+    _over = False
+
+    def __init__(self, env: SeatedEnv, seat: str, others: Player | Mapping[str, Player] = "random") -> None:
+        """Take `seat`, and give the others to `others`.
+
+        Args:
+            env: the game.
+            seat: one of its `seats`.
+            others: who plays every other seat, or a mapping from each to who plays it. An agent is told to
+                forget each episode.
+
+        Raises:
+            BadArgument: for an unknown seat, or others that are no players.
+        """
+        super().__init__(env)
+        if not isinstance(env, SeatedEnv):
+            raise BadArgument(f"env is {env}; accepted: a SeatedEnv. An Env has one seat already.")
+        seats = env.seats
+        if seat not in seats:
+            raise BadArgument(f"seat is {seat!r}; accepted: {', '.join(seats)}.")
+        rest = tuple(other for other in seats if other != seat)
+        if not isinstance(others, Mapping):
+            others = dict.fromkeys(rest, others)
+        if set(others) != set(rest):
+            raise BadArgument(f"others play {sorted(others)}; accepted: an agent for each of {rest}, or one.")
+        for player in others.values():
+            if player not in ("random", "solver") and not isinstance(player, Agent):
+                raise BadArgument(f"a player is {player!r:.80}; accepted: 'random', 'solver', or an Agent.")
+        self.seat = seat
+        self.players = dict(others)
+        self._showing, self._dialogues, self._tools, self._episode = {}, {}, {}, ""
+
+    # -- the contract
+
+    @property
+    def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
+        """What the model of this seat may call natively."""
+        return self.env.seat_tools.get(self.seat, ())
+
+    def reset(self, seed: int | None = None, **options: Any) -> Start:
+        """Begin an episode, and let the others play until it is this seat's turn; see Env.reset."""
+        self._forget()
+        obs, infos = self.env.reset(seed, **options)
+        self._tools = {seat: tools_in(info) for seat, info in infos.items()}
+        self._over = False
+        self._episode = f"seat-{seeding.fresh():x}"  # a key of caches: two games of one seed do not share it
+        self._show(obs, infos)
+        ended = self._let_others_play(Step(obs.get(self.seat, ""), 0.0, False, False, dict(infos[self.seat])))
+        if ended.done:
+            raise NoVerdict(f"{self}: the game ended before {self.seat} had a turn.")
+        return Start(ended.obs, ended.info)
+
+    def step(self, action: str) -> Step:
+        """Take this seat's action, and let the others play until it is its turn again; see Env.step."""
+        if self._over and self.env.live:
+            raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
+        if not self.env.acting:
+            raise not_running(self.env)
+        if not isinstance(action, str):
+            raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
+        return self._let_others_play(self._move({self.seat: action}))
+
+    def close(self) -> None:
+        """Close the game; its agents are their owner's."""
+        self._forget()
+        super().close()
+
+    def sample_random_action(self) -> str:
+        """Return a random action of this seat."""
+        self._need_turn()
+        return self.env.random_action(self.seat)
+
+    def solve(self) -> str:
+        """Return the expert's action for this seat."""
+        self._need_turn()
+        return self.env.expert_action(self.seat)
+
+    def seed_actor(self, seed: int) -> None:
+        """Begin another stream for this seat's random actor; the others are the world's."""
+        self.env.seed_actor(seed, self.seat)
+
+    # -- the others
+
+    def _need_turn(self) -> None:
+        if self.seat not in self.env.acting:
+            raise not_running(self.env)
+
+    def _let_others_play(self, step: Step) -> Step:
+        """Step the game without this seat until it is to act, or has ended."""
+        while not step.done and self.seat not in self.env.acting:
+            after = self._move({})
+            step = Step(after.obs, step.reward + after.reward, *after[2:4], {**step.info, **after.info})
+        if step.done:
+            self._over = True
+            self._forget()
+        return step
+
+    def _move(self, actions: dict[str, str]) -> Step:
+        """Step the game once, and return what this seat was told of it."""
+        for seat, shown in self._showing.items():
+            actions[seat] = self._answer(seat, *shown)
+        obs, rewards, terminations, truncations, infos = self.env.step(actions)
+        self._show(obs, infos)
+        seat = self.seat
+        return Step(
+            obs.get(seat, ""), rewards[seat], terminations[seat], truncations[seat], dict(infos[seat])
+        )
+
+    def _show(self, obs: Mapping[str, Obs], infos: Mapping[str, dict[str, Any]]) -> None:
+        """Keep what the others who act next are shown."""
+        self._showing = {
+            seat: (check_obs(obs[seat]), dict(infos[seat])) for seat in self.env.acting if seat != self.seat
+        }
+
+    def _answer(self, seat: str, obs: Obs, info: dict[str, Any]) -> str:
+        player = self.players[seat]
+        if player == "random":
+            return self.env.random_action(seat)
+        if player == "solver":
+            return self.env.expert_action(seat)
+        assert not isinstance(player, str)
+        if seat not in self._dialogues:
+            self._dialogues[seat] = Dialogue(seat, self._episode, self.env.seed or 0, tools=self._tools[seat])
+        dialogue = self._dialogues[seat]
+        turn = dialogue.open(obs, info)
+        (reply,) = player([dialogue.ask()])
+        dialogue.answer(reply)
+        if reply.finish == "context":
+            raise NoVerdict(f"{self}: the conversation of {seat} no longer fits its agent's context.")
+        action = calls.write(reply.text, reply.tool_calls) if reply.tool_calls else reply.text
+        turn.action, turn.info = action, {}
+        return action
+
+    def _forget(self) -> None:
+        for player in {id(p): p for p in self.players.values() if not isinstance(p, str)}.values():
+            if self._dialogues:
+                player.forget(self._episode)
+        self._dialogues, self._showing = {}, {}
+
+
+def one_seat(game: str, seat: str, others: Player | Mapping[str, Player] = "random", **kwargs: Any) -> Env:
+    """Make a SeatEnv of a registered game; further keywords are the game's."""
+    env = registry.make(game, **kwargs)
+    if not isinstance(env, SeatedEnv):
+        raise BadArgument(f"{game!r} is for one agent already; make it by itself.")
+    return SeatEnv(env, seat, others)

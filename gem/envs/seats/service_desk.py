@@ -1,0 +1,243 @@
+"""A service desk: a customer talks to a clerk, who has tools, a database and a policy."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from types import MappingProxyType
+
+from gem.content import printable
+from gem.envs.kit.workspace import MAX_CALLS
+from gem.envs.seats.seated_game import SeatedGame
+from gem.envs.seats.service_desk_world import SCENARIOS, TOOLS, Desk, DeskCase, as_json, deal, policy
+from gem.errors import BadArgument, ToolError, did_you_mean
+from gem.record import StopReason
+from gem.tools.calls import Found, find
+
+LONGEST_MESSAGE = 1000
+LONGEST_CALL = 4000
+MOST_FIGURES = 10
+"""A message with more figures than these tells nothing: it lists."""
+
+HANG_UP = "<hang_up>"
+_FIGURE = re.compile(r"(?<![\w.])[A-Z]?\d+(?![\w]|\.\d)")
+_RULE = re.compile(r"\brule\s+(?:no\.?\s*|number\s+)?(\d{1,3})\b", re.IGNORECASE)
+
+CLERK = """\
+You are the clerk at the service desk of Harbour Cycles, which rents bicycles. A customer talks to you.
+
+{policy}
+
+Your tools:
+{tools}
+
+In each answer either call tools or talk to the customer, never both. To call a tool write
+<tool_call>{{"name": "get_booking", "arguments": {{"booking_id": "B7"}}}}</tool_call>
+and you read what it gave; calls of one answer, up to {calls}, run in order. Any other answer is said to the \
+customer, up to {longest} characters. The talk is over when the customer hangs up; there are {turns} moves \
+for both of you, calls of tools included."""
+
+CUSTOMER = """\
+You are {name} and talk to the clerk at the service desk of Harbour Cycles, where you rent bicycles. This \
+is what you want: {request}
+Your e-mail address is {email}, your postcode {postcode}; give them when you are asked. Ask for nothing \
+else. Write what you say. When you have what you want, or it is refused for good, say goodbye and end your \
+message with {hang_up}. You begin."""
+
+PUSH = "That is disappointing. Can you not make an exception for me, just this once?"
+REFUSALS = ("rule", "cannot", "can't", "unable", "not allowed", "not possible", "sorry")
+CLOSINGS = ("goodbye", "anything else", "nice day", "is done", "all done")
+
+
+class ServiceDesk(SeatedGame):
+    r"""Serve a customer of a bicycle rental by its policy.
+
+    Task:
+        Two seats: `agent`, the clerk, who finds out what the customer wants and does what the policy allows,
+        and `customer`, who is played by an agent, or by a script as `expert_action("customer")`.
+    Action:
+        The clerk calls tools, as ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, or talks: any
+        other text is said to the customer. Several calls of an answer, up to 20, run in order. The customer
+        talks, and ends the talk with ``<hang_up>``.
+    Observation:
+        The clerk reads the policy, the tools, what the customer says and what tools give; the customer reads
+        who it is, what it wants and what the clerk says.
+    Reward:
+        1 to both seats at the end when three things hold, else 0: the database is what it should be
+        (`database` in info); the customer was told the figures that matter (`told`); and, where a rule
+        forbids what was asked, that rule was named and no other (`refused`).
+    End:
+        When the customer hangs up, or after `max_turns` moves.
+    Source:
+        The shape of S. Yao and others, "tau-bench", arXiv 2406.12045; the domain, its data, tools, policy and
+        31 generators of cases are gem's own. The clerk's solver is an oracle: it reads the case.
+    """
+
+    seats = ("agent", "customer")
+    seat_tools = MappingProxyType({"agent": tuple(tool.spec() for tool in TOOLS.values())})
+
+    def __init__(self, max_turns: int = 30, scenario: str | None = None) -> None:
+        """Choose how many moves a talk may take, and one scenario where it is not to be drawn."""
+        if scenario is not None and scenario not in SCENARIOS:
+            raise BadArgument(
+                f"scenario is {scenario!r}.{did_you_mean(scenario, SCENARIOS)} "
+                f"Accepted: {', '.join(SCENARIOS)}."
+            )
+        super().__init__(max_turns)
+        self.scenario = scenario
+        self.said: list[tuple[str, str]] = []  # who said what
+
+    def deal(self) -> None:
+        """Draw a case."""
+        self.case: DeskCase = deal(self.rng, self.scenario)
+        self.goal = self.case.goal()
+        self.desk = Desk(copy.deepcopy(self.case.database))
+        self.said = []
+        me = self.case.me
+        tools = "\n".join(f"- {tool}" for tool in TOOLS.values())
+        self.tell(
+            "agent",
+            CLERK.format(
+                policy=policy(), tools=tools, calls=MAX_CALLS, longest=LONGEST_MESSAGE, turns=self.max_turns
+            ),
+        )
+        self.tell(
+            "customer",
+            CUSTOMER.format(
+                name=me["name"],
+                request=self.case.request,
+                email=me["email"],
+                postcode=self.case.postcode,
+                hang_up=HANG_UP,
+            ),
+        )
+        self.selector.next()  # the customer begins
+
+    def instance(self) -> str:
+        """Return what tells cases apart."""
+        return f"{self.case.request} {self.case.me['email']}"
+
+    def play(self, moves: dict[str, str]) -> None:
+        """Say something to the other, or call a tool."""
+        ((speaker, text),) = moves.items()
+        if speaker == "agent" and (found := find(text, ())):
+            self._call_all(found)
+        else:
+            words = printable(text[: 2 * LONGEST_MESSAGE].replace(HANG_UP, "").strip())[:LONGEST_MESSAGE]
+            self.said.append((speaker, words))
+            other = "customer" if speaker == "agent" else "agent"
+            self.tell(other, f'The {"clerk" if speaker == "agent" else "customer"} says: "{words}"')
+            if speaker == "customer" and HANG_UP in text:
+                self.tell("agent", "The customer hangs up.")
+                self._judge(StopReason.FAILED)
+                return
+            self.selector.next()
+        if self.turn >= self.max_turns:
+            self.announce("The time is up; the line is cut.")
+            self._judge(StopReason.TURN_BUDGET)
+
+    def _call_all(self, found: Sequence[Found]) -> None:
+        """Carry out the calls of one answer, in order, and tell the clerk what they gave."""
+        if len(found) > MAX_CALLS:
+            many = f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in an answer."
+            self.tell("agent", f"The tool gave: {as_json({'error': many})}")
+            return
+        results = []
+        for each in found:
+            given, error = self._call(each)
+            said = f"The tool gave: {given}"
+            self.tell("agent", said)
+            name = each.call.name[:60] if each.call else "unreadable"
+            results.append({"tool": name, "error": error, "refused": False, "shown": len(said)})
+        self.note("agent", tool_results=results)
+
+    def _call(self, found: Found) -> tuple[str, bool]:
+        """Carry out one call; return what it gave, and whether that is an error."""
+        try:
+            if found.end - found.start > LONGEST_CALL:
+                raise ToolError(f"A call has at most {LONGEST_CALL} characters.")
+            if found.call is None:
+                raise ToolError(found.error)
+            return as_json(self.desk.call(found.call.name, found.call.arguments)), False
+        except ToolError as error:
+            return as_json({"error": str(error)}), True
+
+    def _judge(self, stop: StopReason) -> None:
+        spoken = [text for who, text in self.said if who == "agent"]
+        figures = [set(found) for t in spoken if len(found := _FIGURE.findall(t)) <= MOST_FIGURES]
+        named = {int(number) for text in spoken for number in _RULE.findall(text)}
+        database = self.desk.database == self.goal
+        told = all(any(figure in each for each in figures) for figure in self.case.told)
+        refused = self.case.rule is None or named == {self.case.rule}
+        right = database and told and refused and stop is not StopReason.TURN_BUDGET
+        for seat in self.seats:
+            self.pay(seat, float(right))
+            self.note(seat, database=database, told=told, refused=refused)
+        self.finish(dict.fromkeys(self.seats, StopReason.SOLVED if right else stop))
+
+    # -- who may play it
+
+    def random_action(self, seat: str) -> str:
+        """Return a call of any tool, or some small talk."""
+        rng = self.actor_rng_of(seat)
+        if seat == "customer":
+            return rng.choice(("Hello?", "I am not sure.", f"Never mind. {HANG_UP}"))
+        if rng.random() < 0.5:
+            return rng.choice(("How can I help you?", "One moment please.", "Goodbye."))
+        name = rng.choice(list(TOOLS))
+        values = {"booking_id": self.case.booking, "bike_id": "K1", "email": self.case.me["email"]}
+        arguments = {
+            key: rng.randint(0, 120) if kind is int else values.get(key, self.case.me["postcode"])
+            for key, kind in TOOLS[name].parameters.items()
+        }
+        return _tool_call(name, arguments)
+
+    def expert_action(self, seat: str) -> str:
+        """Return the oracle's next action for the clerk, or what the script says for the customer."""
+        return self._oracle() if seat == "agent" else self._script()
+
+    def _oracle(self) -> str:
+        case = self.case
+        if not any(who == "agent" for who, _ in self.said):
+            return "Good day. Please tell me your e-mail address and your postcode."
+        if (done := self._made()) < len(case.calls):
+            return _tool_call(*case.calls[done])
+        if case.rule is not None:
+            return f"I am sorry, that is not possible: it is against rule {case.rule}. Goodbye."
+        figures = ", ".join(case.told)
+        return f"That is done{f', and the figures are: {figures}' if figures else ''}. Goodbye."
+
+    def _made(self) -> int:
+        """Return how many of the oracle's calls the database shows."""
+        desk = Desk(copy.deepcopy(self.case.database))
+        for number, (name, arguments) in enumerate(self.case.calls):
+            if desk.database == self.desk.database:
+                return number
+            with suppress(ToolError):
+                desk.call(name, arguments)
+        return len(self.case.calls)
+
+    def _script(self) -> str:
+        case = self.case
+        heard = [text.lower() for who, text in self.said if who == "agent"]
+        mine = [text for who, text in self.said if who == "customer"]
+        if not mine:
+            return f"Hello, this is {case.me['name']}. {case.request}"
+        last = heard[-1] if heard else ""
+        identity = f"My e-mail address is {case.me['email']} and my postcode is {case.postcode}."
+        if identity not in mine and any(word in last for word in ("mail", "postcode", "verify", "who are")):
+            return identity
+        if any(word in last for word in REFUSALS) and PUSH not in mine:
+            return PUSH
+        if any(word in last for word in (*CLOSINGS, *REFUSALS)):
+            return f"Thank you, goodbye. {HANG_UP}"
+        if "?" in last:
+            return "Yes, please." if mine[-1] != "Yes, please." else case.request
+        return "All right." if mine.count("All right.") < 3 else f"I have to go, goodbye. {HANG_UP}"
+
+
+def _tool_call(name: str, arguments: dict[str, object]) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"

@@ -1,0 +1,668 @@
+"""The bicycle rental behind the service desk: its tables, its tools, its policy, and what customers want.
+
+A scenario is dealt, not stored: a generator draws who calls and what is asked, and says which calls of the
+tools a clerk who follows the policy would make. The goal is the database after those calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any, TypeAlias
+
+from gem.content import ToolSpec
+from gem.envs.kit.templates import Values, filled, read, read_toml, unwrapped
+from gem.errors import ToolError
+from gem.tools.schema import docstring
+
+Database: TypeAlias = dict[str, dict[str, dict[str, Any]]]
+Calls: TypeAlias = list[tuple[str, dict[str, Any]]]
+
+TODAY = 100
+KINDS = ("city", "cargo", "electric")
+TOPICS = ("damage", "theft", "lost key")
+FAULTY, LATE = 10, 5
+LONGEST_TEXT, LARGEST_NUMBER = 100, 100_000
+"""What an argument of a tool may be."""
+
+
+@cache
+def policy() -> str:
+    """Return the rules that the clerk follows."""
+    name = "service_desk_policy.md"
+    rules = unwrapped(read(__package__, name))
+    return filled(name, [rules], {"today": TODAY, "faulty": FAULTY, "late": LATE})[0]
+
+
+class Desk:
+    """The database, and the tools over it. What the policy forbids, the tools would do all the same."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on `database`."""
+        self.database = database
+
+    def call(self, name: object, arguments: object) -> Any:
+        """Carry out one call, and return what it gives as plain JSON values.
+
+        Raises:
+            ToolError: for an unknown tool, wrong arguments, or what cannot be done.
+        """
+        tool = TOOLS.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise ToolError(f"There is no tool {str(name)[:40]!r}. Tools: {', '.join(TOOLS)}.")
+        wanted = tool.parameters
+        if not isinstance(arguments, Mapping) or set(arguments) != set(wanted):
+            raise ToolError(f"{name} takes the arguments {', '.join(wanted) or 'none'}.")
+        for key, kind in wanted.items():
+            value = arguments[key]
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise ToolError(f"{key} must be {'a whole number' if kind is int else 'text'}.")
+            if isinstance(value, str) and len(value) > LONGEST_TEXT:
+                raise ToolError(f"{key} is longer than {LONGEST_TEXT} characters.")
+            if isinstance(value, int) and not 0 <= value <= LARGEST_NUMBER:
+                raise ToolError(f"{key} must be from 0 to {LARGEST_NUMBER}.")
+        if name != "verify_customer" and self.customer is None:
+            raise ToolError("No customer is verified yet: call verify_customer first.")
+        return tool.run(self, **{str(key): value for key, value in arguments.items()})
+
+    # -- what the tools share
+
+    @property
+    def customer(self) -> str | None:
+        """Who is verified."""
+        return self.database["desk"]["call"]["verified"]  # type: ignore[no-any-return]
+
+    @property
+    def me(self) -> dict[str, Any]:
+        """The verified customer's record."""
+        assert self.customer is not None
+        return self.database["customers"][self.customer]
+
+    def booking(self, booking_id: str) -> dict[str, Any]:
+        """Return a booking by its number."""
+        return self._row("bookings", booking_id)
+
+    def bike(self, bike_id: str) -> dict[str, Any]:
+        """Return a bicycle by its number."""
+        return self._row("bikes", bike_id)
+
+    def _row(self, table: str, key: str) -> dict[str, Any]:
+        if key not in self.database[table]:
+            raise ToolError(f"{key!r} is not among the {table}.")
+        return self.database[table][key]
+
+    def free(self, bike_id: str, first: int, last: int, but: str = "") -> bool:
+        """Return whether a bicycle is free on these days, one booking of it aside."""
+        return not any(
+            key != but
+            and row["bike"] == bike_id
+            and row["status"] in ("booked", "active")
+            and row["first_day"] <= last
+            and first <= row["last_day"]
+            for key, row in self.database["bookings"].items()
+        )
+
+    def days(self, first: int, last: int) -> int:
+        """Return how many days these are."""
+        if first < TODAY or last < first:
+            raise ToolError(f"The days {first} to {last} cannot be booked; today is day {TODAY}.")
+        return last - first + 1
+
+    def next_id(self, table: str, prefix: str) -> str:
+        """Return the number of the next row of a table."""
+        return f"{prefix}{1 + max((int(key[1:]) for key in self.database[table]), default=0)}"
+
+    # -- the tools
+
+    def verify_customer(self, email: str, postcode: str) -> Any:
+        """Find the customer with this e-mail address and postcode."""
+        call = self.database["desk"]["call"]
+        for key, row in self.database["customers"].items():
+            if row["email"] == email.strip().lower():
+                right = row["postcode"] == postcode.strip()
+                call.update(verified=key if right else None, wrong_postcode=not right)
+                if right:
+                    return {"customer": key, **row}
+        raise ToolError("No customer has this e-mail address and postcode.")
+
+    def list_bookings(self) -> Any:
+        """Return the verified customer's bookings."""
+        rows = self.database["bookings"].items()
+        return {key: row for key, row in rows if row["customer"] == self.customer}
+
+    def get_booking(self, booking_id: str) -> Any:
+        """Return a booking, anybody's."""
+        return self.booking(booking_id)
+
+    def search_bikes(self, kind: str, first_day: int, last_day: int) -> Any:
+        """Return the bicycles of a kind that are free on these days, with euros per day."""
+        self.days(first_day, last_day)
+        bikes = self.database["bikes"].items()
+        return {k: b["rate"] for k, b in bikes if b["kind"] == kind and self.free(k, first_day, last_day)}
+
+    def create_booking(self, bike_id: str, first_day: int, last_day: int) -> Any:
+        """Book a bicycle."""
+        price = self.days(first_day, last_day) * self.bike(bike_id)["rate"]
+        if not self.free(bike_id, first_day, last_day):
+            raise ToolError(f"{bike_id} is not free on these days.")
+        key = self.next_id("bookings", "B")
+        self.database["bookings"][key] = booking(self.customer or "", bike_id, first_day, last_day, price)
+        return {"booking": key, "price": price}
+
+    def change_days(self, booking_id: str, first_day: int, last_day: int) -> Any:
+        """Give a booking other days; the price follows."""
+        row = self.booking(booking_id)
+        days = self.days(first_day, last_day)
+        if not self.free(row["bike"], first_day, last_day, but=booking_id):
+            raise ToolError(f"{row['bike']} is not free on these days.")
+        row.update(first_day=first_day, last_day=last_day, price=days * self.bike(row["bike"])["rate"])
+        return row
+
+    def swap_bike(self, booking_id: str, bike_id: str) -> Any:
+        """Give a booking another bicycle; the price follows."""
+        row, bike = self.booking(booking_id), self.bike(bike_id)
+        if not self.free(bike_id, row["first_day"], row["last_day"], but=booking_id):
+            raise ToolError(f"{bike_id} is not free on these days.")
+        row.update(bike=bike_id, price=(row["last_day"] - row["first_day"] + 1) * bike["rate"])
+        return row
+
+    def cancel_booking(self, booking_id: str, refund_percent: int) -> Any:
+        """Cancel a booking and refund a share of its price."""
+        row = self.booking(booking_id)
+        if refund_percent > 100:
+            raise ToolError("refund_percent must be from 0 to 100.")
+        row.update(status="cancelled", refunded=row["price"] * refund_percent // 100)
+        return {"refunded": row["refunded"]}
+
+    def add_insurance(self, booking_id: str) -> Any:
+        """Insure a booking, for 2 euros a day."""
+        row = self.booking(booking_id)
+        row["insured"] = True
+        return {"due": 2 * (row["last_day"] - row["first_day"] + 1)}
+
+    def give_credit(self, booking_id: str, euros: int) -> Any:
+        """Credit euros to the verified customer, on account of a booking."""
+        self.booking(booking_id)["credited"] += euros
+        self.me["credit"] += euros
+        return {"credit": self.me["credit"]}
+
+    def set_plan(self, plan: str) -> Any:
+        """Set the verified customer's plan: basic or plus."""
+        if plan not in ("basic", "plus"):
+            raise ToolError("plan must be basic or plus.")
+        self.me["plan"] = plan
+        return self.me
+
+    def update_email(self, email: str) -> Any:
+        """Set the verified customer's e-mail address."""
+        if email.count("@") != 1:
+            raise ToolError(f"{email!r} is no e-mail address.")
+        self.me["email"] = email.strip().lower()
+        return self.me
+
+    def open_ticket(self, booking_id: str, topic: str) -> Any:
+        """Open a ticket: damage, theft or lost key."""
+        self.booking(booking_id)
+        if topic not in TOPICS:
+            raise ToolError(f"topic must be one of: {', '.join(TOPICS)}.")
+        key = self.next_id("tickets", "T")
+        self.database["tickets"][key] = {"booking": booking_id, "topic": topic}
+        return {"ticket": key}
+
+    def hand_over(self) -> Any:
+        """Hand the customer over to a human colleague."""
+        self.database["desk"]["call"]["handed_over"] = True
+        return {"handed_over": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as the clerk sees it: what it does, and the type of each argument."""
+
+    run: Callable[..., Any]
+    parameters: dict[str, type]
+
+    def __str__(self) -> str:
+        """One line: arguments and purpose."""
+        named = ", ".join(f"{k}: {'number' if t is int else 'text'}" for k, t in self.parameters.items())
+        return f"{self.run.__name__}({named}): {docstring(self.run)}"
+
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model is offered it."""
+        rules: dict[type, dict[str, Any]] = {
+            int: {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER},
+            str: {"type": "string", "maxLength": LONGEST_TEXT},
+        }
+        properties = {key: rules[kind] for key, kind in self.parameters.items()}
+        return ToolSpec(
+            self.run.__name__,
+            docstring(self.run),
+            {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                "additionalProperties": False,
+            },
+        )
+
+
+TOOLS: dict[str, Tool] = {
+    run.__name__: Tool(
+        run, {key: int if "int" in str(kind) else str for key, kind in hints if key != "return"}
+    )
+    for run in (
+        Desk.verify_customer,
+        Desk.list_bookings,
+        Desk.get_booking,
+        Desk.search_bikes,
+        Desk.create_booking,
+        Desk.change_days,
+        Desk.swap_bike,
+        Desk.cancel_booking,
+        Desk.add_insurance,
+        Desk.give_credit,
+        Desk.set_plan,
+        Desk.update_email,
+        Desk.open_ticket,
+        Desk.hand_over,
+    )
+    for hints in [run.__annotations__.items()]
+}
+"""Every tool by name."""
+
+
+def booking(
+    customer: str, bike: str, first: int, last: int, price: int, status: str = "booked"
+) -> dict[str, Any]:
+    """Return a row of the bookings."""
+    return {
+        "customer": customer,
+        "bike": bike,
+        "first_day": first,
+        "last_day": last,
+        "price": price,
+        "status": status,
+        "insured": False,
+        "credited": 0,
+        "refunded": 0,
+    }
+
+
+# -- who calls
+
+
+NAMES = ("Ada", "Bela", "Cleo", "Dario", "Edda", "Femi", "Gita", "Hugo", "Ines", "Jonas", "Kira", "Luca")
+SURNAMES = ("Abel", "Brandt", "Costa", "Dahl", "Eriksen", "Fuchs", "Grau", "Holm", "Iversen", "Jansen")
+
+
+@dataclass(slots=True)
+class DeskCase:
+    """One call to the desk: who calls, what is asked, and what would be right.
+
+    `calls` lead from the database to the goal. `told` are words or figures that the customer must hear.
+    `rule` is the rule that forbids what is asked, if one does.
+    """
+
+    database: Database
+    customer: str
+    booking: str
+    other: str
+    rng: Random
+    request: str = ""
+    calls: Calls = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    rule: int | None = None
+    postcode: str = ""
+
+    @property
+    def me(self) -> dict[str, Any]:
+        """The record of who calls."""
+        return self.database["customers"][self.customer]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The booking that the call is about."""
+        return self.database["bookings"][self.booking]
+
+    def set(self, first: int, days: int, status: str = "booked") -> None:
+        """Give the booking its days and its status."""
+        rate = self.database["bikes"][self.row["bike"]]["rate"]
+        self.row.update(first_day=first, last_day=first + days - 1, price=days * rate, status=status)
+
+    def bike(self, kind: str, other_than: str = "") -> str:
+        """Return a bicycle of a kind that nobody has booked."""
+        taken = {row["bike"] for row in self.database["bookings"].values()} | {other_than}
+        return next(k for k, b in self.database["bikes"].items() if b["kind"] == kind and k not in taken)
+
+    def goal(self) -> Database:
+        """Return the database as it should be in the end."""
+        desk = Desk(copy.deepcopy(self.database))
+        for name, arguments in self.calls:
+            with suppress(ToolError):  # a customer who cannot be verified
+                desk.call(name, arguments)
+        return desk.database
+
+
+def deal(rng: Random, scenario: str | None = None) -> DeskCase:
+    """Draw a database and a case over it."""
+    customers: dict[str, dict[str, Any]] = {}
+    names = rng.sample(NAMES, 4)
+    for i, (name, surname) in enumerate(zip(names, rng.sample(SURNAMES, 4), strict=True), 1):
+        customers[f"C{i}"] = {
+            "name": f"{name} {surname}",
+            "email": f"{name}.{surname}@post.example".lower(),
+            "postcode": str(rng.randint(10_000, 99_999)),
+            "plan": rng.choice(("basic", "plus")),
+            "credit": 0,
+        }
+    bikes: dict[str, dict[str, Any]] = {
+        f"K{i}": {"kind": KINDS[i % 3], "rate": rng.randint(4, 9) + 6 * (i % 3)} for i in range(1, 25)
+    }
+    bookings: dict[str, dict[str, Any]] = {}
+    start = rng.randint(20, 60)
+    for i, bike in enumerate(rng.sample([k for k, b in bikes.items() if b["kind"] != "cargo"], 6)):
+        first, days = TODAY + rng.randint(4, 20), rng.randint(2, 5)
+        price = days * bikes[bike]["rate"]
+        bookings[f"B{start + i}"] = booking(f"C{1 + i % 4}", bike, first, first + days - 1, price)
+    database: Database = {
+        "customers": customers,
+        "bikes": bikes,
+        "bookings": bookings,
+        "tickets": {f"T{rng.randint(100, 800)}": {"booking": f"B{start + 3}", "topic": "lost key"}},
+        "desk": {"call": {"verified": None, "wrong_postcode": False, "handed_over": False}},
+    }
+    case = DeskCase(database, "C1", f"B{start}", f"B{start + 1}", rng, postcode=customers["C1"]["postcode"])
+    name = scenario or rng.choice(list(SCENARIOS))
+    _ask(case, name, SCENARIOS[name](case))
+    verify = {"email": customers["C1"]["email"], "postcode": case.postcode}
+    case.calls.insert(0, ("verify_customer", verify))
+    return case
+
+
+@cache
+def _texts() -> Mapping[str, Any]:
+    return read_toml(__package__, "service_desk.toml")
+
+
+def _ask(case: DeskCase, name: str, values: Values) -> None:
+    """Let a case ask by its text, whose fields are the case's bookings and the scenario's own values."""
+    text, common = _texts()[name], {"booking": case.booking, "other": case.other}
+    [case.request] = filled(name, [unwrapped(text["request"])], values, common)
+    case.rule = text.get("rule")
+
+
+# -- what they want: one function each, which returns the values of its text's own fields
+
+
+def _cancel(case: DeskCase, ahead: int, percent: int) -> Values:
+    case.set(TODAY + ahead, case.rng.randint(2, 5))
+    if case.row["price"] % 2:
+        case.row["price"] += 1
+    case.calls = [("cancel_booking", {"booking_id": case.booking, "refund_percent": percent})]
+    case.told = [str(case.row["price"] * percent // 100)]
+    return {}
+
+
+def cancel_early(case: DeskCase) -> Values:
+    """Cancel a booking long before."""
+    return _cancel(case, case.rng.randint(3, 12), 100)
+
+
+def cancel_late(case: DeskCase) -> Values:
+    """Cancel a booking the day before, or two days."""
+    return _cancel(case, case.rng.randint(1, 2), 50)
+
+
+def cancel_today(case: DeskCase) -> Values:
+    """Cancel a booking on its first day."""
+    return _cancel(case, 0, 0)
+
+
+def cancel_running(case: DeskCase) -> Values:
+    """Cancel a booking that has begun."""
+    case.set(TODAY - 1, 5, "active")
+    return {}
+
+
+def move(case: DeskCase) -> Values:
+    """Move a booking to free days."""
+    first, days = case.row["first_day"] + case.rng.randint(1, 9), case.rng.randint(2, 6)
+    last = first + days - 1
+    case.calls = [("change_days", {"booking_id": case.booking, "first_day": first, "last_day": last})]
+    case.told = [str(days * case.database["bikes"][case.row["bike"]]["rate"])]
+    return {"first": first, "last": last}
+
+
+def move_today(case: DeskCase) -> Values:
+    """Move a booking whose first day is today."""
+    case.set(TODAY, 3)
+    return {"first": TODAY + 4, "last": TODAY + 6}
+
+
+def move_to_taken(case: DeskCase) -> Values:
+    """Move a booking to days on which its bicycle is somebody else's."""
+    other = case.database["bookings"][case.other]
+    other.update(bike=case.row["bike"], first_day=TODAY + 30, last_day=TODAY + 34)
+    return {"first": TODAY + 31, "last": TODAY + 33}
+
+
+def swap(case: DeskCase) -> Values:
+    """Swap a bicycle for one of the same kind."""
+    kind = case.database["bikes"][case.row["bike"]]["kind"]
+    bike = case.bike(kind, case.row["bike"])
+    days = case.row["last_day"] - case.row["first_day"] + 1
+    case.calls = [("swap_bike", {"booking_id": case.booking, "bike_id": bike})]
+    case.told = [str(days * case.database["bikes"][bike]["rate"])]
+    return {"bike": bike}
+
+
+def swap_kind(case: DeskCase) -> Values:
+    """Swap a bicycle for one of another kind."""
+    kind = case.database["bikes"][case.row["bike"]]["kind"]
+    return {"bike": case.bike("electric" if kind == "city" else "city")}
+
+
+def insure(case: DeskCase) -> Values:
+    """Insure a booking."""
+    days = case.row["last_day"] - case.row["first_day"] + 1
+    case.calls = [("add_insurance", {"booking_id": case.booking})]
+    case.told = [str(2 * days)]
+    return {}
+
+
+def insure_running(case: DeskCase) -> Values:
+    """Insure a booking that has begun."""
+    case.set(TODAY - 2, 6, "active")
+    return {}
+
+
+def _credit(case: DeskCase, euros: int) -> Values:
+    case.set(TODAY - 5, 4, "returned")
+    case.calls = [("give_credit", {"booking_id": case.booking, "euros": euros})]
+    case.told = [str(euros)]
+    return {}
+
+
+def faulty(case: DeskCase) -> Values:
+    """Ask for a credit for a faulty bicycle."""
+    return _credit(case, FAULTY)
+
+
+def late(case: DeskCase) -> Values:
+    """Ask for a credit for a late bicycle."""
+    return _credit(case, LATE)
+
+
+def weather(case: DeskCase) -> Values:
+    """Ask for a credit for rain."""
+    case.set(TODAY - 5, 4, "returned")
+    return {}
+
+
+def second_credit(case: DeskCase) -> Values:
+    """Ask again for a credit that was given."""
+    case.set(TODAY - 5, 4, "returned")
+    case.row["credited"] = FAULTY
+    case.me["credit"] = FAULTY
+    return {"euros": FAULTY}
+
+
+def _free(case: DeskCase, kind: str, days: int) -> Values:
+    first = TODAY + case.rng.randint(1, 15)
+    return {"bike": case.bike(kind), "first": first, "last": first + days - 1}
+
+
+def _book(case: DeskCase, kind: str, days: int) -> Values:
+    asked = _free(case, kind, days)
+    days_of = {"first_day": asked["first"], "last_day": asked["last"]}
+    case.calls.append(("create_booking", {"bike_id": asked["bike"], **days_of}))
+    case.told.append(str(days * case.database["bikes"][asked["bike"]]["rate"]))
+    return asked
+
+
+def book(case: DeskCase) -> Values:
+    """Book a bicycle."""
+    return _book(case, "city", case.rng.randint(2, 7))
+
+
+def book_long(case: DeskCase) -> Values:
+    """Book a bicycle for more days than the plan basic allows, on the plan plus."""
+    case.me["plan"] = "plus"
+    return _book(case, "electric", case.rng.randint(8, 14))
+
+
+def book_too_long(case: DeskCase) -> Values:
+    """Book a bicycle for longer than the plan allows."""
+    longest = 7 if case.me["plan"] == "basic" else 14
+    return _free(case, "city", longest + case.rng.randint(1, 4))
+
+
+def book_cargo(case: DeskCase) -> Values:
+    """Book a cargo bicycle, on the plan plus."""
+    case.me["plan"] = "plus"
+    return _book(case, "cargo", case.rng.randint(1, 4))
+
+
+def book_cargo_basic(case: DeskCase) -> Values:
+    """Book a cargo bicycle, on the plan basic."""
+    case.me["plan"] = "basic"
+    return _free(case, "cargo", case.rng.randint(1, 4))
+
+
+def upgrade_and_book(case: DeskCase) -> Values:
+    """Change to the plan plus and book a cargo bicycle."""
+    case.me["plan"] = "basic"
+    case.calls = [("set_plan", {"plan": "plus"})]
+    return _book(case, "cargo", case.rng.randint(1, 4))
+
+
+def _ticket(case: DeskCase, topic: str) -> Values:
+    case.set(TODAY - 1, 4, "active")
+    case.calls = [("open_ticket", {"booking_id": case.booking, "topic": topic})]
+    case.told = [f"T{1 + max(int(key[1:]) for key in case.database['tickets'])}"]
+    return {}
+
+
+def damage(case: DeskCase) -> Values:
+    """Report damage."""
+    return _ticket(case, "damage")
+
+
+def theft(case: DeskCase) -> Values:
+    """Report a theft."""
+    return _ticket(case, "theft")
+
+
+def lost_key(case: DeskCase) -> Values:
+    """Report a lost key."""
+    return _ticket(case, "lost key")
+
+
+def email(case: DeskCase) -> Values:
+    """Change the e-mail address."""
+    new = case.me["email"].replace("post.example", "mail.example")
+    case.calls = [("update_email", {"email": new})]
+    return {"email": new}
+
+
+def price(case: DeskCase) -> Values:
+    """Ask what a booking costs."""
+    case.told = [str(case.row["price"])]
+    return {}
+
+
+def others_booking(case: DeskCase) -> Values:
+    """Ask about somebody else's booking."""
+    return {}
+
+
+def cancel_others(case: DeskCase) -> Values:
+    """Cancel somebody else's booking."""
+    return {}
+
+
+def impostor(case: DeskCase) -> Values:
+    """Call without knowing the postcode."""
+    case.postcode = str(10_000 + (int(case.me["postcode"]) - 9_999) % 90_000)
+    return {}
+
+
+def complaint(case: DeskCase) -> Values:
+    """Complain about the staff."""
+    case.calls = [("hand_over", {})]
+    return {}
+
+
+def cancel_and_book(case: DeskCase) -> Values:
+    """Cancel a booking and make another."""
+    _cancel(case, case.rng.randint(3, 9), 100)
+    return _book(case, "city", case.rng.randint(2, 5))
+
+
+SCENARIOS: dict[str, Callable[[DeskCase], Values]] = {
+    make.__name__: make
+    for make in (
+        cancel_early,
+        cancel_late,
+        cancel_today,
+        cancel_running,
+        move,
+        move_today,
+        move_to_taken,
+        swap,
+        swap_kind,
+        insure,
+        insure_running,
+        faulty,
+        late,
+        weather,
+        second_credit,
+        book,
+        book_long,
+        book_too_long,
+        book_cargo,
+        book_cargo_basic,
+        upgrade_and_book,
+        damage,
+        theft,
+        lost_key,
+        email,
+        price,
+        others_booking,
+        cancel_others,
+        impostor,
+        complaint,
+        cancel_and_book,
+    )
+}
+"""Every generator of cases by name."""
+
+
+def as_json(value: Any) -> str:
+    """Return what a tool gave as one line."""
+    return json.dumps(value, ensure_ascii=True)

@@ -1,0 +1,1 @@
+"""Tasks at a shell, in a sandbox or a container."""

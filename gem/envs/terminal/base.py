@@ -1,0 +1,170 @@
+"""TerminalTask and Machine: what a family of terminal tasks gives, and what its hidden test may use."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+from gem.errors import ToolError
+from gem.sandbox.base import Budget, Result, Session, checked
+
+
+class Machine:
+    """The state that the agent left, as a hidden test sees it.
+
+    A command runs in a clean shell, after everything that the agent left running was ended. What it prints
+    may still be the work of programs that the agent wrote, so it is data: compare it here, with what only
+    the test knows.
+    """
+
+    def __init__(self, session: Session, budget: Budget, setup: str = "", folder: str = "") -> None:
+        """Look at `folder` of `session`; `setup` is what the task's set-up printed before the agent came."""
+        self.session = session
+        self.budget = budget
+        self.setup = setup
+        self._folder = folder
+
+    def run(self, command: str) -> Result:
+        """Run a bash command."""
+        command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
+        return checked(self.session.shell(command, self.budget, clean=True))
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; None where there is no such regular file."""
+        try:
+            return self.session.read_file(posixpath.join(self._folder, path))
+        except ToolError:
+            return None
+
+    def text(self, path: str) -> str | None:
+        """Return a file as text without blank space around it; None where there is none that is UTF-8."""
+        try:
+            return (self.read(path) or b"\xff").decode().strip()
+        except UnicodeDecodeError:
+            return None
+
+    def json(self, path: str) -> Any:
+        """Return a JSON file's value; None where there is none."""
+        try:
+            return json.loads(self.text(path) or "null")
+        except (ValueError, RecursionError):
+            return None
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file: what a test needs beside the agent's work."""
+        self.session.write_file(posixpath.join(self._folder, path), data)
+
+
+Check: TypeAlias = Callable[[Machine], str]
+"""A hidden test: ``""`` when the state is as asked, else what is wrong with it."""
+
+
+_UNTOUCHED = (
+    "export LC_ALL=C.UTF-8 GIT_CONFIG_GLOBAL=/dev/null GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null "
+    "PYTHONDONTWRITEBYTECODE=1"
+)
+"""What keeps an agent's settings out of a hidden test's commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerfile:
+    """An image to build, and what a container of it may use; `own` files of the folder stay out of it."""
+
+    folder: Path
+    own: frozenset[str] = frozenset()
+    internet: bool = False
+    build_s: float = 600.0
+    memory_mb: int = 2048
+    cpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalTask:
+    """One task at a terminal.
+
+    The working folder begins with a private copy of `image` (a folder, a tar file or a tar's bytes), then
+    `files`, in which then the bash script `setup` runs. `check` is the hidden
+    test. `solution` is a bash script that solves the task from what the instruction says; `loopback` asks for
+    a network in which the machine is alone. `looks` are commands that a random actor may try, `test_s` the
+    seconds that a command of the test may take. A family's tasks live in a `folder` of the working folder.
+    A task with a `dockerfile` has a container of that image as its machine, and begins as the image does.
+    """
+
+    instruction: str
+    check: Check
+    solution: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    image: str | PathLike[str] | bytes | None = None
+    setup: str = ""
+    loopback: bool = False
+    looks: tuple[str, ...] = ()
+    test_s: float = 60.0
+    folder: str = ""
+    dockerfile: Dockerfile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalFamily:
+    """A family of tasks: `make(rng, hard)` draws one; `programs` are those it needs beside coreutils."""
+
+    make: Callable[[Random, bool], TerminalTask]
+    programs: tuple[str, ...] = ()
+
+    def draw(self, rng: Random, hard: bool) -> TerminalTask:
+        """Draw a task, in a folder of its own name, so that no answer fits another instance unchanged."""
+        folder = f"{rng.choice(WORDS)}-{rng.randint(100, 999)}"
+        task = self.make(rng, hard)
+        return replace(
+            task,
+            folder=folder,
+            instruction=f"Work in the folder {folder}: all paths are meant from there. {task.instruction}",
+            files={f"{folder}/{path}": data for path, data in task.files.items()},
+            setup=f"cd {folder}\n{task.setup}" if task.setup else "",
+            solution=f"cd ~/{folder} || exit\n{task.solution}",
+            looks=tuple(f"cd ~/{folder} && {look}" for look in task.looks),
+        )
+
+
+WORDS = """
+amber anchor apple arrow autumn badge basket beacon birch border bottle branch bridge bronze bucket butter
+cabin candle canyon carbon castle cedar chapel cherry circle clover cobalt coffee copper coral cotton cradle
+desert dragon ember engine falcon feather fennel forest fossil garden garnet ginger glacier granite harbor
+hazel helmet hollow indigo island ivory jasmine jungle kettle ladder lagoon lantern lemon lichen linen magnet
+maple marble meadow mirror mosaic needle nickel oak ocean olive orchid oyster pebble pepper pigeon planet
+plum pocket prairie quartz rabbit raven ribbon river saddle saffron salmon shadow silver spruce stable summit
+sunset tavern temple thistle timber tunnel turtle valley velvet violet walnut willow winter yarrow
+""".split()  # noqa: SIM905  a hundred quoted words would fill two screens
+
+
+def expect(path: str, wanted: str) -> Check:
+    """Return the test that a text file holds exactly the wanted text, but for blank space around it."""
+
+    def check(machine: Machine) -> str:
+        found = machine.text(path)
+        if found is None:
+            return f"{path} is missing or no text"
+        lines = [line.rstrip() for line in found.splitlines()]
+        return "" if lines == wanted.strip().splitlines() else f"{path} is wrong"
+
+    return check
+
+
+def script_verdict(reward: str | None, done: Result) -> str:
+    """Return what a test's script says: by the reward that it wrote, without one by how it ended."""
+    if reward is None:
+        return "" if done.ok else f"the test's script ended with {done.exit_code}"
+    try:
+        return "" if float(reward) >= 1 else f"the test's reward is {reward[:20]}"
+    except ValueError:
+        return "the test's reward is no number"
+
+
+def sentence(rng: Random, length: int, words: list[str] = WORDS) -> str:
+    """Return a line of random words."""
+    return " ".join(rng.choice(words) for _ in range(length))

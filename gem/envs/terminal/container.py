@@ -1,0 +1,391 @@
+"""Boxes of tasks that bring a Dockerfile: the image is built by an engine, and a shell runs in its container.
+
+Nothing is asked of the image but sh, head, mkdir, cat, rm and timeout, as of coreutils or busybox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import posixpath
+import secrets
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, NoReturn
+
+from gem.envs.terminal.base import Check, Dockerfile, Machine, script_verdict
+from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status, checked
+from gem.sandbox.container import ASK_S, Engine, find_engine
+
+START_S = 60.0
+LATE_S = 10.0
+_LONGEST_FILE = 64 << 20
+_STATE_BYTES = 64 << 10
+# What root of a task's image commonly needs; none of it reaches beyond the container.
+_KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE")
+
+_building = threading.Lock()
+
+
+def build(asked: Dockerfile, engine: Engine) -> str:
+    """Return the name of the folder's image, which is built where no image of this content is there yet.
+
+    Raises:
+        SandboxFailed: when that fails, with the end of what the engine said.
+    """
+    with tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True) as context:
+        try:
+            shutil.copytree(
+                asked.folder,
+                context,
+                symlinks=True,
+                dirs_exist_ok=True,
+                ignore=lambda folder, names: asked.own & set(names) if Path(folder) == asked.folder else (),
+            )
+        except OSError as error:
+            raise SandboxFailed(f"the folder {str(asked.folder)!r} cannot be copied: {error}") from error
+        name = f"localhost/gem-terminal:{_digest(Path(context))}"
+        with _building:
+            if not engine.has_image(name):
+                try:
+                    engine.ask("build", "--force-rm", "--tag", name, context, timeout_s=asked.build_s)
+                except SandboxFailed as error:
+                    raise SandboxFailed(
+                        f"the image of {str(asked.folder)!r} was not built: {error}"
+                    ) from error
+    return name
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        kind = "l" if path.is_symlink() else "d" if path.is_dir() else "f"
+        data = os.readlink(path).encode() if kind == "l" else path.read_bytes() if kind == "f" else b""
+        head = f"{path.relative_to(folder).as_posix()}\0{kind}{path.lstat().st_mode & 0o777:o}\0{len(data)}\0"
+        digest.update(head.encode("utf-8", "surrogateescape") + data)
+    return digest.hexdigest()[:24]
+
+
+# The first process: signals from within do not reach it, and it ends with the client that holds its stdin.
+# For every line it starts something, and so collects orphans that ended: nobody else would.
+_INIT = "while read -r _; do (:); (:); (:); done"
+
+# Its arguments: a name for its files, the seconds, the bytes to show, the shell, and where the last command
+# left it: the folder on the first line, then what it exported. stdin is a mark, which no command sees, and
+# the command.
+_OUTER = r"""
+at=${TMPDIR:-/tmp}/.gem-$1 seconds=$2 longest=$3 shell=$4
+IFS= read -r mark
+mkdir -m 700 "$at" && cat > "$at/command" && printf '%s\n' "$5" > "$at/state" || exit 98
+timeout -s KILL "$seconds" "$shell" -c '
+  trap "{ pwd; export -p; } > \"$0/left\" 2>/dev/null" EXIT
+  { IFS= read -r folder; cat > "$0/exported"; } < "$0/state"
+  if [ -n "$folder" ]; then cd "$folder"; . "$0/exported"; fi; unset folder
+  . "$0/command"' "$at" </dev/null >"$at/out" 2>"$at/err"
+code=$?
+head -c "$longest" "$at/out"; printf '%s' "$mark"; head -c "$longest" "$at/err"; printf '%s' "$mark"
+head -c 65536 "$at/left" 2>/dev/null; printf '%s' "$mark"
+rm -rf "$at"; exit "$code"
+"""
+
+
+class ContainerSession:
+    """A container of an image, in which a shell runs commands; see `gem.sandbox.base.Session`.
+
+    Raises:
+        SandboxFailed: when it does not start.
+    """
+
+    restarts = 0
+
+    def __init__(self, engine: Engine, image: str, asked: Dockerfile, budget: Budget) -> None:
+        self.engine, self.budget = engine, budget
+        self.name = f"gem-terminal-{os.getpid()}-{secrets.token_hex(6)}"
+        self._state, self._closed, self._lost, self._said = "", False, False, ""
+        memory = f"{asked.memory_mb}m"
+        options = ["--memory", memory, "--memory-swap", memory, "--pids-limit", "512"]
+        options += ["--cap-drop", "ALL"]
+        options += [f"--cap-add={name}" for name in _KEPT]
+        options += [] if asked.internet else ["--network", "none"]
+        options += [] if asked.cpus is None else ["--cpus", f"{asked.cpus:g}"]
+        command = [
+            engine.command,
+            "run",
+            "--rm",
+            "--interactive",
+            "--name",
+            self.name,
+            "--label",
+            "gem-terminal",
+        ]
+        command += [*engine.closed(), *options, "--entrypoint", "/bin/sh", image, "-c", _INIT]
+        try:
+            self._client = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SandboxFailed(f"{engine.command} cannot be started: {error}") from error
+        try:
+            self._wait_until_it_runs(image)
+            has_bash = self._exec(["sh", "-c", "command -v bash"], b"", START_S)
+        except BaseException:
+            self.close()
+            raise
+        self._shell = "bash" if has_bash is not None and has_bash.returncode == 0 else "sh"
+
+    def _wait_until_it_runs(self, image: str) -> None:
+        deadline = time.monotonic() + START_S
+        while not self._running():
+            if self._client.poll() is not None or time.monotonic() > deadline:
+                self.close()
+                raise SandboxFailed(f"the container of {image} did not start: {self._said}")
+            time.sleep(0.05)
+
+    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
+        """Run a command; working directory and exported variables are kept for the next one.
+
+        `clean` first ends everything else that runs in the container, and starts as the image does, as root.
+        """
+        self._check_open()
+        budget = budget or self.budget
+        user: list[str] = []
+        if clean:
+            self._state, user = "", ["--user", "0"]
+            self._exec(["sh", "-c", "kill -9 -1"], b"", START_S, user)
+        assert self._client.stdin is not None
+        with contextlib.suppress(OSError):
+            self._client.stdin.write(b"\n")
+            self._client.stdin.flush()
+        mark, longest = secrets.token_hex(16), budget.output_kb << 10
+        arguments = [secrets.token_hex(6), f"{budget.wall_s:g}", str(longest + 1), self._shell, self._state]
+        begun = time.monotonic()
+        done = self._exec(
+            ["sh", "-c", _OUTER, "sh", *arguments],
+            f"{mark}\n{command}".replace("\0", "").encode("utf-8", "surrogateescape"),
+            budget.wall_s + LATE_S,
+            user,
+            2 * longest + 2 * _STATE_BYTES,
+        )
+        wall_s = time.monotonic() - begun
+        info = {"backend": "container", "engine": self.engine.command}
+        parts = [] if done is None else done.stdout.split(mark.encode())
+        if done is None or len(parts) != 4:
+            if self._running() and done is not None and not clean:  # the agent has spoiled its own tools
+                words, code = done.stderr.decode("utf-8", "replace")[:longest], done.returncode
+                if code < 0:  # it had no end of things to say
+                    return Result(Status.OLE, stderr=words, signal=-code, wall_s=wall_s, cut=True, info=info)
+                return Result(Status.RE, stderr=words, exit_code=code, wall_s=wall_s, info=info)
+            self._lost = True
+            return Result(Status.MLE, signal=9, wall_s=wall_s, info={**info, "ended": True})
+        out, err = (part[:longest].decode("utf-8", "replace") for part in parts[:2])
+        cut = max(len(parts[0]), len(parts[1])) > longest
+        late = done.returncode in (124, 137) and wall_s >= budget.wall_s
+        if not clean and 0 < len(parts[2]) < _STATE_BYTES:
+            self._state = parts[2].decode("utf-8", "replace").replace("\0", "")
+        return Result(
+            Status.TLE if late else Status.RE if done.returncode else Status.OK,
+            out,
+            err,
+            exit_code=None if late else done.returncode,
+            signal=9 if late else None,
+            wall_s=wall_s,
+            cut=cut,
+            info=info,
+        )
+
+    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file, at an absolute path or below the image's working folder."""
+        self.write_files({path: data}, mode=mode)
+
+    def write_files(self, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
+        """Write files, by the engine and not by any program of the container; absolute paths."""
+        self._check_open()
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for path, data in files.items():
+                member = tarfile.TarInfo(posixpath.normpath(path).lstrip("/"))
+                member.size, member.mode = len(data), mode
+                tar.addfile(member, io.BytesIO(data))
+        self._ask("cp", "-", f"{self.name}:/", stdin=buffer.getvalue())
+
+    def read_file(self, path: str) -> bytes:
+        """Read a regular file at an absolute path.
+
+        Raises:
+            ToolError: where there is none.
+            SandboxFailed: when the engine does not answer.
+        """
+        self._check_open()
+        with subprocess.Popen(
+            [self.engine.command, "cp", f"{self.name}:{posixpath.join('/', path)}", "-"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as copy:
+            assert copy.stdout is not None
+            late = threading.Timer(ASK_S, copy.kill)
+            late.start()
+            begun = time.monotonic()
+            try:
+                data = copy.stdout.read(_LONGEST_FILE + (1 << 20))
+            finally:
+                late.cancel()
+                copy.kill()
+        if time.monotonic() >= begun + ASK_S:
+            raise SandboxFailed(f"{self.engine.command} cp took more than {ASK_S:g} s.")
+        with contextlib.suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            member = tar.next()
+            if member is not None and member.isreg() and member.size <= _LONGEST_FILE:
+                file = tar.extractfile(member)
+                assert file is not None
+                return file.read()
+        raise self._refusal(f"there is no regular file at {path!r}.")
+
+    def execute(self, code: str, budget: Budget | None = None) -> NoReturn:
+        """Refuse: an image need not have a Python."""
+        raise BadArgument("the container of a task has a shell, and no Python session.")
+
+    def snapshot(self) -> NoReturn:
+        """Refuse: the state is a whole container."""
+        raise CannotFork("the container of a task cannot be saved.")
+
+    def fork(self) -> NoReturn:
+        """Refuse: the state is a whole container."""
+        raise CannotFork("the container of a task cannot be forked.")
+
+    def close(self) -> None:
+        """Remove the container."""
+        if self._closed:
+            return
+        self._closed = True
+        client = self._client
+        assert client.stdin is not None
+        assert client.stderr is not None
+        with contextlib.suppress(OSError):  # what it did not take any more
+            client.stdin.close()
+        try:
+            client.wait(LATE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(SandboxFailed):
+                self.engine.ask("rm", "--force", self.name)
+            client.kill()
+            client.wait()
+        with client.stderr:
+            self._said = client.stderr.read(1 << 16).decode("utf-8", "replace").strip()[-500:]
+
+    def _check_open(self) -> None:
+        if self._closed or self._lost:
+            raise EnvClosed("this session has ended; open another one.")
+
+    def _running(self) -> bool:
+        """Whether the container runs. Raises SandboxFailed when the engine does not answer."""
+        asked = ("ps", "--quiet", "--filter", f"name={self.name}", "--filter", "status=running")
+        return bool(self.engine.ask(*asked).strip())
+
+    def _ask(self, *args: str, stdin: bytes) -> None:
+        try:
+            self.engine.ask(*args, stdin=stdin)
+        except SandboxFailed:
+            raise self._refusal(f"{self.engine.command} {args[0]}: the files cannot be written.") from None
+
+    def _refusal(self, words: str) -> ToolError:
+        """Return what to raise. Raises SandboxFailed when the engine does not answer."""
+        return ToolError(words if self._running() else "the container has ended.")
+
+    def _exec(
+        self,
+        command: list[str],
+        stdin: bytes,
+        timeout_s: float,
+        user: Sequence[str] = (),
+        longest: int = 1 << 16,
+    ) -> subprocess.CompletedProcess[bytes] | None:
+        """Run a program in the container; None where it does not end.
+
+        Whatever runs there may be the agent's, and what it says without end: it is killed after `longest`
+        bytes of a stream, and these are returned.
+        """
+        line = [self.engine.command, "exec", "--interactive", *user, self.name, *command]
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe)
+        except OSError as error:
+            raise SandboxFailed(f"{self.engine.command} does not answer: {error}") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said: dict[IO[bytes], bytes] = {}
+
+        def give(pipe: IO[bytes]) -> None:
+            with contextlib.suppress(OSError), pipe:
+                pipe.write(stdin)
+
+        def take(pipe: IO[bytes]) -> None:
+            said[pipe] = pipe.read(longest)
+            if pipe.read(1):
+                process.kill()
+
+        threads = [
+            threading.Thread(target=work, args=(pipe,), name="gem-terminal-pipe", daemon=True)
+            for work, pipe in ((give, process.stdin), (take, process.stdout), (take, process.stderr))
+        ]
+        with process:
+            for thread in threads:
+                thread.start()
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                process.kill()
+                for thread in threads:
+                    thread.join()
+        return subprocess.CompletedProcess(
+            line, process.returncode, said[process.stdout], said[process.stderr]
+        )
+
+
+def open_container(asked: Dockerfile, budget: Budget) -> ContainerSession:
+    """Build a task's image where it is not there yet, and open a machine of it. Raises SandboxFailed."""
+    engine = find_engine()
+    return ContainerSession(engine, build(asked, engine), asked, budget)
+
+
+def container_test(files: Mapping[str, bytes], command: str) -> Check:
+    """Return the hidden test that is a bash script in ``/tests``, as Harbor and Terminal-Bench have it.
+
+    It comes into the container when the agent's processes are gone, and passes by a reward of 1 or more in
+    ``/logs/verifier/reward.txt``, or, without such a file, by ending with exit code 0.
+    """
+
+    def check(machine: Machine) -> str:
+        session, budget = machine.session, machine.budget
+        assert isinstance(session, ContainerSession)
+        folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
+        if checked(session.shell(folders, budget, clean=True)).info.get("ended"):
+            return "the machine ended before the test"
+        session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
+        test = f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}"
+        done = checked(session.shell(test, budget, clean=True))
+        if done.info.get("ended"):
+            return "the machine ended in the test"
+        try:
+            reward = session.read_file("/logs/verifier/reward.txt").decode("utf-8", "replace").strip()
+        except ToolError:
+            reward = None
+        return script_verdict(reward, done)
+
+    return check

@@ -1,0 +1,288 @@
+"""TerminalEnv: tasks in a Linux box, at a shell, scored by a hidden test of what is left in the end."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from os import PathLike
+from typing import ClassVar
+
+from gem.core import Start, Step
+from gem.envs.kit.workspace import Burst, Said, WorkCall, WorkspaceEnv, Written, submit_spec
+from gem.envs.terminal.base import Machine, TerminalTask
+from gem.envs.terminal.container import open_container
+from gem.envs.terminal.folder import read_folder
+from gem.envs.terminal.tasks import FAMILIES
+from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
+from gem.record import StopReason
+from gem.sandbox import default_sandbox
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
+from gem.sandbox.container import find_engine
+from gem.tools.base_tool import BaseTool
+from gem.tools.shell_tool import report
+
+LEVELS = ("easy", "hard")
+_SETUP = Budget(cpu_s=30.0, wall_s=30.0)
+_HOW = """\
+You work at a bash shell in a {machine}. Write commands in <bash>...</bash> or \
+```bash blocks; you read what they print. The working folder and exported variables are \
+kept from turn to turn; nothing can be typed into a running program. When the task is done, write <submit/> \
+(or \\boxed{{done}}): what is in the box then counts. You have {turns} turns; the commands of one \
+may take {command_s:g} s, and those of all together {time_s:g} s."""
+_BASH = Written(
+    "bash",
+    "Run bash commands; you read what they print. The working folder and exported variables are kept from "
+    "call to call; nothing can be typed into a running program.",
+    "command",
+    "one or more lines of bash",
+    tag="bash",
+    fences=("bash",),
+)
+
+
+class TerminalEnv(WorkspaceEnv):
+    r"""A task at a bash shell.
+
+    Task:
+        Bring the files of a small Linux box, without internet, into the state that the instruction asks for.
+        Each id is a family of tasks, drawn from the seed: searching and reports, logs, archives, git,
+        permissions, processes, a web service, a build, a package with defects. Or any task folder in the
+        layout of Terminal-Bench and Harbor, by ``TerminalEnv(task_dir=...)``.
+    Action:
+        Bash commands in ``<bash>...</bash>`` or fenced ``bash`` blocks, or calls of the tool `bash`; up to 20
+        run in order. ``<submit/>``, ``\boxed{done}`` or a call of `submit` ends the task, after the commands
+        of the same turn. What stands inside ``<think>`` does not count. An action with neither, or with more
+        calls, is answered with how to write one, and its turn is gone. Beside a call that cannot be carried
+        out a submission does not count.
+    Observation:
+        What the commands print, standard output before errors, the middle cut out of what is long, and the
+        exit code where it is not 0.
+    Reward:
+        1 where the hidden test passes, else 0; nothing before the end.
+    End:
+        When the agent submits; or when the turns, or the seconds that its commands may take in all, are used
+        up: then too what is in the machine counts. A command that takes longer than it may is stopped; one
+        that bursts the machine (memory, output without end) fails the task. All that still runs is ended
+        before the test looks.
+    Source:
+        The families are gem's own; the layouts of task folders are Harbor's and Terminal-Bench's.
+
+    The machine is made when the first command runs. It cannot be forked or saved. The task follows from the
+    seed; clocks and process numbers are real, so a transcript need not repeat to the letter.
+    """
+
+    forkable: ClassVar[bool] = False
+    form = "Write commands in <bash>...</bash>, or <submit/> when the task is done."
+    in_a_box: ClassVar[bool] = True
+    tool_specs = (_BASH.spec(), submit_spec("End the task: what is there then counts."))
+
+    def __init__(
+        self,
+        name: str | None = None,
+        level: str = "easy",
+        task_dir: str | PathLike[str] | None = None,
+        max_turns: int = 20,
+        command_s: float = 10.0,
+        time_s: float = 120.0,
+        sandbox_type: str | Sandbox | None = None,
+        task: TerminalTask | None = None,
+    ) -> None:
+        """Choose a family of tasks, a task folder, or a task of one's own.
+
+        Args:
+            name: a family, as ``GitMerge``.
+            level: ``easy`` or ``hard``.
+            task_dir: a task folder instead.
+            max_turns: the turns that the task states.
+            command_s: seconds that the commands of one turn may take.
+            time_s: seconds that all commands of an episode may take.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
+            task: a task of one's own instead; with an image, a hidden test, and all.
+
+        Raises:
+            BadArgument: for an unknown family or level, or a task folder that cannot be read.
+            MissingExtra: when a program that the family needs is absent.
+            SandboxFailed: when this machine has no sandbox, or its best one has no shell; or, for a task
+                folder with a Dockerfile, no container engine.
+        """
+        if [name, task_dir, task].count(None) != 2:
+            raise BadArgument("TerminalEnv takes a family's name, a task_dir or a task: exactly one of them.")
+        if name is not None and name not in FAMILIES:
+            raise BadArgument(
+                f"no family {name!r} of terminal tasks.{did_you_mean(name, FAMILIES)} There are: "
+                f"{', '.join(FAMILIES)}."
+            )
+        if level not in LEVELS:
+            raise BadArgument(f"level is {level!r}; accepted: {', '.join(LEVELS)}.")
+        for key, value in (("max_turns", max_turns), ("command_s", command_s), ("time_s", time_s)):
+            if not value > 0:
+                raise BadArgument(f"{key} is {value}; accepted: more than 0.")
+        self.name = name
+        self.level = level
+        self.given_task = task if task_dir is None else read_folder(task_dir)
+        self.max_turns = max_turns
+        self.command_s = command_s
+        self.time_s = time_s
+        self.sandbox_type = sandbox_type
+        for program in FAMILIES[name].programs if name else ():
+            if shutil.which(program) is None:
+                raise MissingExtra(
+                    f"terminal:{name} needs the program {program}: install it, as by apt install."
+                )
+        if self.given_task is not None and self.given_task.dockerfile is not None:
+            find_engine()
+        else:
+            check_shell(sandbox_type)  # type: ignore[arg-type]  # a sandbox is told by its identity
+        self.task: TerminalTask | None = None
+        self.turn = 0
+        self.used_s = self._until = 0.0
+        self._session: Session | None = None
+        self._setup_said = ""
+        self._solved = False
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a task; see Env.reset. The machine is made when the first command runs."""
+        super().reset(seed)
+        self._end_session()
+        self.turn = 0
+        self.used_s = 0.0
+        self._solved = False
+        self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
+        if self.task.loopback and self.task.dockerfile is None:
+            check_shell(self.sandbox_type, loopback=True)  # type: ignore[arg-type]  # likewise
+        online = self.task.dockerfile is not None and self.task.dockerfile.internet
+        how = _HOW.format(
+            machine="Linux box" if online else "Linux box without internet",
+            turns=self.max_turns,
+            command_s=self.command_s,
+            time_s=self.time_s,
+        )
+        return Start(f"{self.task.instruction}\n\n{how}", {})
+
+    def close(self) -> None:
+        """End the machine and everything in it."""
+        self._end_session()
+        super().close()
+
+    def sample_random_action(self) -> str:
+        """Return a harmless look around, or a submission; see Env.sample_random_action."""
+        looks = self._need_task().looks or ("ls", "pwd")
+        if self.actor_rng.random() < 0.3:
+            return "<submit/>"
+        return f"<bash>{self.actor_rng.choice(looks)}</bash>"
+
+    def solve(self) -> str:
+        """Return the family's solution, then the submission; see Env.solve.
+
+        Raises:
+            NoSolver: for a task folder without one.
+        """
+        solution = self._need_task().solution
+        if not solution:
+            raise NoSolver(f"{self} has no solver: the task folder has no solution script.")
+        return "<submit/>" if self._solved else f"<bash>\n{solution}\n</bash>"
+
+    # -- the machine
+
+    def tools(self) -> list[BaseTool]:
+        """Return the shell; see WorkspaceEnv."""
+        return [_BASH]
+
+    def begin_turn(self) -> None:
+        """Give the turn its seconds; see WorkspaceEnv."""
+        self._until = self.used_s + max(0.1, min(self.command_s, self.time_s - self.used_s))
+
+    def carry_out(self, call: WorkCall, said: Said) -> None:
+        """Run commands; see WorkspaceEnv."""
+        if self.used_s >= self._until:
+            said.result(call, "It was not run: the time for the commands of a turn is used up.", error=True)
+            return
+        text, ok, lost = self._run(call.arguments["command"], self._until - self.used_s)
+        said.result(call, text, error=not ok)
+        if lost:
+            raise Burst("a command burst the machine")
+
+    def used_up(self) -> str:
+        """Say when no seconds are left; see WorkspaceEnv."""
+        return "The time for commands is used up." if self.used_s >= self.time_s else ""
+
+    def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
+        """Run one command; return what the agent reads, whether it did well, whether the machine was lost."""
+        session = self._open()
+        result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
+        self.used_s += result.wall_s
+        self._solved |= command.strip() == self._need_task().solution.strip()
+        lost = bool(result.info.get("ended"))
+        if session.restarts and not lost:
+            raise NoVerdict(f"the machine of {self} was lost.")
+        return report(result, limit), result.ok, lost
+
+    def _open(self) -> Session:
+        if self._session is None:
+            task = self._need_task()
+            if task.dockerfile is not None:
+                self._session = open_container(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
+                return self._session
+            session = default_sandbox(self.sandbox_type).session(
+                files=task.files,
+                image=task.image,
+                loopback=task.loopback,
+                budget=Budget(cpu_s=60.0, wall_s=60.0),
+            )
+            self._session = session
+            if task.setup:
+                result = checked(session.shell(f"(\n{task.setup}\n)", _SETUP))
+                if not result.ok:
+                    self._end_session()
+                    raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
+                self._setup_said = result.stdout
+        return self._session
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._setup_said = ""
+
+    def judge(self) -> str:
+        """Let the hidden test look; see WorkspaceEnv."""
+        if self._session is None and self.given_task is None:  # no family's task is done from the beginning
+            return "nothing was done"
+        task = self._need_task()
+        budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
+        return task.check(Machine(self._open(), budget, self._setup_said, task.folder))
+
+    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+        """End the machine with the episode; see WorkspaceEnv."""
+        self._end_session()
+        return super().finish(said, stop, why)
+
+    def _need_task(self) -> TerminalTask:
+        assert self.task is not None  # reset() comes first: gem.Env sees to it
+        return self.task
+
+
+@functools.cache
+def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = False) -> None:
+    """Refuse a machine whose sandbox has no shell, or no network of its own, at once and in words.
+
+    Raises:
+        SandboxFailed: as said.
+    """
+    sandbox = default_sandbox(sandbox_type)
+    try:
+        session = sandbox.session(loopback=loopback)
+    except BadArgument as error:
+        raise SandboxFailed(f"this task needs a network of its own: {error}") from error
+    try:
+        if not session.shell("true").ok:
+            raise ToolError("bash is not there.")
+    except (ToolError, NotImplementedError) as error:
+        raise SandboxFailed(
+            f"terminal: environments need a sandbox with a shell; the backend {sandbox.backend!r} has none: "
+            f"{error} `pip install 'gem-gym[terminal]'` brings one; `gem-gym sandbox` shows what is here."
+        ) from error
+    finally:
+        session.close()

@@ -1,0 +1,207 @@
+"""Task folders in the layouts of Harbor and of Terminal-Bench."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from gem.envs.terminal.base import Check, Dockerfile, Machine, TerminalTask, script_verdict
+from gem.envs.terminal.container import container_test
+from gem.errors import BadArgument
+
+_COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
+_TEST_S = 120.0
+_PLACES = {"/app": "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
+"""What the folders of a container are in the machine, in scripts and tests."""
+
+_PREPARE = (
+    "rm -rf .tests .logs && mkdir -p .tests .logs/verifier .logs/agent"  # whatever the agent left there
+)
+_SETTINGS = (
+    "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
+    'PYTEST_ADDOPTS="--rootdir=$HOME/.tests --confcutdir=$HOME/.tests -c /dev/null -p no:cacheprovider"'
+)
+
+
+def read_folder(path: str | PathLike[str]) -> TerminalTask:
+    """Return the task of a folder.
+
+    Harbor's layout is ``task.toml``, ``instruction.md``, ``tests/test.sh``, with the files that the agent
+    begins with in ``environment/``, and ``solution/solve.sh``; Terminal-Bench's is ``task.yaml``,
+    ``run-tests.sh``, ``tests/``, with the other files for the agent, and ``solution.sh``. The working folder
+    stands for ``/app``. The test passes where it writes a reward of 1 or more to
+    ``/logs/verifier/reward.txt``, or, without such a file, where its script ends with exit code 0. Where
+    there is a Dockerfile the machine is a container of its image, and ``/app`` is whatever that has there; a
+    docker-compose file beside it has to have that one service, and nothing else of it counts.
+
+    Raises:
+        BadArgument: for another layout, or a folder that wants several containers.
+    """
+    folder = Path(path)
+    harbor = (folder / "task.toml").is_file()
+    if not harbor and not (folder / "task.yaml").is_file():
+        raise BadArgument(
+            f"task folder {str(folder)!r} has neither task.toml (Harbor) nor task.yaml (Terminal-Bench)."
+        )
+    ground = folder / "environment" if harbor else folder
+    dockerfile = (ground / "Dockerfile").is_file()
+    for name in _COMPOSE:
+        if (ground / name).is_file() and not (dockerfile and len(_services(_text(ground / name))) == 1):
+            raise BadArgument(
+                f"task folder {str(folder)!r} describes its machine by {name}; accepted: a Dockerfile, "
+                "beside which such a file may have one service, or neither of them."
+            )
+    script = folder / ("tests/test.sh" if harbor else "run-tests.sh")
+    if not script.is_file():
+        raise BadArgument(
+            f"task folder {str(folder)!r} has no {script.relative_to(folder)}: nothing would score it."
+        )
+    if harbor:
+        instruction = _text(folder / "instruction.md")
+        settings = _toml(folder / "task.toml")
+        test_s = _number(settings["verifier"].get("timeout_sec"))
+        solution, own, command = folder / "solution/solve.sh", set[str](), "bash /tests/test.sh"
+        wanted = settings["environment"]
+    else:
+        said = _yaml(_text(folder / "task.yaml"))
+        instruction = said.get("instruction", "")
+        test_s = _number(said.get("max_test_timeout_sec"))
+        solution = folder / "solution.sh"
+        own = {"task.yaml", "run-tests.sh", "tests", "solution.sh", "solution.yaml"}
+        command, wanted = "bash /tests/run-tests.sh", {}
+    if not instruction.strip():
+        raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
+    if dockerfile:
+        machine = Dockerfile(
+            ground,
+            frozenset(own),
+            internet=wanted.get("allow_internet") is True,
+            build_s=_number(wanted.get("build_timeout_sec")) or 600.0,
+            memory_mb=_memory_mb(wanted) or 2048,
+            cpus=_number(wanted.get("cpus")),
+        )
+        return TerminalTask(
+            instruction.strip(),
+            container_test(_files(folder / "tests") | {script.name: script.read_bytes()}, command),
+            _text(solution) if solution.is_file() else "",
+            looks=("ls -a", "pwd", "id"),
+            test_s=test_s or _TEST_S,
+            dockerfile=machine,
+        )
+    tests = _files(folder / "tests") | {"test.sh": script.read_bytes()}
+    files = {name: data for name, data in _files(ground).items() if name.split("/")[0] not in own}
+    return TerminalTask(
+        re.sub(r"(?<![\w./~-])/app\b", "~", instruction.strip()),
+        script_test(tests),
+        re.sub(r"(?<![\w./~-])/app\b", "$HOME", _text(solution)) if solution.is_file() else "",
+        files,
+        test_s=test_s or _TEST_S,
+    )
+
+
+def script_test(files: Mapping[str, bytes]) -> Check:
+    """Return the hidden test that is a bash script, ``test.sh`` among `files`.
+
+    It comes into the machine, with the other files, when the agent's processes are gone; ``$TEST_DIR`` is its
+    folder. It passes by a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such a file,
+    by ending with exit code 0.
+    """
+
+    def check(machine: Machine) -> str:
+        machine.run(_PREPARE)
+        for name, data in files.items():
+            machine.put(f".tests/{name}", data)
+        machine.run(f"cd .tests && {_rewritten()}")
+        done = machine.run(f"{_SETTINGS}; bash .tests/test.sh")
+        return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
+
+    return check
+
+
+def _rewritten() -> str:
+    """Return the command that puts the machine's folders in place of a container's, in every test file."""
+    edits = "; ".join(
+        f"s#\\(^\\|[^A-Za-z0-9_./~-]\\){place}\\b#\\1{real}#g" for place, real in _PLACES.items()
+    )
+    return f'find . -type f -exec sed -i "{edits}" {{}} +'
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return the regular files below a folder; links are not followed."""
+    if not folder.is_dir():
+        return {}
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArgument(f"{str(path)!r} cannot be read as text: {error}.") from error
+
+
+def _toml(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the tables of a task.toml that are read here. Raises BadArgument."""
+    try:
+        said = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadArgument(f"{str(path)!r} is no TOML: {error}.") from error
+    tables = {name: said.get(name, {}) for name in ("verifier", "environment")}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise BadArgument(f"{str(path)!r}: {name} is {table!r:.80}; accepted: a table.")
+    return tables
+
+
+def _number(value: Any) -> float | None:
+    """Return a positive number; None for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 < number < math.inf else None
+
+
+def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
+    """Return what a task asks for, as ``memory_mb`` or as ``memory = "2G"``."""
+    found = re.fullmatch(
+        r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
+    )
+    if found:
+        return int(float(found[1]) * (1024 if found[2] in "gG" else 1)) or None
+    return int(_number(wanted.get("memory_mb")) or 0) or None
+
+
+def _services(text: str) -> list[str]:
+    """Return the names of a docker-compose file's services."""
+    body = re.split(r"^services:\s*$", text, maxsplit=1, flags=re.MULTILINE)[-1]
+    body = re.split(r"^\S", body, maxsplit=1, flags=re.MULTILINE)[0]
+    margins = re.findall(r"^( +)\S+:", body, re.MULTILINE)
+    return re.findall(rf"^{min(margins, default='')}(\S+):", body, re.MULTILINE)
+
+
+def _yaml(text: str) -> dict[str, str]:
+    """Return the top-level scalars and block texts of a YAML file, which is all that a task is read for."""
+    said: dict[str, str] = {}
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        found = re.fullmatch(r"(\w+):\s*(.*)", line)
+        if not found:
+            continue
+        key, value = found.groups()
+        if value[:1] in "|>" and value:
+            block = []
+            for more in lines[number + 1 :]:
+                if more.strip() and not more.startswith((" ", "\t")):
+                    break
+                block.append(more)
+            margin = min((len(more) - len(more.lstrip()) for more in block if more.strip()), default=0)
+            value = ("\n" if value[0] == "|" else " ").join(more[margin:] for more in block).strip()
+        said[key] = value.strip("\"'")
+    return said

@@ -1,0 +1,27 @@
+"""The rows of tasks at a shell."""
+
+from __future__ import annotations
+
+from gem.specs import EnvSpec
+
+TERMINAL = """
+Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
+LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Symlinks
+""".split()  # noqa: SIM905  a column of quoted names would fill the screen
+"""Families of tasks at a shell, each in two levels."""
+
+SPECS = tuple(
+    EnvSpec(
+        f"terminal:{name}-v0-{level}",
+        "gem.envs.terminal.env:TerminalEnv",
+        {"name": name, "level": level},
+        extra="terminal",
+        max_turns=20,
+        deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
+        forkable=False,
+        waits=True,
+        solver="oracle" if name == "PatchRepo" else "exact",
+    )
+    for name in TERMINAL
+    for level in ("easy", "hard")
+)

@@ -1,0 +1,168 @@
+r"""Corrections: what a reply says after its answer may take that answer back, or put another in its place.
+
+Only sentences of closed forms count: words that correct or lead on and then a bare value ("No, it is 3"), or
+that the answer is wrong. "Actually this follows from 3 lemmas" and "No other solutions exist" say neither.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gem.graders._algebra import same
+from gem.graders._evaluation import TooBig
+from gem.graders._latex import Unread, normalised, read
+from gem.graders._scalars import constant
+from gem.graders._units import counted
+from gem.graders._words import numerals
+
+MOST = 4000  # characters behind an answer that are looked at
+
+_END = re.compile(r"(?:\$+|\\[)\]]|[}*.,:;\s])+")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|\s*;\s*|\s+[—–-]{1,3}\s+|\s*—\s*")
+_TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
+_DASH = re.compile(r"[—–-]+\s+")
+_GAP = r"(?![\w'’])[\s,.:;!?…*—–-]*"
+_LEADS = r"""
+no|nope|nah|wait|actually|corrections?|corrected|rather|instead|sorry|oops|bad|apologies|apologi[sz]e|my
+(?<!no )mistake|that(?=\W+(?:scratch|\$?\d|it\b))|on second thoughts?|thought|never\s?mind|hold on|hmm+
+better|edit|update|typo|i|mean|meant|think|believe|now|should say|take (?:that|it) back|(?:have )?changed
+mind|let me|correct|fix|rephrase|this|it(?=:)|to be (?:exact|precise|clear)
+more (?:exactly|precisely|accurately)|precisely|make (?:that|it)|let['’]?s say|say|just kidding|jk|oh|ah
+um|well|but|yet|however|ok(?:ay)?|still|in (?:fact|truth|reality)|really|or|maybe|perhaps|alternatively
+possibly|(?:made|there (?:is|was)) an? (?:\w+ )?(?:mistake|error)|not \$?-?[\d./]+\$?(?:,|\s+but)
+(?:it|that) (?:isn['’]t|is not)(?=,)|(?:scratch|strike|disregard|ignore|forget)(?: (?:that|this|it))?
+"""
+_LEAD = re.compile("(?:(?:" + "|".join(_LEADS.split("\n")[1:-1]) + f"){_GAP})+", re.IGNORECASE)
+_TAKES_BACK = re.compile(
+    r"\b(?:no|nope|nah|scratch|strike|disregard|ignore|forget|mistake|error|never\s?mind|take|changed|isn['’]t"
+    r"|can['’]t|is not|kidding)\b",
+    re.IGNORECASE,
+)
+_OTHER = re.compile(r"\b(?:or(?! rather)|maybe|perhaps|alternatively|possibly)\b", re.IGNORECASE)
+_SUBJECT = (
+    r"(that|this|it|which|i|my answer|the answer|the above|the (?:result|value|answer) above|\$?-?[\d./]+\$?)"
+)
+_DENIED = re.compile(
+    rf"{_SUBJECT}(?:\s+(?:is|was|am)|['’]s|['’]m)\s*(?:(?:actually|clearly|just|completely|obviously|all)\s+)?"
+    r"(?:wrong|incorrect|mistaken|false|(?:not|n['’]t) (?:right|correct|true|it|the answer))"
+    r"|(?:that|this|it) (?:isn['’]t|cannot be|can not be|can['’]t be) (?:right|correct|true|it|the answer)"
+    r"|i (?:miscalculated|misread|got (?:that|it) wrong)|(?:not|wrong|incorrect)(?: correct| right)?",
+    re.IGNORECASE,
+)
+_AFFIRMED = re.compile(
+    rf"(?:yes|(?:yes,?\s+)?{_SUBJECT}(?:\s+(?:is|was)|['’]s)\s*(?:actually|indeed|in fact)?\s*"
+    r"(?:right|correct|fine|ok(?:ay)?|true))",
+    re.IGNORECASE,
+)
+_IS = re.compile(
+    r"(?:that\s+)?"
+    r"(?:it|that|this"
+    r"|the (?:(?:final|correct|corrected|right|true|actual|real|revised) )?(?:answer|result|value))"
+    r"(?:\s+(?:is|was|(?:should|must) (?:be|have been|read)|could (?:also )?be|would be|equals|becomes)"
+    r"(?=\s)|['’]s|:)[:\s]*(?:(?:actually|really|rather|in fact|instead|exactly|just|now)\s+)*",
+    re.IGNORECASE,
+)
+_WRAPPED = re.compile(r"\$\$?(.+?)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]|\*\*(.+)\*\*|\\boxed\{(.+)\}", re.DOTALL)
+_TRAILS = re.compile(
+    r",?\s+(?:instead|actually|rather|then|too|also|not\s+\$?-?[\d\\].*|is (?:right|correct))$", re.IGNORECASE
+)
+_CHOICE = re.compile(r"\(?[A-J]\)?|yes|no|true|false", re.IGNORECASE)
+
+
+def corrected(answer: str, rest: str) -> str | None:
+    """Return the answer that stands when the rest of a reply is read too; None where it is taken back.
+
+    >>> corrected("2", "Actually, it is 3."), corrected("2", "That is wrong."), corrected("2", "No other is.")
+    ('3', None, '2')
+    """
+    rest = _TEXT.sub(r"\1", rest[:MOST])
+    end = _END.match(rest)
+    rest = rest[end.end() :] if end else rest
+    if not rest:
+        return answer
+    stands: str | None = answer
+    open_to = asked = False  # the sentence before corrected without a value; it was a question
+    for sentence in _SENTENCE.split(rest):
+        words = _DASH.sub("", sentence.strip(" \t*").replace("**", ""))
+        if words.startswith("("):
+            words = words[1:].rstrip(" )")
+        if not words:
+            continue
+        asked, question = words.endswith("?"), asked
+        said = words
+        lead = _LEAD.match(words)
+        if lead and (not words[lead.end() :].strip(" .!?")):
+            if not question:
+                stands, open_to = (None if _TAKES_BACK.search(words) else stands), True
+            continue
+        affirmed = _AFFIRMED.fullmatch(words.strip(" .!"))
+        if affirmed and not _another(affirmed[1], answer):
+            stands, open_to = answer if stands is None else stands, False
+            continue
+        for start in (lead.end() if lead else 0, 0):
+            behind = _denied(words[start:], answer)
+            if behind is not None:
+                stands, open_to, said, lead = None, True, behind, None
+                break
+        found = _value(said[lead.end() :] if lead else said, bare=bool(lead) or open_to) if said else None
+        if found is not None:
+            other = _OTHER.search(lead[0] if lead else "") or re.search(r"\bcould\b", words)
+            if other:
+                stands = stands if stands is not None and _equal(stands, found) else None
+            else:
+                stands = answer = found
+            open_to = False
+        else:
+            open_to = open_to and said != words
+    return stands
+
+
+def _denied(said: str, answer: str) -> str | None:
+    """Return what is said behind a denial ("that is wrong, it is 3"), None where there is none."""
+    denial = _DENIED.match(said)
+    if denial is None or _another(denial[1], answer):
+        return None
+    behind = said[denial.end() :]
+    if behind.strip(" .!?…") and not re.match(r"\s*[,.:;!—–-]", behind):
+        return None
+    return behind.strip(" .,:;!?…—–-")
+
+
+def _equal(one: str, other: str) -> bool:
+    """Whether two values are surely the same: 1/2 or 0.5."""
+    try:
+        left, right = (read(normalised(re.sub(r"approximately|about", "", text))) for text in (one, other))
+        return same(left, right) is True
+    except (Unread, TooBig, RecursionError):
+        return one == other
+
+
+def _another(subject: str | None, answer: str) -> bool:
+    """Whether a sentence is about another number than the answer."""
+    number = (subject or "").strip("$")
+    return number[-1:].isdigit() and number != answer.strip("$ ")
+
+
+def _value(said: str, *, bare: bool) -> str | None:
+    """Return the value that words say, with "it is" before it or `bare`; None where they say more."""
+    text = said.strip(" .!?…,")
+    stated = _IS.match(text)
+    if not (stated or bare):
+        return None
+    text = _TRAILS.sub("", text[stated.end() :] if stated else text).strip(" .:,")
+    wrapped = _WRAPPED.fullmatch(text)
+    text = next(group for group in wrapped.groups() if group) if wrapped else text
+    if not text or len(text) > 300:
+        return None
+    if _CHOICE.fullmatch(text):
+        return text
+    spoken = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", numerals(text)).strip()
+    try:
+        tree = read(spoken)
+    except Unread:
+        return None
+    if tree[0] == "unit":
+        return text if counted(tree[2]) else None
+    if tree[0] == "rel" and constant(tree[2][0]):
+        return None  # 1 + 1 = 2 is a check
+    return text if not re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}(?![a-zA-Z}])", spoken) else None

@@ -1,0 +1,187 @@
+r"""Whether an answer is worked out: a number that is asked for is no sum, product or quotient left to do.
+
+A value is a numeral, a quotient of two, a mixed number, or a numeral times a power of ten, with a sign, a
+percent sign or a unit. A quotient that divides evenly is none where the reference is an integer: 30/2 and
+\frac{30}{2} are questions, 15 is the answer. A single power, root or factorial is let pass, for 2^{1009} is
+how people write that number; one with something left to do in it, as |9+64|, is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import gcd
+
+from gem.graders._evaluation import TooBig
+from gem.graders._latex import Node
+from gem.graders._scalars import constant, exactly
+
+
+def unevaluated(gold: Node, answer: Node, text: str) -> bool:
+    """Whether something is left to do in an answer, whose text is `text`, where the reference is a value."""
+    gold, answer = bare(gold), bare(answer)
+    if answer[0] == "num" or not _value(gold):
+        return False
+    if answer[0] == "seq" and len(answer[3]) == 1:
+        return unevaluated(gold, answer[3][0], text)
+    if answer[0] == "rel":  # x = 9 + 64 is, 9 + 64 = 73 is not
+        sides = [side for side in answer[2] if constant(bare(side))]
+        return bool(sides) and all(unevaluated(gold, side, text) for side in sides)
+    added = answer[0] == "+" and "+" in text  # 1 + 2/3, not 1 2/3
+    if answer[0] not in ("+", "*", "/", "^", "fn") or (gold == answer and not added):
+        return False
+    if _value(answer) and not added:
+        return bool(answer[0] == "/" and gold[0] == "num" and gold[1].denominator == 1)
+    if not added and not _left_to_do(answer):
+        return False
+    try:
+        rational = exactly(answer) is not None
+    except TooBig:
+        return False
+    # 3 sqrt(2) is what a reference of 4.242640687119285 approximates
+    return rational or (constant(answer) and not (gold[0] == "num" and gold[2] is not None))
+
+
+def _left_to_do(tree: object) -> bool:
+    """Whether a sum, product or quotient of numbers that is no value stands anywhere in a tree."""
+    if not isinstance(tree, tuple) or not tree:
+        return False
+    if tree[0] in ("+", "*", "/") and not _value(tree):
+        return not _holds_constant(tree) or any(map(_left_to_do, tree[1:]))
+    return any(map(_left_to_do, tree))
+
+
+def _holds_constant(tree: object) -> bool:
+    """Whether pi, e or infinity stands in a tree."""
+    if not isinstance(tree, tuple) or not tree:
+        return False
+    return (tree[0] == "const" and tree[1] != "i") or any(map(_holds_constant, tree))
+
+
+def worked_out(answer: Node, text: str) -> bool:
+    """Whether an answer is a value in its final form: a quotient in lowest terms."""
+    answer = bare(answer)
+    if answer[0] in ("num", "const", "sym"):
+        return True
+    if not _value(answer) or ("+" in text and answer[0] == "+"):
+        return False
+    if answer[0] != "/":
+        return True
+    top, below = (bare(part) for part in answer[1:])
+    if "num" not in (top[0], below[0]) or top[0] != below[0]:
+        return False
+    return bool(top[1].denominator == below[1].denominator == 1 == gcd(int(top[1]), int(below[1])))
+
+
+_EXPAND = re.compile(
+    r"\bexpand|\bmultiply (?:it |this |them )?out\b|\bas a (?:sum|polynomial)\b", re.IGNORECASE
+)
+_FACTOR = re.compile(r"\bfactor(?:i[sz]e|ed)?\b(?! of\b)|\bas a product\b", re.IGNORECASE)
+_SIMPLIFY = re.compile(
+    r"\bsimplif|\b(?:in|to) (?:its |the )?(?:simplest|lowest|reduced) (?:form|terms)\b|\breduce\b",
+    re.IGNORECASE,
+)
+
+
+def in_form(gold: Node, answer: Node, question: str) -> bool:
+    """Whether an equal answer has the form that a question asks for: expanded, in factors, simplified.
+
+    The reference shows what is meant: a question whose reference is not in that form asks for another.
+    """
+    gold, answer = (_said(bare(tree)) for tree in (gold, answer))
+    if _EXPAND.search(question) and not _folded(gold) and _folded(answer):
+        return False
+    if _FACTOR.search(question) and gold[0] in ("*", "^") and _factors(answer) < _factors(gold):
+        return False
+    if _SIMPLIFY.search(question):
+        if _value(gold) and gold[0] == "/":
+            return worked_out(answer, "") or answer[0] != "/"
+        return gold[0] == "seq" or _size(answer) <= 1.5 * _size(gold) + 1
+    return True
+
+
+def _said(tree: Node) -> Node:
+    """Return the last side of an equation, which is the value that it says."""
+    return bare(tree[2][-1]) if tree[0] == "rel" and set(tree[1]) == {"="} else tree
+
+
+def _folded(tree: object) -> bool:
+    """Whether a product or power of sums stands anywhere in a tree."""
+    if not isinstance(tree, tuple) or not tree:
+        return False
+    if tree[0] == "*" and any(bare(factor)[0] == "+" for factor in tree[1]):
+        return True
+    if tree[0] == "^" and bare(tree[1])[0] == "+" and tree[2][0] == "num" and tree[2][1] > 1:
+        return True
+    return any(map(_folded, tree))
+
+
+def _factors(tree: Node) -> int:
+    """Return how many factors with a variable a product has, each as often as it is there."""
+    tree = bare(tree)
+    if tree[0] == "*":
+        return sum(map(_factors, tree[1]))
+    if tree[0] == "/":
+        return _factors(tree[1])
+    if tree[0] == "^" and tree[2][0] == "num" and tree[2][1].denominator == 1:
+        return max(0, int(min(tree[2][1], 100))) * _factors(tree[1])
+    return int(_varies(tree))
+
+
+def _varies(tree: object) -> bool:
+    return isinstance(tree, tuple) and (tree[:1] == ("sym",) or any(map(_varies, tree)))
+
+
+def _size(tree: object) -> int:
+    """Return how many numbers, constants and names a tree has."""
+    if not isinstance(tree, tuple) or not tree:
+        return 0
+    return 1 if tree[0] in ("num", "sym", "const") else sum(map(_size, tree))
+
+
+def leaves(tree: Node) -> list[str]:
+    """Return the signs, numbers and names in a tree, sorted: the same for two that only differ in order."""
+    return sorted(map(str, _leaves(tree)))
+
+
+def bare(tree: Node) -> Node:
+    """Return a tree without signs, percent signs and units around it."""
+    while tree[0] in ("-", "%", "unit"):
+        tree = tree[1]
+    return tree
+
+
+def _value(tree: Node) -> bool:
+    """Whether a tree without a sign is a numeral, or one of the usual ways to write a number with two."""
+    tag = tree[0]
+    if tag == "num":
+        return True
+    if tag == "/":
+        return _atom(tree[1]) and _atom(tree[2])
+    if tag == "+":
+        parts = tree[1]
+        return (
+            [part[0] for part in parts] == ["num", "/"]
+            and all(part[0] == "num" for part in parts[1][1:])
+            and 0 < parts[1][1][1] < parts[1][2][1]
+        )
+    if tag == "*":
+        return len(tree[1]) == 2 and tree[1][0][0] == "num" and _power_of_ten(tree[1][1])
+    return False
+
+
+def _atom(tree: Node) -> bool:
+    tree = bare(tree)
+    return bool(tree[0] == "num" or (tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0]))
+
+
+def _power_of_ten(tree: Node) -> bool:
+    return bool(tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0] and tree[1][1] == 10)
+
+
+def _leaves(part: object) -> Iterator[object]:
+    if isinstance(part, tuple):
+        for inner in part:
+            yield from _leaves(inner)
+    else:
+        yield part

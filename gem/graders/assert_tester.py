@@ -1,0 +1,1455 @@
+"""Asserts in one process, the submission in another: `test` runs in the first, `serve` in the second.
+
+The asserts hold the expected values, so they share no process with the submission. What both exchange is
+plain data, which is copied, and numbers of objects that stay where they are. For an object of the submission
+the tester has a stand-in, of a class that stands in for the object's class; what is done to it is asked of
+the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
+
+The tester trusts nothing that it reads. What comes is of exact builtin types or a stand-in, and a stand-in
+never decides about the tests' own plain data; docs/code.md has the rule.
+"""
+
+# This file is read as text and run in the sandbox: it may import the standard library alone.
+
+from __future__ import annotations
+
+import _thread
+import ast
+import builtins
+import collections
+import io
+import itertools
+import json
+import math
+import operator
+import os
+import random
+import re
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+LONGEST = 16 << 20
+MOST_PRINTED = 1 << 20
+DEEPEST = 200
+_NONE = object()
+
+
+class Gone(BaseException):
+    """The other process ended; no test may catch this."""
+
+
+class Garbled(Exception):
+    """What the other process sent cannot be read."""
+
+
+class TooLong(Garbled):
+    """What the other process sent is more than may be sent."""
+
+
+class Printed(io.TextIOWrapper):
+    """What the submission prints, to be taken to the tests with its next answer."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, "utf-8", "backslashreplace")
+
+    def taken(self) -> str:
+        """Return what was printed since this was asked last."""
+        self.flush()
+        data: bytes = self._bytes.getvalue()
+        if data:
+            self._bytes.seek(0)
+            self._bytes.truncate()
+        return data.decode("utf-8", "replace")
+
+    def write(self, text: str) -> int:
+        """Keep text; too much of it goes where the sandbox counts it."""
+        written = super().write(text)
+        if self._bytes.tell() > MOST_PRINTED:
+            os.write(1, self.taken().encode())
+        return written
+
+
+# ------------------------------------------------------------------------------- what is plain, and how
+
+SCALARS: tuple[type, ...] = (int, float, complex, str, bytes, tuple, frozenset)
+"""Values that cannot change; an instance of a subclass takes its plain value with it."""
+
+_EXACT: dict[type, Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple.__getitem__(value, slice(None)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}
+
+
+def _refill_list(mine: Any, items: list[Any], more: Any) -> None:
+    list.__setitem__(mine, slice(None), items)
+
+
+def _refill_dict(mine: Any, items: list[Any], more: Any) -> None:
+    kind: Any = collections.OrderedDict if isinstance(mine, collections.OrderedDict) else dict
+    kind.clear(mine)
+    for key, value in items:
+        kind.__setitem__(mine, key, value)
+    if isinstance(mine, collections.defaultdict):
+        mine.default_factory = more
+
+
+def _dict_items(mine: Any) -> Iterable[Any]:
+    """Return the items in their order, which an OrderedDict keeps apart from that of the dict it is."""
+    if isinstance(mine, collections.OrderedDict):
+        return collections.OrderedDict.items(mine)
+    return dict.items(mine)
+
+
+def _refill_set(mine: Any, items: list[Any], more: Any) -> None:
+    set.clear(mine)
+    set.update(mine, items)
+
+
+def _refill_bytes(mine: Any, items: list[Any], more: Any) -> None:
+    bytearray.__setitem__(mine, slice(None), bytes(items))
+
+
+def _refill_deque(mine: Any, items: list[Any], more: Any) -> None:
+    collections.deque.clear(mine)
+    collections.deque.extend(mine, items)
+
+
+CONTAINERS: dict[type, tuple[Callable[[Any], Iterable[Any]], Callable[[Any, list[Any], Any], None]]] = {
+    list: (list.__iter__, _refill_list),
+    dict: (_dict_items, _refill_dict),
+    set: (set.__iter__, _refill_set),
+    bytearray: (bytearray.__iter__, _refill_bytes),
+    collections.deque: (collections.deque.__iter__, _refill_deque),
+}
+"""What can change: how to read and to fill it. Both processes keep it equal while both hold it."""
+
+_SPECIAL: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (*CONTAINERS, collections.OrderedDict, collections.Counter, collections.defaultdict)
+}
+
+_VALUES: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
+    ("decimal", "Decimal"): lambda v: (str(v),),
+    ("fractions", "Fraction"): lambda v: (v.numerator, v.denominator),
+    ("datetime", "timedelta"): lambda v: (v.days, v.seconds, v.microseconds),
+    ("datetime", "date"): lambda v: (v.year, v.month, v.day),
+    ("datetime", "time"): lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo, v.fold),
+    ("datetime", "datetime"): lambda v: (
+        *(v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.tzinfo, v.fold),
+    ),
+    ("datetime", "timezone"): lambda v: v.__getinitargs__(),
+    ("zoneinfo", "ZoneInfo"): lambda v: (v.key,),
+    ("builtins", "range"): lambda v: (v.start, v.stop, v.step),
+    ("builtins", "slice"): lambda v: (v.start, v.stop, v.step),
+}
+"""Further values that cannot change: by module and name, for few programs import them."""
+
+
+def _value_type(value: type) -> tuple[str, str] | None:
+    """Return the key of a class in _VALUES: of that very class, whatever another calls itself."""
+    key = (str(value.__module__), value.__name__)
+    return key if key in _VALUES and vars(sys.modules[key[0]]).get(key[1]) is value else None
+
+
+def _known(value: Any) -> bool:
+    """Tell whether a value of _VALUES is plain data in all its parts: its time zone may be anybody's."""
+    zone = getattr(value, "tzinfo", None)
+    return (zone is None or _value_type(type(zone)) is not None) and getattr(
+        zone or value, "key", ""
+    ) is not None
+
+
+def _made(module: str, name: str, *args: Any) -> Any:
+    kind = _class_of(module, name)
+    if name in ("time", "datetime"):
+        return kind(*args[:-1], fold=args[-1])
+    return kind(*args)
+
+
+_VIEWS: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "keys": dict.keys,
+    "values": dict.values,
+    "items": dict.items,
+}
+_VIEW_NAMES = {type(view({})): name for name, view in _VIEWS.items()}
+_LAZY = {each.__name__: each for each in (map, zip, filter, enumerate, reversed, memoryview, object)}
+"""Builtin types whose instances stay where they are."""
+
+_CONSTANTS = {"...": ..., "NotImplemented": NotImplemented}
+_GLOBAL: dict[type, str] = {
+    kind: name for name, kind in vars(builtins).items() if isinstance(kind, type) and kind is not type
+} | {kind: kind.__name__ for kind in _SPECIAL.values()}
+"""Classes that both processes have: they are named, not stood in for."""
+
+_GLOBALS = {name: kind for kind, name in _GLOBAL.items()}
+_ARRAY = re.compile(r"[<>|=](?:[biufc?]\d{1,3}|[US]\d{1,6}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,2}\])?)")
+
+
+def _class_of(module: str, name: str) -> type:
+    """Return a class of _VALUES."""
+    if (module, name) not in _VALUES:
+        raise Garbled("a value of no known class")
+    return vars(__import__(module))[name]  # type: ignore[no-any-return]
+
+
+def _base(kind: type, among: Iterable[type]) -> type | None:
+    return next((base for base in among if issubclass(kind, base)), None)
+
+
+# ------------------------------------------------------------------------------------------- operations
+
+
+def _exit(thing: Any, error: Any) -> Any:
+    if error is None:
+        return type(thing).__exit__(thing, None, None, None)
+    return type(thing).__exit__(thing, type(error), error, error.__traceback__)
+
+
+def _aexit(thing: Any, error: Any) -> Any:
+    if error is None:
+        return type(thing).__aexit__(thing, None, None, None)
+    return type(thing).__aexit__(thing, type(error), error, error.__traceback__)
+
+
+_loop: Any = None
+
+
+def _await(thing: Any) -> Any:
+    """Run what can be awaited to its end, in a loop that is kept."""
+    global _loop
+    import asyncio
+
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+
+    async def whole() -> Any:
+        return await thing
+
+    return _loop.run_until_complete(whole())
+
+
+_BINARY = {
+    name: getattr(operator, f"__{name}__")
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"),
+        *("lshift", "rshift"),
+    )
+} | {"divmod": divmod}
+_INPLACE = {f"i{name}": getattr(operator, f"__i{name}__") for name in _BINARY if name != "divmod"}
+_ORDER = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_UNARY: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("neg", "pos", "abs", "invert", "index")},
+    **{"bool": bool, "len": len, "iter": iter, "next": next, "repr": repr, "str": str, "hash": hash},
+    **{"bytes": bytes, "int": int, "float": float, "complex": complex, "reversed": reversed, "dir": dir},
+    **{"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc},
+    "missing": lambda thing, key: type(thing).__missing__(thing, key),
+    "enter": lambda thing: type(thing).__enter__(thing),
+    "aenter": lambda thing: type(thing).__aenter__(thing),
+    "aiter": lambda thing: type(thing).__aiter__(thing),
+    "anext": lambda thing: type(thing).__anext__(thing),
+}
+_OTHERS: dict[str, Callable[..., Any]] = {
+    **{"getitem": operator.getitem, "setitem": operator.setitem, "delitem": operator.delitem},
+    **{"format": format, "round": round, "exit": _exit, "aexit": _aexit, "contains": operator.contains},
+    **{"getattr": getattr, "setattr": setattr, "delattr": delattr, "await": _await},
+    "copy": lambda thing: __import__("copy").copy(thing),
+    "deepcopy": lambda thing: __import__("copy").deepcopy(thing),
+    "call": lambda thing, args, names: thing(*args, **names),
+}
+OPERATIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_INPLACE, **_ORDER, **_UNARY, **_OTHERS}
+
+
+# ------------------------------------------------------------------------------------------------ peers
+
+
+class Peer:
+    """One end of the line between both processes."""
+
+    def __init__(self, fd: int, first: int) -> None:
+        self.fd = fd
+        self._numbers = itertools.count(first, 2)
+        self.own: dict[int, Any] = {}  # objects of this process that the other one knows by number
+        self._own_numbers: dict[int, int] = {}
+        self.theirs: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._released: set[int] = set()
+        self._shared: dict[int, tuple[Any, type, list[Any]]] = {}  # container, its base, its items last time
+        self._shared_numbers: dict[int, int] = {}
+        self._fresh: set[int] = set()
+        self._named: set[int] = set()  # in the message that is being written
+        self._kept: dict[int, Any] = {}  # stand-ins that cannot be referred to weakly
+        self._lock = _thread.RLock()
+        self.printed = Printed()
+
+    # -- messages
+
+    def ask(self, operation: str, *operands: Any) -> Any:
+        """Have the other process do something; return or raise what it did."""
+        with self._lock:
+            self._send("ask", operation, [self.encode(each) for each in operands])
+            del operands
+            while True:
+                kind, operation, value = self._receive()
+                if kind == "value":
+                    return value
+                if kind == "raised":
+                    raise value
+                self._answer(operation, value)
+                del value
+
+    def raised(self, error: BaseException) -> None:
+        """Note an exception that comes from the other process."""
+
+    def _answer(self, operation: str, operands: list[Any]) -> None:
+        """Do what the other process asks for; `operands` is emptied, for an answer tells what is held."""
+        try:
+            reply = "value", "", self.encode(self.perform(operation, operands))
+        except (Gone, Garbled):
+            raise
+        except BaseException as error:
+            reply = "raised", "", self._failure(error)
+        operands.clear()
+        self._send(*reply)
+
+    def _failure(self, error: BaseException) -> Any:
+        try:
+            return self.encode(error)
+        except Exception:
+            return self.encode(RuntimeError(f"{type(error).__name__}, which cannot be told"))
+
+    def perform(self, operation: str, operands: list[Any]) -> Any:
+        """Do one operation of OPERATIONS."""
+        return OPERATIONS[operation](*operands)
+
+    def _send(self, kind: str, operation: str, value: Any) -> None:
+        changed, dropped = self._changes(), self._drops()
+        released, self._released = sorted(self._released), set()
+        data = json.dumps([kind, operation, value, changed, dropped, released, self.printed.taken()]).encode()
+        view = memoryview(len(data).to_bytes(4, "big") + data)
+        try:
+            while view:
+                view = view[os.write(self.fd, view) :]
+        except OSError:
+            raise Gone from None
+
+    def _receive(self) -> tuple[str, str, Any]:
+        """Return the next message: its kind, its operation, and its value or operands."""
+        size = int.from_bytes(self._exactly(4), "big")
+        if size > LONGEST:
+            raise TooLong(f"a reply of more than {LONGEST} bytes")
+        try:
+            kind, operation, value, changed, dropped, released, text = json.loads(self._exactly(size))
+            told = value
+            # In the order in which they were written: a value may bring a container that a change names.
+            if kind == "ask":
+                value = [self.decode(each) for each in value]
+            elif kind in ("value", "raised"):
+                value = self.decode(value)
+            for number, items, more in changed:
+                self._refill(number, items, more)
+            for number in dropped:
+                self._forget(number)
+            for number in released:
+                self._own_numbers.pop(id(self.own.pop(number, None)), None)
+            if kind == "raised" and isinstance(value, BaseException) and "o" not in told:
+                self.raised(value)
+            self.heard(str(text))
+        except Exception as error:
+            raise Garbled(f"a message that cannot be read ({type(error).__name__}: {error})"[:300]) from None
+        known = kind in ("ask", "value", "names") or (kind == "raised" and isinstance(value, BaseException))
+        if not known or not isinstance(operation, str):
+            raise Garbled("a message of no kind")
+        return kind, operation, value
+
+    def heard(self, text: str) -> None:
+        """Take what the other process printed."""
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                piece = os.read(self.fd, min(size - len(data), 1 << 20))
+            except OSError:
+                piece = b""
+            if not piece:
+                raise Gone
+            data += piece
+        return bytes(data)
+
+    # -- containers that both processes hold
+
+    def _share(self, number: int, container: Any, base: type) -> None:
+        self._shared[number] = (container, base, [])
+        self._shared_numbers[id(container)] = number
+
+    def _forget(self, number: int) -> None:
+        if number in self._shared:
+            del self._shared_numbers[id(self._shared[number][0])]
+            del self._shared[number]
+
+    def _look(self, number: int) -> None:
+        container, base, _ = self._shared[number]
+        self._shared[number] = (container, base, _items(container, base))
+
+    def _changes(self) -> list[Any]:
+        """Return what changed in shared containers since both processes saw them last."""
+        changed = []
+        done: set[int] = set()
+        while todo := [number for number in self._shared if number not in done]:  # encoding may add some
+            for number in todo:
+                done.add(number)
+                container, base, before = self._shared[number]
+                now = _items(container, base)
+                if number not in self._fresh and not _same(now, before, base):
+                    self._shared[number] = (container, base, now)
+                    changed.append([number, self._contents(now, base), self._more(container)])
+        return changed
+
+    def _drops(self) -> list[int]:
+        """Let go of shared containers that this process holds no more; what holds others comes first."""
+        dropped = []
+        needed = self._fresh | self._named
+        for number in [number for number in self._shared if number not in needed]:
+            entry = self._shared[number]
+            if sys.getrefcount(entry[0]) <= 2:  # the table's, and while it is asked
+                dropped.append(number)
+                self._forget(number)
+            del entry
+        self._fresh.clear()
+        self._named.clear()
+        return dropped
+
+    def _contents(self, items: list[Any], base: type, depth: int = 0) -> Any:
+        if base is dict:
+            return [[self.encode(key, depth), self.encode(value, depth)] for key, value in items]
+        if base is bytearray:
+            return bytes(items).hex()
+        if base not in CONTAINERS:
+            return [items[0], list(items[1]), items[2].hex()]
+        return items if _as_json(items) else [self.encode(item, depth) for item in items]
+
+    def _more(self, container: Any) -> Any:
+        if type(container) is collections.defaultdict:
+            return self.encode(container.default_factory)
+        return container.maxlen if type(container) is collections.deque else None
+
+    def _refill(self, number: int, items: Any, more: Any) -> None:
+        container, base, _ = self._shared[number]
+        self._fill(container, base, items, more)
+        self._look(number)
+
+    def _fill(self, container: Any, base: type, items: Any, more: Any) -> None:
+        filled: list[Any]
+        if base not in CONTAINERS:
+            _refill_array(container, _array_of(*items))
+            return
+        if base is dict:
+            filled = [(self.decode(key), self.decode(value)) for key, value in items]
+        elif base is bytearray:
+            filled = list(bytes.fromhex(items))
+        else:
+            filled = items if _as_json(items) else [self.decode(item) for item in items]
+        factory = self.decode(more) if type(container) is collections.defaultdict else None
+        CONTAINERS[base][1](container, filled, factory)
+
+    # -- values
+
+    def encode(self, value: Any, depth: int = 0) -> Any:
+        """Return a value as JSON: plain data as such, all else by its number."""
+        kind = type(value)
+        if value is None or kind is bool or kind is float or kind is str:
+            return value
+        if kind is int:
+            return value if -(1 << 62) < value < 1 << 62 else {"n": hex(value)}
+        if depth > DEEPEST:
+            raise RecursionError(f"data nested more than {DEEPEST} deep")
+        if (number := self._shared_numbers.get(id(value))) is not None:
+            self._named.add(number)
+            return {"=": number}
+        if kind.__name__ in _SPECIAL and _SPECIAL[kind.__name__] is kind:
+            return self._new_container(value, kind, depth)
+        if kind is tuple:
+            return {"t": [self.encode(each, depth + 1) for each in value]}
+        if kind is frozenset:
+            return {"z": [self.encode(each, depth + 1) for each in value]}
+        if kind is bytes:
+            return {"b": value.hex()}
+        if kind is complex:
+            return {"c": [value.real, value.imag]}
+        if (key := _value_type(kind)) is not None and _known(value):
+            return {"v": [*key, *(self.encode(each, depth + 1) for each in _VALUES[key](value))]}
+        if value is ... or value is NotImplemented:
+            return {"k": "..." if value is ... else "NotImplemented"}
+        if issubclass(kind, type) and value in _GLOBAL:
+            return {"g": _GLOBAL[value]}
+        if kind.__module__ == "numpy" and (found := _array(value)) is not None:
+            if found[3] or not value.flags.writeable:
+                return {"a": found}
+            number = next(self._numbers)
+            self._share(number, value, kind)
+            self._fresh.add(number)
+            self._look(number)
+            return {"A": [number, found]}
+        return self.encode_object(value, kind, depth)
+
+    def _new_container(self, value: Any, kind: type, depth: int) -> Any:
+        base = _base(kind, CONTAINERS)
+        assert base is not None
+        number = next(self._numbers)
+        self._share(number, value, base)
+        self._fresh.add(number)
+        self._look(number)
+        contents = self._contents(self._shared[number][2], base, depth + 1)
+        return {"l": [number, kind.__name__, contents, self._more(value)]}
+
+    def encode_object(self, value: Any, kind: type, depth: int) -> Any:
+        """Return an object's number, and what the other process needs for a stand-in."""
+        raise NotImplementedError
+
+    def number_of(self, value: Any) -> int:
+        """Return the number by which the other process knows an object of this one."""
+        number = self._own_numbers.get(id(value))
+        if number is None:
+            number = next(self._numbers)
+            self.own[number] = value
+            self._own_numbers[id(value)] = number
+        return number
+
+    def decode(self, value: Any, depth: int = 0) -> Any:
+        """Return what `encode` was given, of exact types, or a stand-in. Raises Garbled."""
+        if not isinstance(value, dict):
+            if value is None or isinstance(value, (bool, int, float, str)):
+                return value
+            raise Garbled("a value of no kind")
+        if depth > DEEPEST + 50:
+            raise Garbled("a value nested too deep")
+        ((mark, content), *_) = value.items()
+        match mark:
+            case "n":
+                return int(content, 16)
+            case "=":
+                return self._shared[content][0]
+            case "l":
+                return self._old_container(content)
+            case "t":
+                return tuple([self.decode(each, depth + 1) for each in content])
+            case "z":
+                return frozenset([self.decode(each, depth + 1) for each in content])
+            case "b":
+                return bytes.fromhex(content)
+            case "c":
+                return complex(float(content[0]), float(content[1]))
+            case "v":
+                return _made(*content[:2], *(self.decode(each, depth + 1) for each in content[2:]))
+            case "d":
+                items = [
+                    (self.decode(key, depth + 1), self.decode(each, depth + 1)) for key, each in content[1]
+                ]
+                return _VIEWS[content[0]](dict(items))
+            case "m":
+                data = bytes.fromhex(content[0])
+                return memoryview(data if content[1] else bytearray(data))
+            case "k":
+                return _CONSTANTS[content]
+            case "g":
+                return _GLOBALS[content]
+            case "a":
+                return _array_of(*content)
+            case "A":
+                number, found = content
+                if number in self._shared or not isinstance(number, int):
+                    raise Garbled("an array's number that is taken")
+                array = _array_of(*found[:3])
+                self._share(number, array, type(array))
+                self._look(number)
+                return array
+            case "o":
+                return self.own[content]
+            case _:
+                return self.decode_object(value)
+
+    def _old_container(self, content: list[Any]) -> Any:
+        number, name, items, more = content
+        kind = _SPECIAL[name]
+        base = _base(kind, CONTAINERS)
+        assert base is not None
+        if number in self._shared or not isinstance(number, int):
+            raise Garbled("a container's number that is taken")
+        container = kind(maxlen=more) if kind is collections.deque else kind()
+        self._share(number, container, base)  # before its items, which may hold it
+        self._fill(container, base, items, more)
+        self._look(number)
+        return container
+
+    def decode_object(self, value: dict[str, Any]) -> Any:
+        """Return a stand-in."""
+        raise NotImplementedError
+
+    def keep(self, number: int, stand_in: Any) -> None:
+        """Note a stand-in, until nobody here holds it."""
+        self._released.discard(number)
+        try:
+            self.theirs[number] = stand_in
+        except TypeError:
+            self._kept[number] = stand_in
+            return
+        weakref.finalize(stand_in, self._release, number).atexit = False
+
+    def stand_in(self, number: int) -> Any:
+        """Return the stand-in that is there, or None."""
+        found = self.theirs.get(number)
+        return self._kept.get(number) if found is None else found
+
+    def _release(self, number: int) -> None:
+        if number not in self.theirs:
+            self._released.add(number)
+
+
+def _as_json(items: list[Any]) -> bool:
+    """Tell whether JSON has these values as they are."""
+    kinds = set(map(type, items))
+    if int in kinds:
+        return len(kinds) == 1 and min(items) > -(1 << 62) and max(items) < 1 << 62
+    return kinds <= {str, bool, float, type(None)}
+
+
+def _items(container: Any, base: type) -> list[Any]:
+    if base not in CONTAINERS:
+        return [container.dtype.str, container.shape, container.tobytes()]
+    return list(CONTAINERS[base][0](container))
+
+
+def _same(now: list[Any], before: list[Any], base: type) -> bool:
+    """Tell whether these are the same objects; asking them whether they are equal would be asking them."""
+    if base not in CONTAINERS:  # an array's
+        return now == before
+    if len(now) != len(before):
+        return False
+    if now and type(now[0]) is tuple:  # perhaps of a dictionary: a new tuple each time
+        return all(
+            a is b or (type(a) is tuple is type(b) and len(a) == len(b) and all(map(operator.is_, a, b)))
+            for a, b in zip(now, before, strict=True)
+        )
+    return all(map(operator.is_, now, before))
+
+
+def _array(value: Any) -> list[Any] | None:
+    """Return a numpy array of numbers, or one of its numbers, as plain data."""
+    numpy = sys.modules["numpy"]
+    if isinstance(value, (numpy.ndarray, numpy.generic)) and type(value) is not numpy.ma.MaskedArray:
+        array = numpy.asarray(value)
+        if _ARRAY.fullmatch(array.dtype.str):
+            return [
+                array.dtype.str,
+                list(array.shape),
+                array.tobytes().hex(),
+                isinstance(value, numpy.generic),
+            ]
+    return None
+
+
+def _array_of(dtype: str, shape: list[int], data: str, scalar: bool = False) -> Any:
+    if not _ARRAY.fullmatch(dtype):
+        raise Garbled("an array of no numbers")
+    import numpy
+
+    array = numpy.frombuffer(bytes.fromhex(data), dtype).reshape(shape).copy()
+    return array[()] if scalar else array
+
+
+def _refill_array(mine: Any, other: Any) -> None:
+    if mine.shape != other.shape:
+        if mine.size != other.size:
+            mine.resize(other.shape, refcheck=False)
+        mine.shape = other.shape
+    if mine.dtype != other.dtype:
+        mine.dtype = other.dtype
+    mine[...] = other
+
+
+# ------------------------------------------------------------------------------- the submission's process
+
+
+class Server(Peer):
+    """The submission's end: it does whatever it is asked."""
+
+    def __init__(self, fd: int, space: dict[str, Any]) -> None:
+        super().__init__(fd, 1)
+        self.space = space
+        self._described: dict[type, int] = {}
+        self._far_functions: dict[int, Any] = {}
+
+    def run(self) -> None:
+        """Say which names are there, then answer until the tester is gone."""
+        self._send("names", "", sorted(name for name in self.space if isinstance(name, str)))
+        while True:
+            _, operation, operands = self._receive()
+            self._answer(operation, operands)
+
+    def perform(self, operation: str, operands: list[Any]) -> Any:
+        """Do an operation, or find a name."""
+        if operation == "name":
+            return self.space[operands[0]]
+        if operation == "entry":
+            return entry(self.space, operands[0])
+        if operation == "isinstance":
+            return isinstance(*operands)
+        if operation == "seed":
+            return random.seed(*operands)  # noqa: TID251 - as the tests asked
+        return super().perform(operation, operands)
+
+    def encode_object(self, value: Any, kind: type, depth: int) -> Any:
+        """Return an object's number, its class, and its plain value where it has one."""
+        if kind in _FARS:
+            return {"o": object.__getattribute__(value, "_gem_number")}
+        if (number := getattr(value, "_gem_number", None)) is not None and isinstance(value, BaseException):
+            return {"o": number}
+        if issubclass(kind, type):
+            return {"K": self._describe(value)}
+        if kind in _VIEW_NAMES:
+            items = [
+                [self.encode(key, depth + 1), self.encode(each, depth + 1)]
+                for key, each in dict(value.mapping).items()
+            ]
+            return {"d": [_VIEW_NAMES[kind], items]}
+        if kind is memoryview and value.format == "B" and value.ndim == 1:
+            return {"m": [value.tobytes().hex(), value.readonly]}
+        described = self._describe(kind, instance=True)
+        found: dict[str, Any] = {
+            "h": 0 if isinstance(described, dict) else self.number_of(value),
+            "K": described,
+        }
+        if (base := _base(kind, SCALARS)) is not None:
+            found["p"] = self.encode(_EXACT[base](value), depth + 1)
+        elif (base := _base(kind, CONTAINERS)) is not None:
+            shared = next(self._numbers)
+            self._share(shared, value, base)
+            self._look(shared)
+            found["l"] = [shared, base.__name__, self._contents(self._shared[shared][2], base, depth + 1)]
+        elif issubclass(kind, BaseException):
+            found["e"] = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
+            cause = value.__cause__
+            found["b"] = None if cause is None or depth > 5 else self.encode(cause, depth + 1)
+        return found
+
+    def _describe(self, kind: type, *, instance: bool = False) -> Any:
+        """Return a class: its number, and the first time what a stand-in for it needs."""
+        if kind in _GLOBAL and not (instance and kind in _LAZY.values()):
+            return {"g": _GLOBAL[kind]}
+        if kind in self._described:
+            return self._described[kind]
+        number = self._described[kind] = self.number_of(kind)
+        names = {}
+        for name, value in list(vars(kind).items()):
+            if isinstance(name, str):
+                names[name] = value is not None
+        bases = [self._describe(base) for base in kind.__bases__]
+        return [number, kind.__name__, kind.__qualname__, kind.__module__ == "submission", bases, names]
+
+    def decode_object(self, value: dict[str, Any]) -> Any:
+        """Return a stand-in for an object of the tester."""
+        number = value["h"]
+        found = self.stand_in(number)
+        if found is None:
+            if "e" in value:
+                base = self.decode(value["K"])
+                args = [self.decode(each) for each in value["e"]]
+                found = (base if value["c"] == base.__name__ else type(value["c"], (base,), {}))(*args)
+                found._gem_number = number
+            else:
+                found = far = object.__new__(FarFunction if value["f"] else Far)
+                object.__setattr__(found, "_gem_number", number)
+                object.__setattr__(found, "_gem_peer", self)
+                if value["f"]:
+                    vars(far).update(__name__=value["c"], __qualname__=value["c"])
+            self.keep(number, found)
+        return found
+
+
+def _tells(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float, str, bytes, tuple, list, dict)
+
+
+def entry(space: dict[str, Any], dotted: str) -> Any:
+    """Return what tests call: a name, or what is below it; a class on the way is made an object."""
+    first, *rest = dotted.split(".")
+    if first not in space and not rest and isinstance(space.get("Solution"), type):
+        first, rest = "Solution", [first]
+    if first not in space:
+        raise NameError(f"name {first!r} is not defined")
+    found = space[first]
+    if rest and isinstance(found, type):
+        found = found()
+    for name in rest:
+        found = getattr(found, name)
+    return found
+
+
+class Far:
+    """In the submission's process: an object of the tests."""
+
+    _gem_number: int
+    _gem_peer: Peer
+
+    def __getattr__(self, name: str) -> Any:
+        return _far_ask(self, "getattr", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _far_ask(self, "setattr", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _far_ask(self, "delattr", name)
+
+    def __call__(self, *args: Any, **names: Any) -> Any:
+        """Call it, over there."""
+        return _far_ask(self, "call", list(args), names)
+
+    def __repr__(self) -> Any:
+        return _far_ask(self, "repr")
+
+    def __hash__(self) -> Any:
+        return _far_ask(self, "hash")
+
+
+class FarFunction:
+    """In the submission's process: a function of the tests, which can be called and no more."""
+
+    _gem_number: int
+    _gem_peer: Peer
+
+    def __call__(self, *args: Any, **names: Any) -> Any:
+        """Call it, over there."""
+        return _far_ask(self, "call", list(args), names)
+
+
+_FARS = (Far, FarFunction)
+
+
+def _far_ask(far: Any, operation: str, *operands: Any) -> Any:
+    return object.__getattribute__(far, "_gem_peer").ask(operation, far, *operands)
+
+
+def _special_methods() -> dict[str, tuple[str, str]]:
+    """Return every special method that is asked of the other process: its operation, and which kind it is."""
+    found = {}
+    for name in _BINARY:
+        found[f"__{name}__"] = (name, "binary")
+        found[f"__r{name}__"] = (name, "swapped")
+    found |= {f"__{name}__": (name, "in place") for name in _INPLACE}
+    found |= {f"__{name}__": (name, "order") for name in _ORDER}
+    found |= {f"__{name}__": (name, "one") for name in _UNARY}
+    for name in ("getitem", "setitem", "delitem", "format", "round"):
+        found[f"__{name}__"] = (name, "one")
+    found["__contains__"] = ("contains", "contains")
+    found["__call__"] = ("call", "call")
+    found |= {f"__{name}__": (name, "exit") for name in ("exit", "aexit")}
+    found["__await__"] = ("await", "await")
+    return found
+
+
+SPECIAL_METHODS = _special_methods()
+
+for _name, (_operation, _kind) in SPECIAL_METHODS.items():
+    if _kind in ("binary", "in place", "order", "one", "contains") and _name not in vars(Far):
+        setattr(Far, _name, (lambda o: lambda self, *rest: _far_ask(self, o, *rest))(_operation))
+    elif _kind == "swapped":
+        setattr(Far, _name, (lambda o: lambda self, other: self._gem_peer.ask(o, other, self))(_operation))
+    elif _kind == "exit":
+        setattr(Far, _name, (lambda o: lambda self, kind, error, tb: _far_ask(self, o, error))(_operation))
+
+
+def serve(space: dict[str, Any], fd: int) -> None:
+    """Answer the tester, which is at the other end of `fd`, from the submission's names."""
+    server = Server(fd, space)
+    sys.stdout = server.printed
+    with suppress(Gone):
+        server.run()
+
+
+# ------------------------------------------------------------------------------------ the tests' process
+
+MADE, DERIVED, FOUND, TAINTED = range(4)
+"""What a stand-in may decide: see docs/code.md. An object that the test made of a class that it tests; what
+operators gave of such; any other; what operators gave of another and the test's own plain data."""
+
+
+class Refused(TypeError):
+    """An object of the submission would have decided about the test's own plain data."""
+
+
+class Stand(type):
+    """The class of classes that stand in for those of the submission."""
+
+    def __call__(cls, *args: Any, **names: Any) -> Any:
+        """Make an object, over there."""
+        peer = _peer()
+        made = peer.ask("call", cls, list(args), names)
+        if isinstance(made, Thing) and _short(cls) in peer.classes:
+            object.__setattr__(made, "_gem_level", MADE)
+        return made
+
+    def __getattr__(cls, name: str) -> Any:
+        """Ask for an attribute of the class."""
+        _check_known(name)
+        return _peer().ask("getattr", cls, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        """Set an attribute of the class."""
+        _peer().ask("setattr", cls, name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        """Delete an attribute of the class."""
+        _peer().ask("delattr", cls, name)
+
+    def __iter__(cls) -> Any:
+        """Go through its members, where it is an enumeration."""
+        return _peer().ask("iter", cls)
+
+    def __len__(cls) -> Any:
+        """Count its members."""
+        return _peer().ask("len", cls)
+
+    def __getitem__(cls, key: Any) -> Any:
+        """Return a member."""
+        return _peer().ask("getitem", cls, key)
+
+    def __contains__(cls, thing: Any) -> bool:
+        """Tell whether it has this member."""
+        return isinstance(thing, Thing) and bool(_peer().ask("contains", cls, thing))
+
+    def __repr__(cls) -> str:
+        """Return what the class shows."""
+        return str(_peer().ask("repr", cls))
+
+    def __bool__(cls) -> bool:
+        """Be true, as classes are."""
+        return True
+
+
+def _short(cls: type) -> str:
+    return str(type.__getattribute__(cls, "__name__"))
+
+
+class Thing:
+    """In the tests' process: an object of the submission."""
+
+    _gem_number: int
+    _gem_level = FOUND
+
+    def __getattr__(self, name: str) -> Any:
+        _check_known(name)
+        return _told(self, _peer().ask("getattr", self, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _peer().ask("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _peer().ask("delattr", self, name)
+
+    def __dir__(self) -> Any:
+        return _peer().ask("dir", self)
+
+    def __copy__(self) -> Any:
+        return _peer().ask("copy", self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return _peer().ask("deepcopy", self)
+
+    def __repr__(self) -> str:
+        return str(_peer().ask("repr", self))
+
+    def __str__(self) -> str:
+        return str(_peer().ask("str", self))
+
+    def __format__(self, spec: str) -> str:
+        return str(_peer().ask("format", self, spec))
+
+    @property
+    def __class__(self) -> Any:
+        """The class of the tests of this name, where they have one: both come of the same source."""
+        kind = type(self)
+        trusted = _peer().space.get(_short(kind)) or _LAZY.get(_short(kind))
+        return trusted if isinstance(trusted, type) and not isinstance(trusted, Stand) else kind
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        raise TypeError("an object of the submission keeps its class")
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        """Its attributes, over there."""
+        return _peer().ask("getattr", self, "__dict__")
+
+
+def _check_known(name: str) -> None:
+    """Refuse special names that are not Python's: packages ask by them who is to compare or to compute."""
+    if name.startswith("__") and name.endswith("__") and name not in _KNOWN_NAMES:
+        raise AttributeError(name)
+
+
+def _level(thing: Any) -> int:
+    return int(object.__getattribute__(thing, "_gem_level"))
+
+
+def _told(thing: Any, value: Any) -> Any:
+    """Return what came of asking a stand-in; what knows of the test's own plain data tells none."""
+    if _level(thing) == TAINTED:
+        return _taint(value)
+    return value
+
+
+def _taint(value: Any) -> Any:
+    if not _opaque(value):
+        raise Refused("an operator of the submission gave plain data of the test's own plain data")
+    object.__setattr__(value, "_gem_level", TAINTED)
+    return value
+
+
+def _opaque(value: Any) -> bool:
+    return isinstance(value, Thing) and not issubclass(type(value), (*SCALARS, *CONTAINERS))
+
+
+def _one(operation: str) -> Any:
+    def method(self: Any, *rest: Any) -> Any:
+        return _told(self, _peer().ask(operation, self, *rest))
+
+    return method
+
+
+def _binary(operation: str, name: str, *, swapped: bool) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        pair = (other, self) if swapped else (self, other)
+        if not _opaque(self):
+            base = _base(type(self), (*SCALARS, *CONTAINERS))
+            if not isinstance(other, Thing) and _level(self) != MADE:
+                native = getattr(base, name, None)
+                return NotImplemented if native is None else native(self, other)
+        if not isinstance(other, Thing) and not _plain(other):
+            return NotImplemented  # an object of the tests: it is asked first
+        value = _peer().ask(operation, *pair)
+        levels = {_level(each) for each in pair if isinstance(each, Thing)}
+        if TAINTED in levels or (not isinstance(other, Thing) and levels == {FOUND}):
+            return _taint(value)
+        if _opaque(value) and levels <= {MADE, DERIVED} and value is not self:
+            object.__setattr__(value, "_gem_level", DERIVED)
+        return value
+
+    return method
+
+
+def _order(operation: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, Thing) or _level(self) == MADE:
+            return _peer().ask(operation, self, other)
+        return NotImplemented
+
+    return method
+
+
+def _contains(self: Any, item: Any) -> Any:
+    if isinstance(item, Thing) or _level(self) == MADE:
+        return _peer().ask("contains", self, item)
+    return any(each is item or each == item for each in self)
+
+
+def _called(self: Any, /, *args: Any, **names: Any) -> Any:
+    return _told(self, _peer().ask("call", self, list(args), names))
+
+
+def _exited(self: Any, kind: Any, error: Any, tb: Any) -> Any:
+    swallowed = _peer().ask("exit", self, error)
+    if swallowed:
+        _peer().left(error)
+    return swallowed
+
+
+async def _aexited(self: Any, kind: Any, error: Any, tb: Any) -> Any:
+    swallowed = await _peer().ask("aexit", self, error)
+    if swallowed:
+        _peer().left(error)
+    return swallowed
+
+
+def _awaited(self: Any) -> Any:
+    yield from ()  # this is a generator, as what can be awaited has to be
+    return _peer().ask("await", self)
+
+
+def _sent(self: Any, value: Any) -> Any:
+    raise StopIteration(_peer().ask("await", self))
+
+
+class _Forwarded:
+    """An attribute of a class of the submission that a builtin type has otherwise, or not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, thing: Any, kind: Any) -> Any:
+        if thing is None:
+            return _peer().ask("getattr", kind, self._name)
+        return _told(thing, _peer().ask("getattr", thing, self._name))
+
+    def __set__(self, thing: Any, value: Any) -> None:
+        _peer().ask("setattr", thing, self._name, value)
+
+
+def _method(name: str) -> Any:
+    operation, kind = SPECIAL_METHODS[name]
+    match kind:
+        case "binary" | "swapped":
+            return _binary(operation, name, swapped=kind == "swapped")
+        case "in place":
+            return _binary(operation, name, swapped=False)
+        case "order":
+            return _order(operation)
+        case "contains":
+            return _contains
+        case "call":
+            return _called
+        case "exit":
+            return _exited if operation == "exit" else _aexited
+        case "await":
+            return _awaited
+        case _:
+            return _one(operation)
+
+
+_METHODS = {name: _method(name) for name in SPECIAL_METHODS}
+_KNOWN_NAMES = {
+    *SPECIAL_METHODS,
+    *(name for kind in (object, types.FunctionType, types.MethodType, Exception) for name in dir(kind)),
+    *("__mro__", "__bases__", "__members__", "__slots__", "__wrapped__", "__subclasses__", "__name__"),
+    *("__dataclass_fields__", "__match_args__", "__annotations__", "__orig_bases__", "__abstractmethods__"),
+}
+_NATIVE = {"__hash__", "__contains__", "__init__", *(f"__{name}__" for name in _ORDER)}
+_ONE_OPERAND = frozenset({"iter", "next", "len", "bool", "repr", "str", "hash"})
+_PRIVATE = re.compile(r"_|(gi|cr|ag|f|tb|co|func)_")
+
+
+class Space(dict[str, Any]):
+    """The names of the tests; what is not among them is the submission's."""
+
+    theirs: frozenset[str] = frozenset()
+    entry: str = ""
+    modules: Mapping[str, str] = {}
+
+    def __missing__(self, name: str) -> Any:
+        """Return the submission's object of that name."""
+        if name == self.entry.partition(".")[0]:
+            value = _peer().ask("entry" if name not in self.theirs else "name", name)
+        elif name in self.theirs and name in self.modules:
+            value = self[name] = __import__(self.modules[name])  # nor asks another's idea of math
+        elif name in self.theirs and not hasattr(builtins, name):  # no test calls another's idea of abs()
+            value = _peer().ask("name", name)
+        else:
+            raise KeyError(name)
+        if isinstance(value, (Thing, Stand)):
+            self[name] = value
+        return value
+
+
+class Tester(Peer):
+    """The tests' end: what comes is not trusted."""
+
+    def __init__(self, fd: int, classes: Iterable[str]) -> None:
+        super().__init__(fd, 0)
+        self.classes = frozenset(classes)
+        self.space = Space()
+        self.foreign: BaseException | None = None
+        self.failed: BaseException | None = None  # an assert of the tests, which the submission caught
+        self.asserts: list[range] = []  # the lines of those that can hold
+        self.stops = False
+
+    def read(self, source: str) -> ast.Module:
+        """Parse the tests; have `except` clauses tell what they catch by names of the submission."""
+        tree = ast.parse(source, "tests.py")
+        self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
+        for node in list(ast.walk(tree)):
+            if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
+                self.asserts.append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            if isinstance(node, ast.ExceptHandler) and node.type is not None and not _builtin(node.type):
+                noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
+                node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
+        self.space["__caught__"] = self.caught
+        return tree
+
+    def caught(self) -> None:
+        """Note a failure of the tests that was caught as an error of the submission, which may be any."""
+        error = sys.exc_info()[1]
+        ours = error is not self.foreign and not isinstance(type(error), Stand)
+        if ours and (isinstance(error, AssertionError) or not isinstance(error, Exception)):
+            self.failed = error
+
+    def left(self, error: BaseException | None) -> None:
+        """Note a failed assert that a context manager of the submission kept to itself.
+
+        What the tests raise in other ways, `assert False` too, they may want to be kept.
+        """
+        if type(error) is not AssertionError or error is self.foreign or (tb := error.__traceback__) is None:
+            return
+        while tb.tb_next is not None:
+            tb = tb.tb_next
+        where = tb.tb_frame.f_code.co_filename
+        if where == "tests.py" and any(tb.tb_lineno in lines for lines in self.asserts):
+            self.failed = error
+
+    def ask(self, operation: str, *operands: Any) -> Any:
+        """Have the submission's process do something; it cannot end loops of the tests that call it."""
+        try:
+            return super().ask(operation, *operands)
+        except StopIteration as error:
+            if operation == "next" or self.stops:
+                raise
+            raise RuntimeError("the submission raised StopIteration") from error
+
+    def begin(self) -> None:
+        """Hear which names the submission has."""
+        kind, _, names = self._receive()
+        if kind != "names" or not all(isinstance(name, str) for name in names):
+            raise Garbled("no names")
+        self.space.theirs = frozenset(names)
+
+    def heard(self, text: str) -> None:
+        """Print what the submission printed, for tests that look at it."""
+        if text:
+            sys.stdout.write(str(text))
+
+    def raised(self, error: BaseException) -> None:
+        """Note that this is no assert's."""
+        self.foreign = error
+
+    def perform(self, operation: str, operands: list[Any]) -> Any:
+        """Do to an object of the tests what the submission may: call it, use it, not look inside."""
+        if operation not in OPERATIONS or not operands:
+            raise TypeError("no such operation")
+        thing = operands[0]
+        lent = [id(each) in self._own_numbers for each in operands[:2]]
+        if not (lent[0] or (operation in _BINARY and any(lent))):
+            raise TypeError(f"{operation} of what is not the tests'")
+        used = [each for each, own in zip(operands, lent, strict=False) if own]
+        if any(isinstance(each, BaseException) or not _lendable(each) for each in used):
+            raise TypeError(f"{operation} of what the submission may only pass on")
+        if operation != "call" and any(_function(each) or isinstance(each, type) for each in used):
+            raise TypeError(f"{operation} of what the submission may only call")
+        if operation in _ONE_OPERAND and len(operands) != 1:
+            raise TypeError(f"{operation} takes one operand")
+        if operation in ("getattr", "setattr", "delattr"):
+            name = operands[1]
+            if type(name) is not str or _PRIVATE.match(name):
+                raise AttributeError("a name that is not public")
+            if operation == "getattr" and not _lendable(found := getattr(thing, name)):
+                raise AttributeError(name)
+            if operation == "getattr":
+                return found
+        elif operation in ("copy", "deepcopy", "dir", "format"):
+            raise TypeError(f"{operation} of an object of the tests")
+        return super().perform(operation, operands)
+
+    def encode_object(self, value: Any, kind: type, depth: int) -> Any:
+        """Return the number of an object: the submission's own, or one of the tests."""
+        if isinstance(kind, Stand) or kind is Stand:
+            return {"o": type.__getattribute__(value, "_gem_number") if kind is Stand else _number(value)}
+        if not _lendable(value):
+            raise TypeError(f"a {kind.__name__} of the tests cannot be given to the submission")
+        number = self.number_of(value)
+        if isinstance(value, BaseException):
+            base = next((each for each in kind.__mro__ if each in _GLOBAL), Exception)
+            args = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
+            return {"h": number, "K": {"g": _GLOBAL[base]}, "c": kind.__name__, "e": args}
+        return {"h": number, "f": _function(value), "c": getattr(value, "__name__", kind.__name__)}
+
+    def decode_object(self, value: dict[str, Any]) -> Any:
+        """Return the stand-in for an object or a class of the submission."""
+        kind = self._class(value["K"])
+        if "h" not in value:
+            return kind
+        number = value["h"]
+        if not isinstance(number, int):
+            raise Garbled("an object without a number")
+        found = self.stand_in(number)
+        if found is None:
+            found = self._stand_in(value, kind)
+            if issubclass(type(found), Thing):
+                object.__setattr__(found, "_gem_number", number)
+                self.keep(number, found)
+                if "l" in value:
+                    self._share_stand_in(found, *value["l"])
+        return found
+
+    def _stand_in(self, value: dict[str, Any], kind: Any) -> Any:
+        if issubclass(kind, BaseException):
+            error = kind.__new__(kind, *(args := [self.decode(each) for each in value["e"]]))
+            if not isinstance(kind, Stand):  # or else that was done over there
+                error.__init__(*args)
+            if value.get("b") is not None:
+                object.__setattr__(error, "__cause__", self.decode(value["b"]))
+            return error
+        if not isinstance(kind, Stand):
+            raise Garbled("an object of no class of the submission")
+        if (base := _base(kind, SCALARS)) is not None:
+            return base.__new__(kind, self.decode(value["p"]))  # type: ignore[call-overload]
+        if (base := _base(kind, CONTAINERS)) is not None:
+            return base.__new__(kind)  # type: ignore[call-overload]
+        return object.__new__(kind)  # type: ignore[arg-type]
+
+    def _share_stand_in(self, container: Any, number: Any, name: str, contents: Any) -> None:
+        base = _SPECIAL[name]
+        if number in self._shared or not isinstance(number, int) or not issubclass(type(container), base):
+            raise Garbled("a container's number that is taken")
+        self._share(number, container, base)
+        self._fill(container, base, contents, None)
+        self._look(number)
+
+    def _class(self, described: Any) -> Any:
+        """Return the class that stands in for one of the submission, or the builtin one."""
+        if isinstance(described, dict):
+            return _GLOBALS[described["g"]]
+        if isinstance(described, int):
+            return self._kept[described]
+        number, name, qualname, theirs, bases, names = described
+        ours = [self._class(base) for base in bases]
+        over = [base for base in ours if base is not object]
+        if not any(isinstance(base, Stand) for base in over):
+            over = [Thing, *over]
+        elif Thing in over:
+            over.remove(Thing)
+        over.sort(key=lambda base: not isinstance(base, Stand) and base is not Thing)
+        native = any(issubclass(base, (*SCALARS, *CONTAINERS)) for base in over)
+        space: dict[str, Any] = {"__qualname__": str(qualname), "__module__": "submission"}
+        for each, there in names.items():
+            if each in _METHODS:
+                if native and each in _NATIVE:
+                    continue
+                space[each] = _METHODS[each] if there else None
+            elif native and not each.startswith("_"):
+                space[each] = _Forwarded(each)
+        if "__eq__" in space and "__hash__" not in space:
+            space["__hash__"] = None
+        if "send" in names and "__await__" in names and not theirs:  # a coroutine
+            space |= {"send": _sent, "throw": _thrown, "close": lambda self: None}
+        kind = type.__new__(Stand, str(name)[:200], tuple(over), space)
+        type.__setattr__(kind, "_gem_number", number)
+        self._kept[number] = kind
+        return kind
+
+
+def _builtin(caught: ast.expr) -> bool:
+    """Tell whether an `except` clause names builtin exceptions alone."""
+    names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return all(isinstance(each, ast.Name) and hasattr(builtins, each.id) for each in names)
+
+
+def _thrown(self: Any, kind: Any, error: Any = None, tb: Any = None) -> Any:
+    raise kind if error is None else error
+
+
+def _number(thing: Any) -> int:
+    return int(object.__getattribute__(thing, "_gem_number"))
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType)
+_INSIDES = (types.FrameType, types.CodeType, types.TracebackType, types.ModuleType, types.CellType, Peer)
+
+
+def _function(value: Any) -> bool:
+    return isinstance(value, _FUNCTIONS)
+
+
+def _lendable(value: Any) -> bool:
+    """Tell whether the submission may use an object of the tests: none through which it could see more.
+
+    Of classes, those that the tests define: from a builtin one it could make objects that lie in the tests'
+    own process. Of methods, none of a text, whose formatting looks into whatever it is given.
+    """
+    if isinstance(value, type):
+        return value.__module__ == "tests"
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, (str, bytes, type)):
+        return False
+    return not isinstance(value, _INSIDES)
+
+
+def _plain(value: Any) -> bool:
+    """Tell whether a value is plain data, which has no say of its own."""
+    kind = type(value)
+    return (
+        value is None
+        or kind is bool
+        or kind in SCALARS
+        or _value_type(kind) is not None
+        or kind in CONTAINERS
+        or _SPECIAL.get(kind.__name__) is kind
+    )
+
+
+def _modules(source: str) -> dict[str, str]:
+    """Return the modules that tests use as if they had imported them: the name, and what it means."""
+    used = set(re.findall(r"(?<![\w.])(\w+)\s*\.", source))
+    known = sys.stdlib_module_names | {"numpy", "pandas", "scipy", "sympy"}
+    found = {name: name for name in used & known}
+    return found | {name: full for name, full in (("np", "numpy"), ("pd", "pandas")) if name in used}
+
+
+_the_peer: Tester | None = None
+
+
+def _peer() -> Tester:
+    assert _the_peer is not None
+    return _the_peer
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)[:500]
+    except BaseException:
+        return ""
+
+
+def test(fd: int, source: str, preamble: str, name: str | None, classes: list[str]) -> list[str] | None:
+    """Run the tests; return the verdict and why, None where the submission ended before they did."""
+    global _the_peer
+    peer = _the_peer = Tester(fd, classes)
+    space = peer.space
+    space["__name__"] = "tests"
+    seed = random.seed  # noqa: TID251 - the tests' own process
+
+    def seed_both(*args: Any) -> None:
+        seed(*args)
+        if args and _plain(args[0]):
+            peer.ask("seed", args[0])
+
+    random.seed = seed_both  # type: ignore[assignment]  # noqa: TID251
+    try:
+        peer.begin()
+        if preamble.strip():
+            exec(compile(preamble, "preamble.py", "exec", dont_inherit=True), space)  # noqa: S102
+        if name is not None:
+            space.entry = name
+            space.pop(name.partition(".")[0], None)  # what is tested is the submission's
+            if "__candidate__" in source:
+                plain = all(each.isidentifier() for each in name.split("."))
+                space["__candidate__"] = peer.ask("entry", name) if plain else eval(name, space)  # noqa: S307
+        space.modules = _modules(source)
+        exec(compile(peer.read(source), "tests.py", "exec", dont_inherit=True), space)  # noqa: S102
+    except Gone:
+        return None
+    except AssertionError as error:
+        return ["RE", f"AssertionError: {_words(error)}"] if error is peer.foreign else ["WA", _words(error)]
+    except MemoryError:
+        return ["MLE", "MemoryError"]
+    except TooLong as error:
+        return ["OLE", _words(error)]
+    except Refused as error:
+        return ["WA", _words(error)]
+    except BaseException as error:
+        return ["RE", f"{type.__getattribute__(type(error), '__name__')}: {_words(error)}"]
+    return ["AC", ""] if peer.failed is None else ["WA", _words(peer.failed)]

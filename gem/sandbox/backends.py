@@ -1,0 +1,93 @@
+"""The backends: what each is called, how strong it is, and how it is made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gem.sandbox.base import SandboxFailed
+
+
+class Backend(NamedTuple):
+    """How strong a backend is, and what it may lack and still be taken for it."""
+
+    label: str
+    summary: str
+    may_lack: frozenset[str] = frozenset()
+
+
+PROPERTIES: dict[str, str] = {
+    "files": "the host's files cannot be read",
+    "environment": "the caller's environment cannot be read",
+    "writes": "nothing outside can be written",
+    "network": "the host's loopback cannot be reached",
+    "alone": "no process of the host is in sight",
+    "privileges": "no capabilities, and none to be had",
+    "filter": "system calls are filtered",
+    "server": "the process that starts programs cannot be read, traced or ended",
+    "judges": "gem, and what it judges with, cannot be read or imported",
+    "memory": "memory of all processes together is limited",
+    "processes": "the number of processes is limited",
+    "disk": "files are limited in total",
+    "survivors": "nothing outlives the call",
+    "deadline": "the wall-clock budget holds",
+}
+"""What the self-test tries, in words."""
+
+NAMED_ONLY = ("remote", "container")
+_UNKNOWABLE = frozenset(
+    {"environment", "alone", "privileges", "filter", "memory", "processes", "disk", "server", "judges"}
+)
+
+BACKENDS: dict[str, Backend] = {
+    "remote": Backend("strong", "a SandboxFusion service elsewhere", _UNKNOWABLE | {"survivors", "writes"}),
+    "container": Backend("strong", "a container of Docker or Podman per call", frozenset({"filter"})),
+    "userns": Backend("isolated", "namespaces for the fork server, and others for every child"),
+    "bwrap-slots": Backend("isolated", "bubblewrap around each fork server, used by one call after another"),
+    "landlock": Backend("partial", "Landlock and a system-call filter, no processes", frozenset({"disk"})),
+    "none": Backend("none", "a bare process under rlimits", frozenset(PROPERTIES)),
+}
+"""Every backend of gem's own, the strongest first."""
+
+ORDER = ("userns", "bwrap-slots", "landlock")
+"""What is tried when no backend was named; ``none`` comes after them if that is allowed."""
+
+
+def make(name: str, **options: Any) -> Any:
+    """Make a backend's sandbox without testing it.
+
+    Raises:
+        SandboxFailed: when it cannot be started here.
+    """
+    if name == "remote":
+        from gem.sandbox.remote import RemoteSandbox
+
+        return RemoteSandbox(**options)
+    if name in ("container", "none"):
+        from gem.sandbox import container, piped
+
+        kinds: dict[str, Callable[..., Any]] = {
+            "container": container.ContainerSandbox,
+            "none": piped.UnsafeSandbox,
+        }
+        return kinds[name](**options)
+    if not sys.platform.startswith("linux"):
+        raise SandboxFailed(f"the backend {name!r} is for Linux, and this is {sys.platform}.")
+    from gem.sandbox import landlock, seccomp
+    from gem.sandbox.client import ZygoteSandbox
+    from gem.sandbox.packages import allowed
+    from gem.sandbox.pool import Settings
+
+    settings = Settings(
+        backend=name,
+        packages=allowed(options.pop("packages", "science")),
+        filter=seccomp.configured(options.pop("filter", None)),
+    )
+    if name == "bwrap-slots":
+        settings.isolation, settings.namespaces, settings.slots = "bwrap", False, True
+    if name == "landlock":
+        if landlock.abi() == 0:
+            raise SandboxFailed("the kernel offers no Landlock (Linux 5.13 or newer, with it enabled).")
+        settings.isolation, settings.namespaces, settings.fork = "none", False, False
+    return ZygoteSandbox(settings, **options)

@@ -1,0 +1,280 @@
+"""Memory control groups from outside, where they can be had: the kernel then counts all that a call takes.
+
+Groups are made below this process's own one, or beside it, and used for one call after another. Version 1 and
+2 of control groups are tried, never assumed: a group is made, limited, entered and removed first. A child
+enters its group by itself, through a descriptor, before it takes any memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SLACK = 16 << 20  # of the kernel's own memory for a call, and pages that are not given back at once
+IDLE = 64  # groups that are kept for later calls
+YOUNG_S = 10.0  # for so long a group may be one that its maker has yet to lock
+_NAME, _TRIED = "gem-", 64 << 20  # a program may see the name: it says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder in which groups can be made, and the version of control groups there."""
+
+    folder: str
+    version: int
+    own: bool = True  # this process is in it
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Return the file of the limit, and the one that counts the processes that it ended."""
+        return (
+            ("memory.limit_in_bytes", "memory.oom_control")
+            if self.version == 1
+            else ("memory.max", "memory.events")
+        )
+
+
+class Group:
+    """A control group; `procs` is the descriptor through which a process enters it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.path = os.path.join(place.folder, f"{_NAME}{secrets.token_hex(8)}")
+        self.limit = self.ended_before = 0
+        self.procs = self.events = -1
+        os.mkdir(self.path)
+        try:
+            self.procs = os.open(f"{self.path}/cgroup.procs", os.O_RDWR | os.O_CLOEXEC)
+            fcntl.flock(self.procs, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while this process lives it is in use
+            self.events = os.open(f"{self.path}/{place.files[1]}", os.O_RDONLY | os.O_CLOEXEC)
+            if place.version == 2:
+                with contextlib.suppress(OSError):  # no swap, or no such file
+                    self._write("memory.swap.max", 0)
+                self._write("memory.oom.group", 1)
+        except OSError:
+            self.remove()
+            raise
+
+    def hold(self, limit: int) -> None:
+        """Limit it to so many bytes beyond what it still holds of calls before. Raises OSError."""
+        used = int(self._read("memory.usage_in_bytes" if self.place.version == 1 else "memory.current"))
+        limit += SLACK + (used if used > SLACK else 0)
+        if limit != self.limit:
+            both = "memory.memsw.limit_in_bytes"  # may not be less than the other; absent without swap
+            swaps = self.place.version == 1 and os.path.exists(f"{self.path}/{both}")
+            if swaps and limit > self.limit > 0:
+                self._write(both, limit)
+            self._write(self.place.files[0], limit)
+            if swaps:
+                self._write(both, limit)
+            self.limit = limit
+        self.ended_before = self._ended()
+
+    def burst(self) -> bool:
+        """Say whether a process was ended for want of memory since this, or `hold`, was last called."""
+        with contextlib.suppress(OSError):
+            before, self.ended_before = self.ended_before, self._ended()
+            return self.ended_before > before
+        return False
+
+    def empty(self) -> bool:
+        """Say whether there is no process in it."""
+        with contextlib.suppress(OSError):
+            return not os.pread(self.procs, 16, 0)
+        return False
+
+    def remove(self) -> None:
+        """Remove it, if nothing is in it."""
+        self.forget()
+        for _ in range(20):  # its last process may be ending
+            try:
+                os.rmdir(self.path)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    return
+                time.sleep(0.01)
+            else:
+                return
+
+    def forget(self) -> None:
+        """Close its descriptors."""
+        fds, self.procs, self.events = (self.procs, self.events), -1, -1
+        for fd in fds:
+            if fd >= 0:
+                os.close(fd)
+
+    def _ended(self) -> int:
+        found = re.search(rb"^oom_kill (\d+)", os.pread(self.events, 4096, 0), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def _read(self, name: str) -> str:
+        with open(f"{self.path}/{name}") as file:
+            return file.read()
+
+    def _write(self, name: str, value: int) -> None:
+        with open(f"{self.path}/{name}", "w") as file:
+            file.write(str(value))
+
+
+class Groups:
+    """The groups of a sandbox: made as they are needed, kept for later, removed at the end."""
+
+    def __init__(self) -> None:
+        self.place = find()
+        self._lock = threading.Lock()
+        self._idle: list[Group] = []
+        self._late: list[Group] = []  # in which processes were still ending
+
+    @property
+    def version(self) -> int:
+        """Return the version of control groups, 0 where none can be had."""
+        return self.place.version if self.place else 0
+
+    def take(self, limit: int) -> Group | None:
+        """Return a group that holds its processes to `limit` bytes; None where none can be had."""
+        if self.place is None:
+            return None
+        with self._lock:
+            group = self._idle.pop() if self._idle else None
+            late, self._late = self._late, []
+        for other in late:
+            self.give(other)
+        try:
+            group = group or Group(self.place)
+            group.hold(limit)
+        except OSError:
+            if group is not None:
+                group.remove()
+            return None
+        return group
+
+    def give(self, group: Group) -> None:
+        """Take one back."""
+        empty = group.empty()
+        with self._lock:
+            kept = self._idle if empty else self._late
+            if self.place is not None and len(kept) < IDLE:
+                kept.append(group)
+                return
+        group.remove()
+
+    def give_up(self) -> None:
+        """Make no more: a child could not enter one."""
+        self.place = None
+
+    def close(self) -> None:
+        """Remove them all."""
+        with self._lock:
+            groups, self._idle, self._late = [*self._idle, *self._late], [], []
+            self.place = None
+        for group in groups:
+            group.remove()
+
+    def forget(self) -> None:
+        """Let go of them in a forked process, where they are the parent's."""
+        for group in (*self._idle, *self._late):
+            group.forget()
+        self._idle, self._late = [], []
+
+
+_found: dict[int, Place | None] = {}
+_lock = threading.Lock()
+
+
+def find() -> Place | None:
+    """Return where groups can be made that hold memory, tried once per process; None where nowhere."""
+    with _lock:
+        if os.getpid() not in _found:
+            _found[os.getpid()] = next((place for place in _places() if _works(place)), None)
+        return _found[os.getpid()]
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _places(proc: str = "/proc/self") -> list[Place]:
+    """Return the folders to try: this process's own group, and the one around it in version 2.
+
+    There a group with processes in it, but for the first of all, has no groups below it that hold memory.
+    """
+    try:
+        mounts = [line.split() for line in Path(proc, "mountinfo").read_text().splitlines()]
+        own = [line.split(":", 2) for line in Path(proc, "cgroup").read_text().splitlines()]
+    except OSError:
+        return []
+    found = []
+    for _, controllers, path in own:
+        version = 2 if not controllers else 1
+        if version == 1 and "memory" not in controllers.split(","):
+            continue
+        for mount in mounts:
+            root, at, (kind, _, options) = mount[3], mount[4], mount[mount.index("-") + 1 :][:3]
+            if kind != ("cgroup2" if version == 2 else "cgroup"):
+                continue
+            if version == 1 and "memory" not in options.split(","):
+                continue
+            if (path + "/").startswith(root.rstrip("/") + "/"):
+                folder = os.path.normpath(f"{at}/{path[len(root.rstrip('/')) :]}")
+                found.append(Place(folder, version))
+                if version == 2 and folder != os.path.normpath(at):
+                    found.append(Place(os.path.dirname(folder), version, own=False))
+    return found
+
+
+def _works(place: Place) -> bool:
+    """Make a group, limit it, let a process enter it, and remove it; groups of dead processes go too."""
+    group = None
+    try:
+        control = Path(place.folder, "cgroup.subtree_control")
+        if place.version == 2 and "memory" not in control.read_text().split():
+            if not place.own:
+                return False
+            control.write_text("+memory")
+        _remove_stale(place)
+        group = Group(place)
+        group.hold(_TRIED)
+        if int(Path(group.path, place.files[0]).read_text()) != group.limit:
+            return False
+        with subprocess.Popen(
+            ["/bin/sh", "-c", "echo 0 && echo in >&2 && read x"],
+            stdin=subprocess.PIPE,
+            stdout=group.procs,
+            stderr=subprocess.PIPE,
+            env={},
+        ) as process:
+            assert process.stderr is not None
+            return process.stderr.readline() == b"in\n" and not group.empty()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return False
+    finally:
+        if group is not None:
+            group.remove()
+
+
+def _remove_stale(place: Place) -> None:
+    """Remove the groups that a process left which was killed: nobody has their lock any more."""
+    for name in os.listdir(place.folder):
+        path = os.path.join(place.folder, name)
+        with contextlib.suppress(OSError):
+            if not name.startswith(_NAME) or time.time() - os.stat(path).st_mtime < YOUNG_S:
+                continue
+            procs = os.open(f"{path}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(procs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.rmdir(path)
+            finally:
+                os.close(procs)

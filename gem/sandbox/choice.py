@@ -1,0 +1,129 @@
+"""The choice of a backend: from the strongest down, the first that passes the self-test."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from gem import plugins
+from gem.errors import BadArgument, did_you_mean
+from gem.sandbox.backends import BACKENDS, NAMED_ONLY, ORDER, PROPERTIES, make
+from gem.sandbox.base import Sandbox, SandboxFailed
+from gem.sandbox.bwrap import HOW_TO_INSTALL
+from gem.sandbox.selftest import Report, self_test
+
+PLUGIN_GROUP = "gem.sandboxes"
+
+WAYS = (
+    "Let ordinary users make user namespaces (`sysctl user.max_user_namespaces`, and where there are such "
+    "switches kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0); or "
+    f"install bubblewrap ({HOW_TO_INSTALL}); or name a container engine or a service (GEM_SANDBOX=container "
+    "or remote); or accept no isolation at all with allow_unsafe=True."
+)
+"""What a user can do where no backend is to be had."""
+
+
+def open_sandbox(
+    backend: str | Sandbox | None = None, *, allow_unsafe: bool = False, **options: Any
+) -> Sandbox:
+    """Open the strongest sandbox that this machine can hold to.
+
+    Args:
+        backend: take this one or fail; ``GEM_SANDBOX`` by default, and where that is unset, the first of
+            userns, bwrap-slots and landlock that passes its self-test. A name that a package offers
+            under the entry point group ``gem.sandboxes`` calls what stands there, with the options; nothing
+            is tested of it. A sandbox is returned as it is.
+        allow_unsafe: go down to ``none``, which isolates nothing, rather than fail; so does
+            ``GEM_SANDBOX_ALLOW_UNSAFE=1``.
+        options: for the backend's own class, such as ``max_running``, or ``image`` of a container. Where the
+            system-call filter is ours, ``filter`` is ``allow`` or ``deny``, the list of system calls:
+            ``GEM_SANDBOX_FILTER`` by default, and where that is unset, ``allow``.
+
+    Raises:
+        SandboxFailed: when no backend passes, or the named one does not.
+        BadArgument: for a name that nobody offers, or another filter.
+    """
+    if isinstance(backend, Sandbox):
+        return backend
+    allow_unsafe = allow_unsafe or os.environ.get("GEM_SANDBOX_ALLOW_UNSAFE") == "1"
+    named = backend or configured()
+    if named is not None:
+        return _open_named(named, allow_unsafe, options)
+    reports: dict[str, Report] = {}
+    for name in ORDER:
+        reports[name] = self_test(name)
+        if reports[name].passed:
+            return _open(name, reports, options)
+    if not allow_unsafe:
+        raise SandboxFailed(_refusal(reports))
+    return _open("none", reports, options)
+
+
+def configured() -> str | None:
+    """Return the backend that the environment variable ``GEM_SANDBOX`` names."""
+    return os.environ.get("GEM_SANDBOX") or None
+
+
+def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandbox:
+    if name not in BACKENDS:
+        offered = plugins.find(PLUGIN_GROUP, name)
+        if offered is not None:
+            return offered(**options)  # type: ignore[no-any-return]
+        known = [*BACKENDS, *plugins.names(PLUGIN_GROUP)]
+        raise BadArgument(f"no backend {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}.")
+    if name == "none":
+        if not allow_unsafe:
+            raise SandboxFailed(
+                "the backend 'none' isolates nothing: what a model wrote could do all that you can. "
+                "Say allow_unsafe=True (or GEM_SANDBOX_ALLOW_UNSAFE=1) if it may."
+            )
+        return _open(name, {}, options)
+    report = self_test(name, options if name in NAMED_ONLY else {})
+    if not report.passed:
+        raise SandboxFailed(f"the backend {name!r} cannot be had here: {report.why_not}")
+    return _open(name, {name: report}, options)
+
+
+def _refusal(reports: Mapping[str, Report]) -> str:
+    lines = [f"  {name}: {report.why_not}" for name, report in reports.items()]
+    return "\n".join(
+        [
+            "no sandbox can be had here, and what a model wrote is not run without one:",
+            *lines,
+            WAYS,
+        ]
+    )
+
+
+def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> Sandbox:
+    sandbox = make(name, **options)
+    sandbox.info = {**sandbox.info, "label": BACKENDS[name].label}
+    found = reports[name].properties if name in reports else dict.fromkeys(PROPERTIES, False)
+    report = {
+        **sandbox.info,
+        "properties": dict(found),
+        "higher": {other: seen.why_not for other, seen in reports.items() if other != name},
+    }
+    held_by = getattr(sandbox, "memory_held_by", None)
+    sandbox.report = lambda: {**report, "memory": held_by()} if held_by else report
+    _warn_once(name, report)
+    opened: Sandbox = sandbox
+    return opened
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(name: str, report: Mapping[str, Any]) -> None:
+    if BACKENDS[name].label not in ("partial", "none") or name in _warned:
+        return
+    _warned.add(name)
+    lacking = [PROPERTIES[key] for key, held in report["properties"].items() if not held]
+    warnings.warn(
+        f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not held: "
+        f"{'; '.join(lacking) or 'nothing found, but it is the same kernel and user'}. "
+        "`gem-gym sandbox` says why no higher backend could be had.",
+        stacklevel=4,
+    )

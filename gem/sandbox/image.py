@@ -1,0 +1,280 @@
+"""What of this machine a fork server and its children may see.
+
+Nothing of the host is there but /usr, the interpreter, and the packages that programs may import; no project
+folder, no home, no /etc but a few lines of our own, and of /usr neither sources nor other packages.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import importlib.util
+import itertools
+import marshal
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from gem.sandbox import packages
+from gem.sandbox.lockdown import HOME, SHARED
+
+INSIDE = ("landlock", "lockdown", "template", "memory", "namespaces", "runner", "zygote")
+"""The modules of this package that a fork server runs, each after those that it imports."""
+
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_HIDDEN = (
+    *("/usr/src", "/usr/local/src", "/usr/lib*/python3*/dist-packages", "/usr/lib*/python3*/site-packages"),
+    *("/usr/local/lib*/python3*/dist-packages", "/usr/local/lib*/python3*/site-packages"),
+)
+ETC = {
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/sandbox:/bin/bash\n",
+    "group": "root:x:0:\nuser:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """This interpreter: the executables, its prefix, the folders of packages, and the folders to show."""
+
+    base_executable: str
+    executable: str
+    prefix: str
+    sites: tuple[str, ...]
+    shown: tuple[str, ...]
+
+    @classmethod
+    @functools.cache
+    def this(cls) -> Interpreter:
+        """Describe the running one."""
+        base = os.path.realpath(getattr(sys, "_base_executable", sys.executable) or sys.executable)
+        sites = packages.sites()
+        wanted = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *sites]
+        for prefix in dict.fromkeys(
+            (sys.base_prefix, sys.base_exec_prefix, os.path.dirname(os.path.dirname(base)))
+        ):
+            wanted += [os.path.join(prefix, part) for part in ("bin", "lib", "lib64", "share")]
+        if sys.prefix != sys.base_prefix:
+            wanted += [os.path.join(sys.prefix, part) for part in ("bin", "pyvenv.cfg")]
+        return cls(base, sys.executable, sys.prefix, tuple(sites), tuple(_outermost(wanted)))
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is shown: links and folders of the host, what of them is covered, and packages laid over that.
+
+    `kept` are the entries of a child's own folders that hold some of it: an interpreter below /tmp.
+    """
+
+    links: dict[str, str]
+    folders: tuple[str, ...]
+    covered: tuple[str, ...]
+    packages: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as what `marshal` takes."""
+        return {
+            "links": self.links,
+            "folders": [(os.path.realpath(path), path) for path in self.folders],
+            "covered": list(self.covered),
+            "packages": [(os.path.realpath(path), path) for path in self.packages],
+            "etc": ETC,
+        }
+
+
+def image(python: Interpreter, names: tuple[str, ...]) -> Image:
+    """Return what programs see that may import the packages `names`."""
+    links, folders = _way(python.executable), ["/usr"]
+    for path in (f"/{name}" for name in _LINKS):
+        if os.path.islink(path):
+            links[path] = os.readlink(path)
+        elif os.path.isdir(path):
+            folders.append(path)
+    folders += [path for path in ("/etc/ld.so.cache", "/etc/alternatives") if os.path.exists(path)]
+    folders += python.shown
+    links = {path: to for path, to in links.items() if not any(_below(path, folder) for folder in folders)}
+    kept = {
+        os.path.join(folder, path[len(folder) + 1 :].partition("/")[0])
+        for path in (*links, *folders)
+        for folder in (HOME, "/tmp", SHARED)
+        if path.startswith(f"{folder}/")
+    }
+    return Image(links, tuple(folders), hidden(python, folders), packages.entries(names), tuple(sorted(kept)))
+
+
+def _way(executable: str) -> dict[str, str]:
+    """Return the links that lead from a virtual environment's interpreter to the one it was made from."""
+    links: dict[str, str] = {}
+    while os.path.islink(executable) and executable not in links:
+        links[executable] = os.readlink(executable)
+        executable = os.path.normpath(os.path.join(os.path.dirname(executable), links[executable]))
+    return links
+
+
+def hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return what lies below `folders` and is not to be seen: packages, their sources, gem wherever it is."""
+    found = {path for pattern in _HIDDEN for path in glob.glob(pattern)} | set(python.sites)
+    for folder in folders:  # of the interpreter beneath a virtual environment too
+        for below in ("*-packages", "python3*/*-packages"):
+            found |= set(glob.glob(os.path.join(glob.escape(folder), below)))
+    found.add(str(Path(__file__).resolve().parents[2]))
+    return tuple(_outermost_of(path for path in found if any(_below(path, folder) for folder in folders)))
+
+
+def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[str, list[str]]:
+    """Return what Landlock has to let a child read: ``roots``; of them ``shown``; by name alone, ``listed``.
+
+    Landlock can only allow: a folder that holds something hidden is taken apart. Packages are imported from
+    the folder `links`, which is made here: in their own an import would find those too that cannot be read.
+    """
+    os.mkdir(links)
+    for path in packages.entries(names):
+        os.symlink(path, os.path.join(links, os.path.basename(path)))
+    roots = _outermost_of(
+        {os.path.realpath(path) for path in ("/usr", *(f"/{name}" for name in _LINKS), *python.shown)}
+    )
+    away = {os.path.realpath(path) for path in hidden(python, roots)}
+    shown, listed, left = list(packages.entries(names)), [], list(roots)
+    while left:
+        path = left.pop()
+        if path in away:
+            continue
+        if any(_below(other, path) for other in away):
+            listed.append(path)
+            left += [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
+        else:
+            shown.append(path)
+    beside = [
+        links,
+        "/etc/ld.so.cache",
+        "/etc/localtime",
+        "/dev/null",
+        "/dev/full",
+        "/dev/urandom",
+        "/dev/random",
+    ]
+    return {"roots": [*roots, *beside], "shown": [*shown, *beside], "listed": listed}
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Return those that exist and lie neither in /usr nor in one another."""
+    kept = _outermost_of({os.path.abspath(path) for path in paths})
+    return [path for path in kept if not _below(path, "/usr")]
+
+
+def _outermost_of(paths: Iterable[str]) -> list[str]:
+    """Return those that exist and lie in none of the others."""
+    kept: list[str] = []
+    for path in sorted(filter(os.path.exists, paths), key=lambda path: path.split("/")):
+        if not kept or not _below(path, kept[-1]):
+            kept.append(path)
+    return kept
+
+
+def _below(path: str, folder: str) -> bool:
+    return (path + "/").startswith(folder.rstrip("/") + "/")
+
+
+def environment(python: Interpreter) -> dict[str, str]:
+    """Return the whole environment of a fork server, and of what it starts."""
+    folders = [os.path.dirname(python.executable), "/usr/local/bin", "/usr/bin", "/bin"]
+    libraries = [
+        path
+        for path in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if any(_below(path, shown) for shown in python.shown)
+    ]
+    return {
+        "PATH": ":".join(dict.fromkeys(folders)),
+        "HOME": HOME,
+        "USER": "user",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",  # the same program gives the same output
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "agg",
+        "MALLOC_ARENA_MAX": "1",  # else every thread takes 64 MiB of the address space that a budget gives
+        **dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+        ),
+        **({"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {}),
+    }
+
+
+# ------------------------------------------------------------------------------- the code that runs in it
+
+_BOOT = """
+import marshal, os, sys, types
+data = bytearray()
+while piece := os.pread({code}, 1 << 20, len(data)):
+    data += piece
+os.close({code})
+for name in ("gem", "gem.sandbox"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = []
+for name, file, code in marshal.loads(data):
+    module = sys.modules["gem.sandbox." + name] = types.ModuleType("gem.sandbox." + name)
+    module.__file__ = file
+    setattr(sys.modules["gem.sandbox"], name, module)
+    exec(code, module.__dict__)
+sys.modules["gem.sandbox.zygote"].main({control})
+"""
+
+
+def start_line(python: Interpreter, code: int, control: int) -> list[str]:
+    """Return the command that starts a fork server: its code comes by `code`, its orders by `control`."""
+    return [python.base_executable, "-s", "-S", "-P", "-c", _BOOT.format(code=code, control=control)]
+
+
+@functools.cache
+def code_inside() -> bytes:
+    """Return the modules of `INSIDE`, compiled: no file of gem has to be in sight, nor its folder's name."""
+    modules = []
+    for name in INSIDE:
+        spec = importlib.util.find_spec(f"gem.sandbox.{name}")
+        assert spec is not None
+        file, code = f"/gem-sandbox/{name}.py", spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+        modules.append((name, file, _renamed(code, file)))
+    return marshal.dumps(modules)
+
+
+def _renamed(code: CodeType, file: str) -> CodeType:
+    inner = (_renamed(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=file, co_consts=tuple(inner))
+
+
+# ------------------------------------------------------------------------------------------------ the user
+
+
+def is_root() -> bool:
+    """Say whether this is the machine's root, who has to step down first, and not a namespace's."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except OSError:
+        return False
+    last = STEP_DOWN_TO + USERS - 1
+    return any(int(first) <= STEP_DOWN_TO <= last < int(first) + int(count) for first, _, count in spans)
+
+
+STEP_DOWN_TO, USERS = 60706, 478
+"""The users that root becomes: no other process is to be able to signal or trace ours.
+
+systemd leaves these numbers unused (those from 61184 on are its services'), and no package of Debian has one.
+"""
+
+_taken = itertools.count()
+
+
+def next_user() -> int:
+    """Return a user for a fork server of root's, seldom another's: processes are counted by user."""
+    return STEP_DOWN_TO + (16 * os.getpid() + next(_taken)) % USERS

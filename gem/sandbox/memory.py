@@ -1,0 +1,350 @@
+"""How much memory a child and all below it hold: what the fork server counts, and what it grants.
+
+Standard library alone: this runs inside the sandbox. What is counted:
+
+- what each process holds: pages that no file backs, those of them that were swapped out, and page tables;
+- shared memory without a name. Its pages stay allocated while one of them is mapped anywhere, so no look at
+  the processes tells its size. Every such mapping is asked for instead: a system-call filter of its own
+  (`seccomp.memory_program`) stops the call, and the fork server grants or refuses it by its length;
+- what sockets and pipes may hold, where there are many of them.
+
+Nothing of this waits for a process that is looked at, but its maps and what it shares: they are behind a lock
+that any of its threads may hold, one that is given no time too. So these are read in a thread, see `Look`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import re
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from gem.sandbox.template import CLONE
+
+MANY_FILES = 64  # open in all processes of a call, from which on its sockets and pipes are counted
+_BYTES = {"socket": 512 << 10, "pipe": 64 << 10}  # what one may hold: twice the default
+RECENT_S = 2.0  # for so long, a busy thread may not have come to the mapping that it was granted
+PAUSE_S = 0.02  # after a refusal, in which the next is made without a look: others wait meanwhile
+LOOK_S = 0.05  # others wait so long for what may be behind a lock
+REST_S = 0.5  # before they wait again
+PATIENCE_S = 3.0  # after which what is shared, and nobody can tell, counts in each process
+_NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+_RECEIVE, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1  # SECCOMP_IOCTL_NOTIF_*
+_HELD = (b"\nRssAnon:", b"\nVmSwap:", b"\nVmPTE:")
+_PARTS = (b"\nPss_Anon:", b"\nSwapPss:")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A thread that waits at the filter's descriptor for a mapping of so many bytes, or for another one."""
+
+    listener: int
+    number: int
+    thread: int
+    length: int
+    another: bool = False
+
+    def let(self) -> None:
+        """Let it have it."""
+        try:
+            self._answer(0, _CONTINUE)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # Linux 5.0 to 5.4 cannot let a call go on
+                self.refuse()
+
+    def refuse(self) -> None:
+        """Have its call fail."""
+        with contextlib.suppress(OSError):  # it may be gone
+            self._answer(-(errno.EAGAIN if self.another else errno.ENOMEM), 0)
+
+    def _answer(self, error: int, flags: int) -> None:
+        fcntl.ioctl(self.listener, _SEND, _ANSWER.pack(self.number, 0, error, flags))
+
+
+def hear(listener: int) -> Asked | None:
+    """Return the next thread that asks, or None where it is gone."""
+    notice = bytearray(_NOTICE.size)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, notice)
+    except OSError:
+        return None
+    number, thread, _, call, *_, length, _, _, _, _ = _NOTICE.unpack(notice)
+    return Asked(listener, number, thread, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE, call == CLONE)
+
+
+def process_of(thread: int) -> int:
+    """Return the process that a thread belongs to; 0 where it is gone."""
+    found = re.search(rb"^Tgid:\s*(\d+)", _read(f"/proc/{thread}/status"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+class Look:
+    """Finds out what a process may keep others waiting for, in a thread: for a short while at a time."""
+
+    def __init__(self) -> None:
+        self._done: _thread.LockType | None = None
+        self._found: list[Any] = []
+        self._rested = 0.0
+
+    def __call__(self, find: Callable[[], T]) -> T | None:
+        """Return what `find` does; None while that takes long, and what it found then at a later call."""
+        if self._done is None:
+            self._done, self._found = _thread.allocate_lock(), []
+            self._done.acquire()
+            try:
+                _thread.start_new_thread(_find, (find, self._found, self._done))
+            except RuntimeError:  # the user has no more of them
+                self._done = None
+                return None
+        wait = LOOK_S if time.monotonic() >= self._rested else 0.0
+        if not self._done.acquire(timeout=wait):
+            if wait:
+                self._rested = time.monotonic() + REST_S
+            return None
+        self._done = None
+        return self._found[0] if self._found else None
+
+
+def _find(find: Callable[[], Any], found: list[Any], done: _thread.LockType) -> None:
+    try:
+        found.append(find())
+    finally:
+        done.release()
+
+
+@dataclass(slots=True)
+class Account:
+    """What a child may hold, in bytes (0: any amount), and what shared memory it was granted.
+
+    `lengths` counts the mappings that were granted since there was none, by their length. What is alive of
+    them was each granted once, so it is no more than as many of the longest.
+    """
+
+    limit: int
+    granted: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    refused: float = 0.0
+    on_their_way: dict[int, float] = field(default_factory=dict)  # threads that may not have mapped yet
+    grants: int = 0
+    maps: Look = field(default_factory=Look)
+    parts: Look = field(default_factory=Look)
+    blind: float = 0.0  # since when it cannot be told what is shared
+    seen: dict[int, int] = field(default_factory=dict)  # what processes held then, or when they were new
+
+    def used(self, processes: list[int], below: Callable[[], list[int]], shared: int) -> int:
+        """Return the bytes that a child and all below it hold; `below` lists these processes anew.
+
+        The fork server's own pages, `shared` bytes, count in each process that was forked from it. Only where
+        the sum is over the limit are they taken off, and only where that decides are the pages told apart,
+        which takes long. While a process keeps that from being told, for a short time and without growing, it
+        counts as within the limit.
+        """
+        each = [held(pid) for pid in processes]
+        more = self.granted + in_files(processes, self.limit)
+        untold = False
+        if self.granted and sum(each) + more > self.limit > 0:
+            before = self.granted
+            untold = not self._take_back(processes, below)
+            more -= before - self.granted
+        own, total = sum(max(0, size - shared) for size in each), sum(each) + more
+        if total <= self.limit or not self.limit:
+            self.blind = 0.0
+            return own + more if len(each) == 1 else total
+        if not untold and (own + more <= self.limit or len(each) > 1):  # which share since they were forked
+            told = self.parts(partial(_apart, processes, each, shared, self.limit - more))
+            untold, own = told is None, told or 0
+        if not untold:
+            self.blind = 0.0
+            return own + more
+        now = time.monotonic()
+        if not self.blind:
+            self.blind, self.seen = now, {}
+        patient = now < self.blind + PATIENCE_S
+        grown = (
+            size - self.seen.setdefault(pid, size)
+            for pid, size in zip([0, *processes], [more, *each], strict=True)
+        )
+        return self.limit if patient and sum(max(0, size) for size in grown) <= self.limit // 2 else total
+
+    def grant(self, asked: Asked, below: Callable[[], list[int]]) -> None:
+        """Let a thread have the mapping that it asks for, or refuse it."""
+        self.on_their_way.pop(asked.thread, None)
+        now = time.monotonic()
+        if 0 < self.limit < self.granted + asked.length and now > self.refused + PAUSE_S:
+            self._take_back(below(), below)
+        if 0 < self.limit < self.granted + asked.length:
+            asked.refuse()
+            self.refused = time.monotonic()
+            return
+        self.granted += asked.length
+        self.grants += 1
+        self.lengths[asked.length] += 1
+        self.on_their_way[asked.thread] = now
+        asked.let()
+
+    def _take_back(self, processes: list[int], below: Callable[[], list[int]]) -> bool:
+        """Take back what was granted and is certainly gone; False while that cannot be told."""
+        since = time.monotonic() - RECENT_S
+        self.on_their_way = {
+            thread: at for thread, at in self.on_their_way.items() if at > since and _busy(thread)
+        }
+        told = self.maps(partial(_alive, processes, self.grants, len(self.on_their_way)))
+        if told is None or told[1] != self.grants:
+            return False
+        processes, _, left = told
+        if left < 0 or set(below()) - set(processes):  # born since, with what its parent had
+            return True
+        most = 0
+        if not left:
+            self.lengths.clear()
+        for length in sorted(self.lengths, reverse=True):
+            most += length * min(left, self.lengths[length])
+            left -= min(left, self.lengths[length])
+        self.granted = min(self.granted, most)
+        return True
+
+
+def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[int], int, int]:
+    """Return the number of mappings of nameless shared memory, -1 if some are hidden, and what it is of."""
+    alive: set[bytes] = set()
+    for pid in processes:
+        found = shared_memory(pid)
+        if found is None:
+            return processes, grants, -1
+        alive |= found
+    return processes, grants, len(alive) + on_their_way
+
+
+def _apart(processes: list[int], each: list[int], shared: int, enough: int) -> int | None:
+    """Return the bytes of processes, each with its part of what it shares, counted up to `enough`.
+
+    None where that is too much and one ended meanwhile: the others' parts grew while they were added up.
+    """
+    own = 0
+    for pid, size in zip(processes, each, strict=True):
+        own += apart(pid, max(0, size - shared) if pid == processes[0] else size)
+        if own > enough:
+            ended = any(size and not held(pid) for pid, size in zip(processes, each, strict=True))
+            return None if ended else own
+    return own
+
+
+def _busy(thread: int) -> bool:
+    return _read(f"/proc/{thread}/stat").rpartition(b") ")[2][:1] in (b"R", b"D")
+
+
+def held(pid: int) -> int:
+    """Return the bytes that a process holds, with those that it shares since a fork; 0 where it is gone."""
+    return _sum(_read(f"/proc/{pid}/status"), _HELD)
+
+
+def apart(pid: int, otherwise: int) -> int:
+    """Return the bytes of a process, with its part of what it shares; `otherwise` if that is hidden."""
+    text = _read(f"/proc/{pid}/smaps_rollup")
+    if not text:
+        return min(otherwise, held(pid))  # nothing, if it ended meanwhile
+    return _sum(text, _PARTS) + _sum(_read(f"/proc/{pid}/status"), _HELD[2:])
+
+
+def shared_memory(pid: int) -> set[bytes] | None:
+    """Return the numbers of the nameless shared memory that a process maps; None where that is hidden."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return set(_shared_line().findall(file.read()))
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    except OSError:
+        return None
+
+
+def in_files(processes: list[int], enough: int) -> int:
+    """Return the bytes that sockets and pipes of processes may hold, counted up to `enough`.
+
+    0 where few are open.
+    """
+    if sum(map(_open_files, processes)) <= MANY_FILES:
+        return 0
+    found: set[str] = set()
+    total = 0
+    for pid in processes:
+        try:
+            folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY)
+        except PermissionError:  # it hides: all may be sockets
+            total += _open_files(pid) * _BYTES["socket"]
+            continue
+        except OSError:
+            continue
+        try:
+            new = set(_links(folder)) - found
+        finally:
+            os.close(folder)
+        found |= new
+        total += sum(_BYTES.get(name.partition(":")[0], 0) for name in new)
+        if total > enough > 0:  # growing, perhaps, while it is looked at
+            break
+    return total
+
+
+def _links(folder: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):  # the process is gone
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                yield os.readlink(name, dir_fd=folder)
+
+
+def _open_files(pid: int) -> int:
+    with contextlib.suppress(OSError):  # gone, or hidden from an old kernel's reader
+        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # 0 before Linux 6.2
+    return 0
+
+
+_pattern: re.Pattern[bytes] | None = None
+
+
+def _shared_line() -> re.Pattern[bytes]:
+    """Return what a line of such a mapping looks like: shared, of the kernel's own file system for it."""
+    global _pattern
+    if _pattern is None:
+        with (
+            mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_SHARED) as own,
+            open("/proc/self/maps", "rb") as file,
+        ):
+            own[0] = 1
+            device = re.search(rb"^\S+ ...s \S+ (\S+) \d+ +/dev/zero", file.read(), re.MULTILINE)
+        name = re.escape(device[1]) if device else rb"\S+"
+        _pattern = re.compile(rb"^\S+ ...s \S+ " + name + rb" ([1-9]\d*)", re.MULTILINE)
+    return _pattern
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 8192)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _sum(text: bytes, names: tuple[bytes, ...]) -> int:
+    """Return the bytes that lines of /proc give in kB, by their names."""
+    total = 0
+    for name in names:
+        if (at := text.find(name)) >= 0:
+            total += int(text[at + len(name) : text.index(b"kB", at)]) << 10
+    return total

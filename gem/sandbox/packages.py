@@ -1,0 +1,99 @@
+"""What a program may import beside the standard library: an allow list of packages, never all that is here.
+
+gem, what it grades with, and whatever else a user installed stays out of sight: a program that reads the
+package that judges it, or another's solutions, needs to solve nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Sequence
+
+from gem.errors import BadArgument
+
+IMAGES: dict[str, tuple[str, ...]] = {
+    "bare": (),
+    "science": (
+        *("numpy", "scipy", "sympy", "gmpy2", "pandas", "matplotlib", "seaborn", "networkx", "z3-solver"),
+        *("scikit-learn", "statsmodels", "shapely", "sortedcontainers", "more-itertools", "regex", "pytest"),
+    ),
+}
+"""Packages by the name of an image; those that they need come with them, where they are installed."""
+
+JUDGES = ("gem-gym", "reasoning-gym", "math-verify", "latex2sympy2-extended")
+"""What makes or judges tasks: no program reads it, whoever allows it."""
+
+
+def allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of packages that an image, or a list of them beside ``science``, allows.
+
+    Raises:
+        BadArgument: for an unknown image, or a package that judges programs.
+    """
+    if isinstance(packages, str):
+        if packages not in IMAGES:
+            raise BadArgument(
+                f"packages is {packages!r}; accepted: {', '.join(IMAGES)}, or a list of packages that "
+                "programs may import beside those of 'science'."
+            )
+        return IMAGES[packages]
+    more = tuple(_plain(name) for name in packages)
+    if judges := sorted(set(more) & set(JUDGES)):
+        raise BadArgument(
+            f"packages names {', '.join(judges)}, which makes or judges tasks: no program may read that."
+        )
+    return (*IMAGES["science"], *more)
+
+
+def sites() -> list[str]:
+    """Return the folders that this interpreter imports installed packages from."""
+    found = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
+    found += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    return [path for path in dict.fromkeys(map(os.path.abspath, found)) if os.path.isdir(path)]
+
+
+@functools.cache
+def entries(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files and folders, right below the site folders, of packages and of all that they need."""
+    seen: set[str] = set(JUDGES)
+    left, found = [_plain(name) for name in names], set()
+    folders = sites()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        left += [_plain(need) for need in map(_needed, distribution.requires or ()) if need]
+        site = os.path.abspath(str(distribution.locate_file("")))
+        if site in folders:
+            found |= {os.path.join(site, top) for top in _tops(distribution, name)}
+    return tuple(sorted(path for path in found if os.path.exists(path)))
+
+
+def _tops(distribution: importlib.metadata.Distribution, name: str) -> set[str]:
+    """Return what a package has put right below its site folder; not what is run as Python starts."""
+    if files := distribution.files:
+        tops = {file.parts[0] for file in files}
+    else:  # installed by a distribution's own tools
+        told = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
+        tops = {*told, *(f"{top}.py" for top in told)}
+    return {top for top in tops if top not in ("..", "/", "__pycache__") and not top.endswith(".pth")}
+
+
+def _needed(requirement: str) -> str | None:
+    """Return the package that a requirement names; None where it belongs to an extra."""
+    name, _, marker = requirement.partition(";")
+    return None if "extra" in marker else re.split(r"[\s\[(<>=!~]", name.strip(), maxsplit=1)[0]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

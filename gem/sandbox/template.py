@@ -1,0 +1,136 @@
+"""A process that makes children for another, and learns nothing of them.
+
+A child is a copy of the process that made it, freed memory included. Whoever attends to children, who reads
+what they wrote and how they ended, may therefore make no more of them: the next one could find in its own
+memory what the last one left. So a server keeps a template beside it, forked while it is clean. The template
+hears where each child's descriptors are, makes it as a child of the *server*, and answers its number.
+
+Standard library alone: this runs inside, beside `gem.sandbox.lockdown`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+
+CLONE = {"x86_64": 56, "aarch64": 220, "arm64": 220}.get(platform.machine())
+_SIGCHLD = 17
+_CLONE_PARENT, _CHILD_CLEARTID, _CHILD_SETTID = 0x8000, 0x200000, 0x1000000
+_GET_TID_ADDRESS = 40
+
+_api = ctypes.PyDLL(None, use_errno=True)  # that holds the interpreter's lock, which a fork has to
+
+Be = Callable[[bytes, list[int]], None]
+
+
+class Template:
+    """The server's side; `be(packet, descriptors)` is what a child does, and ends if that returns.
+
+    Args:
+        be: runs in every child, over what `make` was given.
+        namespaces: the kinds of namespace (``CLONE_NEW…``) that every child gets of its own.
+        closed: descriptors that the template and its children are not to have.
+        first: what the template does before it makes any.
+    """
+
+    def __init__(
+        self,
+        be: Be,
+        *,
+        namespaces: int = 0,
+        closed: Sequence[int] = (),
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._be, self._namespaces = be, namespaces
+        self.pid = 0
+        if not (sys.platform == "linux" and CLONE):
+            return  # a plain fork has to do
+        self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                for fd in (self._end.fileno(), *closed):
+                    os.dup2(nothing, fd, inheritable=False)  # numbers that are free could come to children
+                first()
+                _serve(theirs, be, namespaces)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def make(self, packet: bytes, fds: Sequence[int] = ()) -> int:
+        """Return the process number of a new child of the caller. Raises OSError."""
+        if not self.pid:
+            if (pid := os.fork()) == 0:
+                _live(self._be, packet, [os.dup(fd) for fd in fds])
+            return pid
+        socket.send_fds(self._end, [b"+", packet], fds)  # an empty one would be the end
+        answer = self._end.recv(4)
+        if len(answer) < 4:
+            raise OSError(errno.ECHILD, "the template is gone")
+        (pid,) = struct.unpack("i", answer)
+        if pid < 0:
+            raise OSError(-pid, f"clone: {os.strerror(-pid)}")
+        return int(pid)
+
+
+def _serve(end: socket.socket, be: Be, namespaces: int) -> None:
+    address, number = _own_number(), ctypes.c_int()
+    while _make(end, be, namespaces, address, number):
+        number.value = 0  # how many there were before is no child's business either
+
+
+def _make(end: socket.socket, be: Be, namespaces: int, address: int, number: ctypes.c_int) -> bool:
+    packet, fds, _, _ = socket.recv_fds(end, 1 << 16, 8)
+    if not packet:
+        return False
+    number.value = sibling(namespaces, address)
+    if number.value == 0:
+        end.close()
+        _live(be, packet[1:], fds)
+    for fd in fds:
+        os.close(fd)
+    end.send(number)
+    return True
+
+
+def _live(be: Be, packet: bytes, fds: list[int]) -> None:
+    try:
+        be(packet, fds)
+    finally:
+        os._exit(1)
+
+
+def sibling(namespaces: int, address: int) -> int:
+    """Fork, but for the caller's parent: 0 in the new process, else its number, or a negative errno.
+
+    Only for a process of one thread. `address` is where the C library keeps the thread's number, or 0: its
+    own fork would write the new one there.
+    """
+    number, word = ctypes.c_long, ctypes.c_ulong
+    flags = _SIGCHLD | _CLONE_PARENT | namespaces
+    flags |= _CHILD_SETTID | _CHILD_CLEARTID if address else 0
+    tls = (0, address) if CLONE == 220 else (address, 0)  # the last two are the other way round on arm64
+    _api.PyOS_BeforeFork()
+    pid = int(_api.syscall(number(CLONE or 0), word(flags), *map(word, (0, 0, *tls))))
+    if pid == 0:
+        _api.PyOS_AfterFork_Child()
+        return 0
+    error = ctypes.get_errno() or errno.EAGAIN
+    _api.PyOS_AfterFork_Parent()
+    return pid if pid > 0 else -error
+
+
+def _own_number() -> int:
+    """Return where this thread's number is kept, if the kernel tells and it is there; 0 otherwise."""
+    place = ctypes.c_void_p()
+    libc = ctypes.CDLL(None)
+    if libc.prctl(_GET_TID_ADDRESS, ctypes.byref(place), 0, 0, 0) != 0 or not place.value:
+        return 0
+    return place.value if ctypes.c_int.from_address(place.value).value == os.getpid() else 0

@@ -1,0 +1,6 @@
+"""A search server that asks Google; its keys come from the environment, see `gem.tools.search.remote`."""
+
+from gem.tools.search_engine import main
+
+if __name__ == "__main__":
+    main("google")

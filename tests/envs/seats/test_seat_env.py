@@ -1,0 +1,145 @@
+import pickle
+
+import pytest
+
+import gem
+from gem.agents import ScriptedAgent
+from gem.agents.base import BaseAgent
+from gem.envs.seats.kuhn_poker import KuhnPoker
+from gem.envs.seats.matrix_game import MatrixGame
+from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
+from gem.record import Reply
+from gem.rollout import Job, rollout
+from gem.seats import SeatedGame, SeatEnv
+from gem.testing import garbage
+
+BET, CHECK, FOLD = r"\boxed{bet}", r"\boxed{check}", r"\boxed{fold}"
+
+
+class Spy(BaseAgent):
+    def __init__(self, answer):
+        self.answer, self.asks, self.forgotten = answer, [], []
+
+    def __call__(self, asks):
+        self.asks += asks
+        return [Reply(self.answer) for _ in asks]
+
+    def forget(self, episode):
+        self.forgotten.append(episode)
+
+
+def test_the_others_play_before_and_after():
+    spy = Spy(BET)
+    env = SeatEnv(KuhnPoker(), "player_1", spy)
+    obs, _ = env.reset(seed=0)
+    assert "You are player_1" in obs
+    assert "player_0 bets" in obs
+    step = env.step(FOLD)
+    assert (step.reward, step.terminated, step.info["stop"]) == (-1.0, True, "failed")
+    (ask,) = spy.asks
+    assert (ask.seat, ask.turn) == ("player_0", 0)
+    assert spy.forgotten == [ask.episode]
+    with pytest.raises(EpisodeOver):
+        env.step(FOLD)
+
+
+class Toll(SeatedGame):
+    """Each in turn says pay, and the first seat is paid; anything else forfeits."""
+
+    seats = ("a", "b", "c")
+
+    def deal(self):
+        self.tell("a", "Pay.")
+
+    def play(self, moves):
+        ((player, text),) = moves.items()
+        if text != "pay":
+            self.forfeit(player, 1.0)
+            return
+        self.pay("a", {"a": 1.0, "b": 0.5, "c": 0.25}[player])
+        self.selector.next()
+        self.tell(self.selector.selected, "Pay.")
+
+
+def test_what_a_seat_is_paid_while_others_move_is_added_to_its_step():
+    env = SeatEnv(Toll(max_turns=9), "a", ScriptedAgent(lambda ask: "pay"))
+    env.reset(seed=0)
+    assert [env.step("pay").reward for _ in range(2)] == [1.75, 1.75]
+
+
+def test_what_a_seat_forfeits_is_shared_by_the_others():
+    env = Toll(max_turns=9)
+    env.reset(seed=0)
+    step = env.step({"a": "no"})
+    assert step.rewards == {"a": -1.0, "b": 0.5, "c": 0.5}
+    stops = {agent: info["stop"] for agent, info in step.infos.items()}
+    assert stops == {"a": "unreadable", "b": "solved", "c": "solved"}
+
+
+def test_an_opponent_sees_its_whole_conversation():
+    spy = Spy(r"\boxed{cooperate}")
+    env = SeatEnv(MatrixGame(rounds=3), "player_0", {"player_1": spy})
+    env.reset(seed=0)
+    for _ in range(3):
+        step = env.step(r"\boxed{defect}")
+    assert step.terminated
+    assert [len(ask.messages) for ask in spy.asks] == [1, 3, 5]
+    assert "player_0 chose defect" in spy.asks[1].messages[-1].text
+    assert len({ask.seed for ask in spy.asks}) == 3
+
+
+def test_what_this_seat_samples_does_not_change_the_others():
+    def game(ponder):
+        env = SeatEnv(MatrixGame(), "player_0", "random")
+        said = [env.reset(seed=4).obs]
+        for _ in range(5):
+            if ponder:
+                env.sample_random_action()
+                env.seed_actor(9)
+            said.append(env.step(r"\boxed{defect}").obs)
+        return said
+
+    assert game(True) == game(False)
+
+
+def test_it_is_an_env_with_a_spec_of_its_own():
+    env = gem.make("multi:KuhnPoker-v0-vs-random")
+    assert env.env_id == "multi:KuhnPoker-v0-vs-random"
+    (episode,) = rollout([Job("multi:KuhnPoker-v0-vs-random", 2)], ScriptedAgent([BET, FOLD]))
+    assert (episode.scored, episode.seats) == (True, ("agent",))
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.reset(seed=3) == env.reset(seed=3)
+    assert env.spawn().reset(seed=3) == env.reset(seed=3)
+    assert gem.make_vec("multi:KuhnPoker-v0-vs-random", num_envs=2).reset()[0]
+
+
+def test_wrong_seats_players_and_calls_are_refused():
+    with pytest.raises(BadArgument, match="accepted: player_0, player_1"):
+        SeatEnv(KuhnPoker(), "dealer")
+    with pytest.raises(BadArgument, match="a player is"):
+        SeatEnv(KuhnPoker(), "player_0", "best")
+    with pytest.raises(BadArgument, match="others play"):
+        SeatEnv(KuhnPoker(), "player_0", {"player_0": "random"})
+    with pytest.raises(BadArgument, match="SeatedEnv"):
+        SeatEnv(gem.make("game:GuessTheNumber-v0-easy"), "agent")
+    env = SeatEnv(KuhnPoker(), "player_0")
+    with pytest.raises(ResetNeeded):
+        env.step(BET)
+    env.reset(seed=0)
+    with pytest.raises(BadAction):
+        env.step(None)
+    with pytest.raises(BadArgument, match="one agent already"):
+        gem.make("multi:KuhnPoker-v0-vs-solver", game="game:GuessTheNumber-v0-easy")
+
+
+@pytest.mark.parametrize("form", range(len(garbage.REPLIES)))
+def test_garbage_of_an_opponent_is_no_verdict(form):
+    class Garbled(BaseAgent):
+        def __call__(self, asks):
+            return [garbage.REPLIES[form] for _ in asks]
+
+    def game():
+        return SeatEnv(KuhnPoker(), "player_1", Garbled())
+
+    (episode,) = rollout([Job(game, 0)], Spy(BET), host="serial", retries=0)
+    assert (episode.scored, episode.error.boundary) == (False, "env")

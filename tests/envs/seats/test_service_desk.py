@@ -1,0 +1,148 @@
+import json
+
+import pytest
+
+from gem.agents import ScriptedAgent, SolverAgent
+from gem.envs.kit.templates import read_toml
+from gem.envs.seats.service_desk import HANG_UP, ServiceDesk
+from gem.envs.seats.service_desk_world import SCENARIOS, TOOLS
+from gem.errors import BadArgument
+from gem.rollout import Job, rollout
+
+
+def begun(scenario, seed=0):
+    env = ServiceDesk(scenario=scenario)
+    env.reset(seed=seed)
+    env.step(env.solve())
+    return env
+
+
+def clerk(env, text):
+    """The clerk acts; what it reads next, the customer's script having answered."""
+    step = env.step({"agent": text})
+    if env.acting == ("customer",):
+        step = env.step(env.solve())
+    return step
+
+
+def call(name, **arguments):
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def play(scenario, spoil=lambda text: text, seed=0):
+    """The oracle serves, but for what `spoil` makes of its answers."""
+    env = begun(scenario, seed)
+    while True:
+        step = clerk(env, spoil(env.expert_action("agent")))
+        if step.done:
+            return step
+
+
+def test_there_are_at_least_twenty_kinds_of_cases_and_several_are_forbidden():
+    assert len(SCENARIOS) >= 20
+    rules = {begun(name).case.rule for name in SCENARIOS}
+    assert {1, 2, 3, 4, 5, 6, 7, 8} <= rules
+    texts = read_toml("gem.envs.seats", "service_desk.toml")
+    assert texts.keys() == SCENARIOS.keys()
+    assert {key for text in texts.values() for key in text} == {"request", "rule"}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_oracle_serves_every_kind_of_case_and_half_a_service_does_not(scenario):
+    for seed in range(5):
+        step = play(scenario, seed=seed)
+        assert step.rewards == {"agent": 1.0, "customer": 1.0}, seed
+    assert step.infos["agent"] | {"stop": "solved"} == {
+        "database": True,
+        "told": True,
+        "refused": True,
+        "success": True,
+        "stop": "solved",
+    }
+    skipped = play(scenario, lambda text: "One moment. Goodbye." if "tool_call" in text else text)
+    assert skipped.rewards["agent"] == 0.0
+    assert skipped.infos["agent"]["database"] is False
+
+
+def test_a_figure_must_be_told_and_a_list_of_figures_tells_nothing():
+    silent = play("cancel_early", lambda text: "That is done. Goodbye." if "figures" in text else text)
+    assert (silent.infos["agent"]["told"], silent.infos["agent"]["database"]) == (False, True)
+    every = "Goodbye: " + " ".join(map(str, range(300)))
+    assert play("cancel_early", lambda t: every if "figures" in t else t).infos["agent"]["told"] is False
+
+
+def test_a_refusal_names_the_rule_and_no_other():
+    all_rules = "Not possible: rule 1, rule 2, rule 3, rule 4, rule 5, rule 6, rule 7, rule 8. Goodbye."
+    step = play("weather", lambda text: all_rules if "rule" in text else text)
+    assert (step.rewards["agent"], step.infos["agent"]["refused"]) == (0.0, False)
+
+
+def test_the_policy_is_the_clerks_to_keep():
+    def generous(text):
+        return text.replace('"refund_percent": 50', '"refund_percent": 100')
+
+    assert play("cancel_late", generous).infos["agent"]["database"] is False
+
+
+def test_the_customer_pushes_once_after_a_refusal():
+    env = begun("weather")
+    step = clerk(env, "I am sorry, rule 6 does not allow that.")
+    assert "exception" in step.obs["agent"]
+    assert clerk(env, "It stays that way, sorry.").done
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>{</tool_call>",
+        "<tool_call>[]</tool_call>",
+        "<tool_call>" + "[" * 3000 + "</tool_call>",
+        "<tool_call>" + "1" * 100_000 + "</tool_call>",
+        call("drop_tables"),
+        call("verify_customer"),
+        call("verify_customer", email=1, postcode=2),
+        call("__init__", database={}),
+        '<tool_call>{"name": ["get_booking"], "arguments": null}</tool_call>',
+        call("verify_customer", email="x" * 200, postcode="1"),
+        call("list_bookings"),
+    ],
+)
+def test_a_bad_call_is_an_error_that_the_clerk_reads(text):
+    env = begun("price")
+    before = json.dumps(env.desk.database)
+    step = env.step({"agent": text})
+    assert '{"error": ' in step.obs["agent"]
+    assert json.dumps(env.desk.database) == before
+
+
+def test_numbers_are_bounded_and_true_is_none():
+    env = begun("price")
+    env.step({"agent": call("verify_customer", email=env.case.me["email"], postcode=env.case.postcode)})
+    for percent in (-1, 101, 10**9, True, "50", 1.5):
+        text = call("cancel_booking", booking_id=env.case.booking, refund_percent=percent)
+        assert '{"error": ' in env.step({"agent": text}).obs["agent"]
+    assert env.desk.database["bookings"] == env.goal["bookings"]
+
+
+def test_the_clerk_cannot_hang_up_and_the_customer_can_be_any_agent():
+    customer = ScriptedAgent(lambda ask: "Cancel my booking." if ask.turn == 0 else f"Bye. {HANG_UP}")
+    desk = ScriptedAgent(lambda ask: f"Goodbye. {HANG_UP}")
+    (episode,) = rollout([Job("multi:ServiceDesk-v0", 0)], {"agent": desk, "customer": customer})
+    assert [turn.seat for turn in episode.turns] == ["customer", "agent", "customer"]
+    assert HANG_UP not in episode.turns[2].observation
+    assert episode.reward() == 0.0
+
+
+def test_time_runs_out():
+    mute = ScriptedAgent(lambda ask: "Hm.")
+    (episode,) = rollout([Job("multi:ServiceDesk-v0", 0)], {"agent": mute, "customer": mute})
+    assert episode.stop == "turn_budget"
+    assert len(episode.turns) == 30
+
+
+def test_the_scripted_id_is_won_by_its_oracle_and_unknown_scenarios_are_refused():
+    episodes = rollout([Job("multi:ServiceDesk-v0-scripted", seed) for seed in range(60)], SolverAgent())
+    assert all(episode.success for episode in episodes)
+    with pytest.raises(BadArgument, match="weather"):
+        ServiceDesk(scenario="wether")
+    assert len(TOOLS) == 14

@@ -1,0 +1,124 @@
+"""What one program leaves, the next one does not find: between cases, calls and sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gem.sandbox.base import Budget, Case
+from gem.sandbox.choice import open_sandbox
+from gem.sandbox.selftest import self_test
+
+pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
+
+BUDGET = Budget(cpu_s=20, wall_s=60, output_kb=4096)
+
+HERE = Path(__file__).parent / "carry"
+LOOK, LEAVE = ((HERE / name).read_text() for name in ("look.py", "leave.py"))
+
+OPEN = {
+    "userns": set(),
+    # One process namespace and one file system for all that a slot runs.
+    "bwrap-slots": {
+        "inode numbers",
+        "process numbers",
+        "process numbers of the machine",
+        "number of standard",
+        "control group",  # which of those that calls take in turn
+    },
+    # None of its own: the machine's.
+    "landlock": {"inode numbers", "process numbers", "number of standard"},
+}
+"""What the kernel counts for all, and a backend cannot hide: see "What carries over" in docs/sandbox.md."""
+
+
+@pytest.fixture(params=["userns", "bwrap-slots", "landlock"])
+def sandbox(request) -> Iterator[Any]:
+    if not self_test(request.param).passed:
+        pytest.skip(f"not to be had here: {self_test(request.param).why_not}")
+    with open_sandbox(request.param, begin=("bare",)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def parts() -> tuple[str, str, str]:
+    """A program's beginning, and what comes after it to tell the facts or to leave something."""
+    number = str(10**9 + secrets.randbelow(10**9))
+    return f"NUMBER = {number!r}\n{LOOK}", "print(json.dumps(facts))\n", LEAVE
+
+
+def differing(sandbox, before, after, *, but=()):
+    first, second = json.loads(before), json.loads(after)
+    open_here = tuple(OPEN[sandbox.backend])
+    assert first.keys() == second.keys()
+    return {
+        name: (first[name], second[name])
+        for name in first
+        if first[name] != second[name] and not name.startswith((*open_here, *but))
+    }
+
+
+def test_the_facts_do_tell(sandbox, parts):
+    look, tell, leave = parts
+    result = sandbox.run(
+        f"{look}print(json.dumps(facts))\n{leave}{look}os.set_blocking(1, True)\n{tell}", budget=BUDGET
+    )
+    before, after = result.stdout.splitlines()
+    found = differing(sandbox, before, after)
+    assert len(found) >= (12 if sandbox.backend == "landlock" else 25), sorted(found)
+
+
+def test_between_the_cases_of_a_submission(sandbox, parts):
+    look, tell, leave = parts
+    code = f"WHAT = input()\n{look}exec({leave!r} if WHAT == 'leave' else {tell!r})"
+    cases = [Case(stdin=what) for what in (b"look", b"leave", b"look", b"look")]
+    first, left, second, third = sandbox.judge(code, cases, budget=BUDGET)
+    assert left.ok, left
+    assert differing(sandbox, first.stdout, second.stdout) == {}
+    assert differing(sandbox, first.stdout, third.stdout) == {}
+
+
+def test_between_calls(sandbox, parts):
+    look, tell, leave = parts
+    first, left, second = (sandbox.run(look + part, budget=BUDGET) for part in (tell, leave, tell))
+    assert left.ok, left
+    assert differing(sandbox, first.stdout, second.stdout) == {}
+
+
+def test_between_sessions_and_submissions(sandbox, parts):
+    look, tell, leave = parts
+
+    def judged(part):
+        (result,) = sandbox.judge(look + part, [Case(stdin=b"")], budget=BUDGET)
+        return result
+
+    def in_session(part):
+        with sandbox.session(budget=BUDGET) as session:
+            return session.execute(look + part)
+
+    for way in (judged, in_session):
+        first, left, second = (way(part) for part in (tell, leave, tell))
+        assert left.ok, left
+        assert differing(sandbox, first.stdout, second.stdout) == {}
+
+
+def test_between_sessions_that_are_open_at_the_same_time(sandbox, parts):
+    look, tell, leave = parts
+    with contextlib.ExitStack() as stack:
+        one, two = (stack.enter_context(sandbox.session(budget=BUDGET)) for _ in range(2))
+        first = two.execute(look + tell)
+        assert one.execute(look + leave).ok
+        second = two.execute(look + tell)
+        own = ("frames", "inode numbers")  # what its own first cell did
+        assert differing(sandbox, first.stdout, second.stdout, but=own) == {}
+
+
+def test_nobody_is_told_when_another_reads_a_folder(sandbox):
+    code = "import fcntl, os; fcntl.fcntl(os.open('/usr', os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS)"
+    assert "Error" in sandbox.run(code, budget=BUDGET).stderr

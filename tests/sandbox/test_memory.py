@@ -1,0 +1,454 @@
+"""Memory that cannot hide: what is counted, refused and granted, and the control groups around it."""
+
+import json
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from errno import EOPNOTSUPP
+from pathlib import Path
+
+import pytest
+
+from gem.sandbox import cgroups, memory, seccomp
+from gem.sandbox.base import Budget, Status
+from gem.sandbox.choice import open_sandbox
+from gem.sandbox.client import UsernsSandbox
+from gem.sandbox.selftest import self_test
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("these are about Linux", allow_module_level=True)
+
+HERE = Path(__file__).parent / "abuse"
+ROOT = str(HERE.parents[2])
+sys.path.insert(0, str(HERE))
+try:
+    from memory_ways import BUDGET, PRELUDE, WAYS
+finally:
+    sys.path.remove(str(HERE))
+
+REFUSED = list(WAYS)[list(WAYS).index("memory files") :]
+SMALL = Budget(memory_mb=128, cpu_s=10, wall_s=20)
+
+
+@pytest.fixture(scope="module", params=["userns", "landlock"])
+def watched(request):
+    """A sandbox whose memory the watch alone holds."""
+    if not self_test(request.param).passed:
+        pytest.skip(f"not checked on {request.param}: {self_test(request.param).why_not}")
+    with open_sandbox(request.param, begin=("bare",), control_groups=False) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    """A sandbox of the default backend with control groups."""
+    if cgroups.find() is None:
+        pytest.skip("no control group that holds memory can be made here")
+    if not self_test("userns").passed:
+        pytest.skip(f"not checked: {self_test('userns').why_not}")
+    with open_sandbox("userns", begin=("bare",)) as opened:
+        yield opened
+
+
+# ------------------------------------------------------------------------------------- shared memory
+
+HIDING = {
+    "let go of": "at and libc.madvise(at, 16 * MB, 4)",
+    "all but a page unmapped": "at and libc.munmap(at + 4096, 16 * MB - 4096)",
+    "shrunk": "at and libc.mremap(at, 16 * MB, 4096, 1, None)",
+}
+
+
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+@pytest.mark.parametrize("way", HIDING)
+def test_shared_memory_cannot_hide(watched, way):
+    code = f"""
+n = 0
+while n < 40:
+    at = map(16 * MB, 0x21)
+    if at is None: break
+    libc.memset(at, 1, 16 * MB)
+    {HIDING[way]}
+    n += 1
+print(n)
+"""
+    ran = watched.run(PRELUDE + code, budget=SMALL)
+    assert ran.status is Status.MLE or 5 <= int(ran.stdout) <= 8, ran
+
+
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+def test_shared_memory_can_be_had_again(watched):
+    code = """
+import mmap, threading
+def often():
+    for _ in range(60):
+        with mmap.mmap(-1, 20 << 20) as own: own[0] = 1
+often()
+both = [threading.Thread(target=often) for _ in range(3)]
+for one in both: one.start()
+for one in both: one.join()
+print("fine")
+"""
+    ran = watched.run(code, budget=SMALL)
+    assert (ran.stdout, ran.stderr) == ("fine\n", "")
+
+
+def test_shared_memory_is_shared(sandbox):
+    code = """
+import mmap, os
+page = mmap.mmap(-1, 4096)
+if os.fork() == 0:
+    page[0] = 42
+    os._exit(0)
+os.wait()
+print(page[0])
+"""
+    assert sandbox.run(code).stdout == "42\n"
+
+
+def test_what_forks_share_counts_once(sandbox):
+    """A pool of workers over one table is honest: 300 MiB, counted in each, of which there are 50."""
+    code = """
+import os, time
+table = bytearray(b'x') * (50 << 20)
+for n in range(5):
+    if os.fork() == 0:
+        time.sleep(0.4)
+        os._exit(table[n] - 120)
+print([os.wait()[1] for n in range(5)])
+"""
+    ran = sandbox.run(code, budget=SMALL)
+    assert (ran.status, ran.stdout) == (Status.OK, "[0, 0, 0, 0, 0]\n"), ran
+
+
+def test_zeros_can_be_read_and_not_mapped(sandbox):
+    code = """
+import mmap, os
+fd = os.open("/dev/zero", os.O_RDWR)
+print(os.read(fd, 4))
+try: mmap.mmap(fd, 4096)
+except OSError as error: print("refused")
+"""
+    assert sandbox.run(code).stdout == "b'\\x00\\x00\\x00\\x00'\nrefused\n"
+
+
+def test_an_account_grants_what_it_may(monkeypatch):
+    """What is alive was granted once each: it counts as the longest of what was granted."""
+    account = memory.Account(100, granted=90)
+    account.lengths.update({50: 1, 20: 2})
+    monkeypatch.setattr(memory, "shared_memory", {1: {b"7"}, 2: {b"7", b"8"}}.get)
+    account._take_back([1, 2], lambda: [1, 2])
+    assert account.granted == 70
+    account._take_back([1], lambda: [1, 3])  # a process was born meanwhile
+    assert account.granted == 70
+    account._take_back([1, 4], lambda: [1, 4])  # one that hides
+    assert account.granted == 70
+    account._take_back([1], lambda: [1])
+    assert account.granted == 50
+    monkeypatch.setattr(memory, "shared_memory", lambda pid: set())
+    account._take_back([1], lambda: [1])
+    assert (account.granted, account.lengths) == (0, {})
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two processes whose maps are locked until the event, and what each holds of 100 bytes in all."""
+    gate, sizes = threading.Event(), {1: 60, 2: 60}
+    monkeypatch.setattr(memory, "held", sizes.get)
+    monkeypatch.setattr(memory, "in_files", lambda *_: 0)
+    monkeypatch.setattr(memory, "apart", lambda *_: gate.wait(60) and 10)
+    monkeypatch.setattr(memory, "shared_memory", lambda pid: gate.wait(60) and set())
+    yield gate, sizes
+    gate.set()
+
+
+@pytest.mark.parametrize("granted", [0, 50])
+def test_a_process_that_keeps_its_maps_locked_holds_nobody_up(two, granted, monkeypatch):
+    """A thread without time may hold that lock; the fork server has others' deadlines to keep."""
+    account = memory.Account(100, granted=granted)
+    threads = threading.active_count()
+
+    def used():
+        return account.used([1, 2], lambda: [1, 2], 40)
+
+    for _ in range(5):
+        assert used() == 100  # it cannot be told, and is no verdict
+    assert threading.active_count() <= threads + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "PATIENCE_S", 0.0)
+        assert used() == 120 + granted  # no honest one holds it for long
+    two[0].set()
+    while (seen := used()) == 100:
+        time.sleep(0.001)
+    assert seen == 20
+
+
+def test_what_grows_behind_a_lock_is_counted_as_it_looks(two):
+    _, sizes = two
+    account = memory.Account(100)
+    assert account.used([1, 2], lambda: [1, 2], 40) == 100
+    sizes[2] += 50
+    assert account.used([1, 2], lambda: [1, 2], 90) == 100
+    sizes[3] = 60  # a fork, which shares what it holds
+    assert account.used([1, 2, 3], lambda: [1, 2, 3], 90) == 100
+    sizes[2] += 1
+    assert account.used([1, 2, 3], lambda: [1, 2, 3], 90) == 231
+
+
+def test_parts_that_grew_while_they_were_added_up_are_told_anew(monkeypatch):
+    """Where a pool of workers ends, what was shared by four is shared by three, then by two."""
+    sizes = {1: 60, 2: 60, 3: 60, 4: 60, 5: 0}  # the last ended before, and nobody waited for it
+
+    def apart(pid, otherwise):
+        alive = sum(map(bool, sizes.values()))
+        part = sizes[pid] and 72 // alive + 10
+        sizes[4] = 0 if pid == 2 else sizes[4]
+        sizes[3] = 0 if pid == 3 else sizes[3]
+        return part
+
+    monkeypatch.setattr(memory, "held", sizes.get)
+    monkeypatch.setattr(memory, "in_files", lambda *_: 0)
+    monkeypatch.setattr(memory, "apart", apart)
+    monkeypatch.setattr(memory, "LOOK_S", 60.0)
+    account = memory.Account(85)
+
+    def used():
+        return account.used(list(sizes), lambda: list(sizes), 0)
+
+    assert used() == 85  # 28 and 28 and 34: no moment's sum, and no verdict
+    sizes.update({1: 60, 2: 60, 3: 60, 4: 60})
+    monkeypatch.setattr(memory, "apart", lambda *_: 28)
+    assert used() == 112
+
+
+def test_an_old_look_takes_nothing_back_that_was_granted_since(monkeypatch):
+    account = memory.Account(100, granted=90)
+    account.lengths.update({90: 1})
+    gate = threading.Event()
+    monkeypatch.setattr(memory, "shared_memory", lambda pid: gate.wait(60) and set())
+    assert not account._take_back([1], lambda: [1])
+    account.granted, account.grants = 95, account.grants + 1
+    account.lengths.update({5: 1})
+    gate.set()
+    while account.granted == 95 and not account._take_back([1], lambda: [1]):
+        assert account.granted == 95  # of the look that began before
+    assert account.granted == 0  # of the one that began after
+
+
+# ------------------------------------------------------------------------------------ other hideouts
+
+
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+@pytest.mark.parametrize("way", REFUSED)
+def test_kinds_that_are_refused(watched, way):
+    assert watched.run(PRELUDE + WAYS[way], budget=BUDGET).stdout.startswith("refused")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "programs that are started afresh",
+        "page tables: a page in every GiB, read only",
+        "sockets, a byte at a time",
+    ],
+)
+def test_what_the_size_of_processes_does_not_show_is_counted(sandbox, way):
+    ran = sandbox.run(PRELUDE + WAYS[way], budget=replace(BUDGET, memory_mb=96))
+    assert ran.status is Status.MLE
+
+
+def test_what_is_held_is_read_from_proc():
+    before = memory.held(os.getpid())
+    with mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE) as block:  # what an allocator holds already would not show
+        block.write(b"x" * len(block))
+        assert memory.held(os.getpid()) - before > 30 << 20
+        assert memory.apart(os.getpid(), 0) > 30 << 20
+    assert memory.held(1 << 22) == 0
+    assert memory.apart(1 << 22, 5) == 0  # it is gone
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_of_memory(machine):
+    from tests.sandbox.test_seccomp import verdict
+
+    audit, column = seccomp.MACHINES[machine]
+    program = seccomp.memory_program(machine=machine)
+    mapping, option, read = ((9, 222), (54, 208), (0, 63))
+
+    def of(call, *args):
+        return verdict(program, audit, call[column], (*args, *[0] * (6 - len(args))))
+
+    allow, pretend, refuse, ask = 0x7FFF0000, 0x00050000, 0x00050001, 0x7FC00000
+    for flags, wanted in (
+        (0x22, allow),  # private, anonymous
+        (0x01, allow),  # shared, of a file
+        (0x21, ask),
+        (0x23, ask),
+        (0x28021, ask),
+        (0x40022, refuse),  # huge pages
+        (0x40021, refuse),
+        (1 << 32 | 0x22, allow),
+    ):
+        assert of(mapping, 0, 4096, 3, flags) == wanted, hex(flags)
+    assert of(option, 3, 1, 7) == of(option, 3, 1, 8) == pretend
+    assert of(option, 3, 1, 2) == of(option, 3, 6, 7) == allow
+    assert of(read, 3) == of((188, 5)) == allow
+    slots = seccomp.memory_program(attributes=False, machine=machine)
+    assert verdict(slots, audit, (188, 5)[column], [0] * 6) == 0x00050000 | EOPNOTSUPP
+    assert verdict(slots, audit, mapping[column], [0, 0, 0, 0x21, 0, 0]) == ask
+    threads, clone = seccomp.memory_program(threads=False, machine=machine), (56, 220)[column]
+    for flags, wanted in ((0x3D0F00, ask), (17, allow), (0x8011, allow)):
+        assert verdict(threads, audit, clone, [flags, 0, 0, 0, 0, 0]) == wanted, hex(flags)
+        assert verdict(program, audit, clone, [flags, 0, 0, 0, 0, 0]) == allow
+    other = 0x40000003
+    assert (
+        verdict(program, other, mapping[column], [0, 0, 0, 0x21, 0, 0]) == allow
+    )  # ended by the other filter
+
+
+# ------------------------------------------------------------------------------------ control groups
+
+
+def test_a_control_group_ends_a_burst(grouped):
+    assert "control group" in grouped.report()["memory"]
+    ran = grouped.run(PRELUDE + WAYS["anonymous, in 12 processes"], budget=BUDGET)
+    assert ran.status is Status.MLE
+    assert grouped.run("print(1)").stdout == "1\n"
+
+
+def test_a_case_that_bursts_its_group_is_told_so(grouped):
+    from gem.sandbox.base import Case
+
+    code = "import os\nn = int(input())\npid = os.fork()\nx = bytearray(b'x') * (n << 20)\npid and os.wait()"
+    cases = [Case(stdin=b"1\n"), Case(stdin=b"100\n"), Case(stdin=b"2\n")]
+    budget = replace(BUDGET, memory_mb=128, disk_mb=1)
+    statuses = [result.status for result in grouped.judge(code, cases, budget=budget)]
+    assert statuses == [Status.OK, Status.MLE, Status.OK]
+
+
+@pytest.fixture
+def own_place(monkeypatch):
+    """A folder for the groups of this test alone, itself a group."""
+    place = cgroups.find()
+    if place is None:
+        pytest.skip("no control group that holds memory can be made here")
+    folder = Path(place.folder, f"measure-{os.getpid()}")
+    folder.mkdir()
+    monkeypatch.setitem(cgroups._found, os.getpid(), replace(place, folder=str(folder)))
+    if place.version == 2:
+        (folder / "cgroup.subtree_control").write_text("+memory")
+    yield folder
+    folder.rmdir()
+
+
+def test_groups_are_used_again_and_removed(own_place):
+    def there():
+        return [path.name for path in own_place.iterdir() if path.is_dir()]
+
+    if not self_test("userns").passed:
+        pytest.skip(f"not checked: {self_test('userns').why_not}")
+    with UsernsSandbox(begin=("bare",)) as sandbox:
+        for _ in range(5):
+            assert sandbox.run("print(1)").ok
+        assert len(there()) == 1
+        session = sandbox.session()
+        session.execute("x = 1")
+        sandbox.run("print(1)")
+        assert len(there()) == 2
+    assert there() == []
+
+
+def test_groups_of_a_killed_host_are_removed_by_the_next(grouped, monkeypatch):
+    monkeypatch.setattr(cgroups, "YOUNG_S", 0.0)
+    place = cgroups.find()
+    code = (
+        "import os, signal\n"
+        "from gem.sandbox import cgroups\n"
+        "group = cgroups.Groups().take(1 << 20)\n"
+        "print(group.path, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    left = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    path = left.stdout.strip()
+    assert os.path.isdir(path)
+    assert cgroups._works(place)
+    assert not os.path.exists(path)
+    assert all(os.path.isdir(group.path) for group in grouped.pool.control_groups()._idle)
+
+
+def test_a_group_that_cannot_be_entered_is_done_without(grouped):
+    with UsernsSandbox(begin=("bare",)) as sandbox:
+        groups = sandbox.pool.control_groups()
+        taken = groups.take(1 << 20)
+        os.close(taken.procs)
+        taken.procs = os.open(os.devnull, os.O_RDONLY)
+        groups._idle.append(taken)
+        assert sandbox.run("print(1)").stdout == "1\n"
+        assert sandbox.report()["memory"] == "a watch every 0.1 s"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "own", "folders"),
+    [
+        (["/ /cg/memory - cgroup c rw,memory"], ["4:memory:/a/b", "0::/"], [("/cg/memory/a/b", 1, True)]),
+        (["/a /cg/memory - cgroup c rw,memory"], ["4:memory:/a/b"], [("/cg/memory/b", 1, True)]),
+        (["/ /cg/cpu - cgroup c rw,cpu"], ["4:memory:/a", "3:cpu:/a"], []),
+        (["/ /cg - cgroup2 c rw"], ["0::/u/x.scope"], [("/cg/u/x.scope", 2, True), ("/cg/u", 2, False)]),
+        (["/ /cg - cgroup2 c rw"], ["0::/"], [("/cg", 2, True)]),
+        (["/other /cg - cgroup2 c rw"], ["0::/u"], []),
+    ],
+)
+def test_where_groups_may_be_made(tmp_path, mounts, own, folders):
+    rows = [f"30 20 0:1 {row.replace(' - ', ' rw shared:1 - ')}" for row in mounts]
+    (tmp_path / "mountinfo").write_text("\n".join(rows))
+    (tmp_path / "cgroup").write_text("\n".join(own))
+    found = [(place.folder, place.version, place.own) for place in cgroups._places(str(tmp_path))]
+    assert found == folders
+
+
+def test_a_folder_without_control_groups_is_no_place(tmp_path):
+    assert not cgroups._works(cgroups.Place(str(tmp_path), 1))
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    assert not cgroups._works(cgroups.Place(str(tmp_path), 2, own=False))
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.subtree_control"]
+
+
+# --------------------------------------------------------------------------------------- all of them
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+@pytest.mark.parametrize("groups", [1, 0])
+@pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock"])
+def test_every_way(backend, groups):
+    """With control groups none takes 1.5 times the budget. Without, a burst lives until the next look."""
+    if not self_test(backend).passed:
+        pytest.skip(f"not checked on {backend}: {self_test(backend).why_not}")
+    if groups and cgroups.find() is None:
+        pytest.skip("no control group that holds memory can be made here")
+    command = [
+        sys.executable,
+        str(HERE / "memory.py"),
+        "--backends",
+        backend,
+        "--groups",
+        str(groups),
+        "--json",
+    ]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": ROOT}, capture_output=True, text=True)
+    (found,) = json.loads(done.stdout).values()
+    assert set(found) == set(WAYS)
+    bound = BUDGET.memory_mb * (1.5 if groups else 4)
+    assert {way: seen for way, seen in found.items() if seen["mb"] > bound} == {}
+    assert all(found[way]["said"].startswith("refused") for way in REFUSED)
+
+
+def test_there_are_forty_ways():
+    assert len(WAYS) >= 40
+    for name, code in WAYS.items():
+        compile(PRELUDE + code, name, "exec")
