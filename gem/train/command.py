@@ -47,7 +47,9 @@ def command(args: list[str], prog: str) -> int:
     folder = RunFolder(Path(given.pop("out", TrainConfig.out)))
     resume = "--resume" in args and "--help" not in args and "-h" not in args
     stored = replace(folder.read_config(), out=folder.path) if resume else None
-    default = stored or TrainConfig.fit(**{k: v for k, v in given.items() if k != "algorithm" or v in ALGORITHMS})
+    default = stored or TrainConfig.fit(
+        **{k: v for k, v in given.items() if k != "algorithm" or v in ALGORITHMS}
+    )
     parsed = tyro.cli(
         Arguments, prog=prog, args=args, default=Arguments(default), config=(tyro.conf.FlagCreatePairsOff,)
     )
@@ -57,8 +59,8 @@ def command(args: list[str], prog: str) -> int:
         name = changed[0]
         raise BadArgument(
             f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
-            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin another "
-            "run with another --out."
+            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin "
+            "another run with another --out."
         )
     if parsed.overwrite:
         folder.clear()

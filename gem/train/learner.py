@@ -26,9 +26,12 @@ LOGITS = 1 << 25
 
 
 class Outputs(NamedTuple):
-    """What the model says of a batch: each sampled token's log probability, the entropy of the distribution
-    that it came from and that distribution's divergence from the reference's (None without), all (N,) in
-    nats; and a critic's value before each turn (M,), None without critic."""
+    """What the model says of a batch.
+
+    Each sampled token's log probability, the entropy of the distribution that it came from and that
+    distribution's divergence from the reference's (None without), all (N,) in nats; and a critic's value
+    before each turn (M,), None without critic.
+    """
 
     logprob: Tensor
     entropy: Tensor
@@ -66,8 +69,11 @@ class Critic(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a learner steps: AdamW's step size and betas, the norm that gradients are scaled down to, the
-    temperature that tokens are sampled at, and the tokens of one pass through the model (None: all)."""
+    """How a learner steps.
+
+    AdamW's step size and betas, the norm that gradients are scaled down to, the temperature that tokens are
+    sampled at, and the distinct tokens of one pass through the model (None: all).
+    """
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.95)
@@ -91,7 +97,7 @@ class Learner:
         critic: Critic | None = None,
         reference: Policy | None = None,
     ) -> None:
-        """Train `policy`, and `critic` where there is one; `reference` is what divergence is measured from."""
+        """Train `policy`, and `critic` where there is one; divergence is measured from `reference`."""
         self.policy = policy
         self.settings = settings or Settings()
         self.critic = critic
@@ -311,7 +317,9 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
     stored = state["model"]
     for name, tensor in stored.items():
         if name not in mine or mine[name].shape != tensor.shape:
-            raise SchemaMismatch(f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there.")
+            raise SchemaMismatch(
+                f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+            )
     with torch.no_grad():
         for name, tensor in stored.items():
             mine[name].copy_(tensor)

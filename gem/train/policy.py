@@ -176,10 +176,8 @@ class CausalPolicy:
     def states(self, batch: Batch) -> Tensor:
         """See Policy.states."""
         device = self.model.device
-        shared, (packs, steps) = len(batch.prefix), batch.ids.shape
-        past = None
-        if shared:
-            past = self._prefix(batch.prefix.to(device), packs)
+        shared = len(batch.prefix)
+        past = self._prefix(batch.prefix.to(device), len(batch.ids)) if shared else None
         mask = None
         if batch.sees is not None:
             mask = _additive(batch.sees, shared, device, self.model.dtype)[:, None]
@@ -313,10 +311,11 @@ def _with_adapter(model: Any, config: TrainConfig) -> Any:
     except ImportError:
         raise missing_extra("training with LoRA", "peft", "llm") from None
     adapter = LoraConfig(
-        r=config.lora_rank, lora_alpha=2 * config.lora_rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=config.lora_rank,
+        lora_alpha=2 * config.lora_rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng():  # peft draws from the global generator
         torch.default_generator.manual_seed(seeding.derive(config.seed, "adapter"))
         return get_peft_model(model, adapter)
-
-

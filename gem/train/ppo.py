@@ -62,12 +62,15 @@ def learn(
         return None
     if config.whiten:
         weighted = whitened(weighted)
-    return take_steps(learner, weighted, len(episodes), config, progress)
+    scored = sum(episode.scored for episode in episodes)
+    return take_steps(learner, weighted, scored, config, progress)
 
 
 def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
     """Return the rows with advantages of mean 0 and deviation 1 over all turns of the batch."""
-    turns = {(item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()}
+    turns = {
+        (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
+    }
     flat = torch.tensor([target.advantage for target in turns.values()], dtype=torch.float64)
     mean, deviation = flat.mean().item(), flat.std(correction=0).item()
     if not deviation > 0:
@@ -90,8 +93,7 @@ def bootstraps(
     """Return the critic's value of what a truncated episode's seat was shown last, by place in `episodes`."""
     policy = learner.policy
     ends: list[Weighted] = []
-    last = {item.source: item for item in rows}
-    for source, item in last.items():
+    for source in dict.fromkeys(item.source for item in rows):
         episode = episodes[source]
         end = episode.ends[seat]
         if not end.truncated or end.observation is None:

@@ -60,14 +60,19 @@ def take_steps(
 ) -> Steps:
     """Take an iteration's steps: `config.epochs` passes over the rows in minibatches.
 
-    `episodes`: how many the iteration played, which is what their number can be divided by without bias.
+    `episodes`: how many of the iteration's have a verdict: a number that the policy does not control.
     """
     left = progress.left
     learner.set_lr(config.lr_at(progress.iteration))
     noted = weighted[0].noted
     missing = not all(("present" in item.noted) == ("present" in noted) for item in weighted)
     reference = None
-    if learner.reference is not None and "reference" not in noted and config.kl * left and not config.kl_reward:
+    if (
+        learner.reference is not None
+        and "reference" not in noted
+        and config.kl * left
+        and not config.kl_reward
+    ):
         reference = "full" if config.kl_estimator == "full" else "sampled"
     present = config.importance_cap > 0 and (missing or "present" not in noted)
     if present or reference is not None:
@@ -103,7 +108,9 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
     if config.normalise == "token":
         return float(sum(sum(item.row.mask) for item in rows))
     if config.normalise == "turn":
-        return float(sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows))
+        return float(
+            sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows)
+        )
     return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
 
 

@@ -10,7 +10,6 @@ import copy
 import functools
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -251,7 +250,9 @@ class Trainer:
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
             return
         self.learner.reference = twin(self.policy)
-        load_weights(self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference))
+        load_weights(
+            self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference)
+        )
 
 
 def twin(policy: Policy) -> Policy:
