@@ -113,7 +113,7 @@ def test_a_run_leaves_its_figures(whole):
     out, summary = whole
     assert json.loads((out / "summary.json").read_text()) == summary
     for name in ("random", "before", "after", "greedy", "optimum"):
-        assert set(summary[name]["success"]) == {"mean", "low", "high", "n", "clusters"}
+        assert set(summary[name]["success"]) == {"mean", "low", "high", "n", "clusters", "exact"}
         assert 0 <= summary[name]["success"]["mean"] <= 1
         assert 1 <= summary[name]["turns_to_success"]["mean"] <= 4
     assert summary["optimum"]["success"]["mean"] == 1.0
