@@ -1,0 +1,1 @@
+"""The oracle: what the real learn step estimates, compared with exact gradients."""
