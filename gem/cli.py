@@ -91,6 +91,10 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+PARSES_ITSELF = ("train",)
+"""Commands whose defaults follow their arguments: their functions take the words and the program's name."""
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -124,6 +128,8 @@ def _run(args: list[str]) -> int:
     if name not in COMMANDS:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
     found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
+    if name in PARSES_ITSELF:
+        return found(rest, prog) or 0
     run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
     return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
@@ -566,7 +572,7 @@ def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, so
 
         return OpenAIAgent(endpoint[1], base_url=endpoint[2], temperature=temperature)
     if os.path.isdir(name):
-        from gem.train.policy_gradient import trained_agent
+        from gem.train.trainer import trained_agent
 
         return trained_agent(Path(name), temperature)
     raise BadArgument(
