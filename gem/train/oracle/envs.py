@@ -112,12 +112,16 @@ class Walk(Env):
 
 @dataclass(frozen=True)
 class Setting:
-    """An environment, and the answers to it: of up to `max_tokens` tokens, each a letter or the end."""
+    """An environment, and the answers to it: of up to `max_tokens` tokens, each a letter or the end.
+
+    `turn_limit`: turns after which an episode is cut off from outside.
+    """
 
     summary: str
     letters: int = 2
     max_tokens: int = 1
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    turn_limit: int | None = None
 
     def make(self) -> Walk:
         """Return the environment."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gem import seeding
 from gem.estimators import discounted_returns
-from gem.record import Episode
+from gem.record import Episode, Limits
 from gem.rollout import Job, Runner
 from gem.train.oracle.envs import Setting, World
 from gem.train.oracle.table import Ids, LetterRenderer, TableAgent, TablePolicy
@@ -97,14 +97,15 @@ class Listing:
             Job(self.setting.make, self.seeds[world], agents=TableAgent(policy, longest, path), key=str(n))
             for n, (world, path) in enumerate(paths)
         ]
-        with Runner(TableAgent(policy, longest), host="serial", retries=0) as runner:
+        limits = Limits(turns=self.setting.turn_limit)
+        with Runner(TableAgent(policy, longest), host="serial", retries=0, limits=limits) as runner:
             return runner.play(jobs)
 
 
 class Exact:
     """Objectives of a policy over all its episodes that have a verdict, and their gradients (V, D).
 
-    `table` in every method: logits (V, D) with gradient, by default the policy's.
+    `table` in every method: logits (V, D), with gradient where one is wanted.
     """
 
     def __init__(self, policy: TablePolicy, outcomes: Sequence[Outcome], law: dict[World, float]) -> None:
@@ -142,9 +143,13 @@ class Exact:
         """Return ``J = E[sum_t gamma^t r_t]``."""
         return self.shares(table) @ (self.reward_ET @ self._powers(gamma))
 
-    def mean_kl(self, table: Tensor, reference: Tensor) -> Tensor:
-        """Return the mean over episodes of the sum of KL(policy, reference) at their tokens' histories."""
-        return self.shares(table) @ (self._kl(table, reference)[self.column_EL] * self.there_EL).sum(1)
+    def mean_kl(self, table: Tensor, reference: Tensor, gamma: float = 1.0) -> Tensor:
+        """Return the mean over episodes of the sum of KL(policy, reference) at their tokens' histories.
+
+        Those of turn t are weighed by gamma^t.
+        """
+        weight_EL = self._powers(gamma)[self.turn_EL] * self.there_EL
+        return self.shares(table) @ (self._kl(table, reference)[self.column_EL] * weight_EL).sum(1)
 
     def mean_entropy(self, table: Tensor) -> Tensor:
         """Return the mean over episodes of the sum of the entropy at their tokens' histories, in nats."""
@@ -152,16 +157,40 @@ class Exact:
 
     # -- what estimators estimate instead
 
-    def to_go(self, table: Tensor, gamma: float) -> Tensor:
+    def to_go(
+        self, table: Tensor, gamma: float, reference: Tensor | None = None, weight: float = 0.0
+    ) -> Tensor:
         """Return a scalar whose gradient is ``E[sum_t grad log pi_t * G_t]``.
 
         With ``G_t = sum_k gamma^(k-t) r_k``: the policy gradient without the factor gamma^t of turn t, which
         nearly all implementations leave out (Thomas, Bias in natural actor-critic algorithms, ICML 2014).
+        With `reference` the reward of a turn loses `weight` times ``log pi - log reference`` of its tokens.
         """
-        rows = [discounted_returns(row, gamma) for row in self.reward_ET.tolist()]
+        reward_ET = self.reward_ET
+        if reference is not None:
+            ratio_EL = (self.logprobs(table) - self.logprobs(reference)).detach()
+            reward_ET = reward_ET.scatter_add(1, self.turn_EL, -weight * ratio_EL)
+        rows = [discounted_returns(row, gamma) for row in reward_ET.tolist()]
         returns_ET = torch.tensor(rows, dtype=torch.float64)
         weight_EL = returns_ET.gather(1, self.turn_EL)
         return self.shares(table).detach() @ (self.logprobs(table) * weight_EL).sum(1)
+
+    def surrogate(
+        self, table: Tensor, older: Tensor, gamma: float, *, clip: float = 1e9, cap: float = 1e9
+    ) -> Tensor:
+        """Return the mean of PPO's clipped surrogate over episodes that the table `older` sampled.
+
+        Each token has the ratio of its own probabilities, clipped by `clip`, or held to at most `cap`.
+        """
+        rows = [discounted_returns(row, gamma) for row in self.reward_ET.tolist()]
+        advantage_EL = torch.tensor(rows, dtype=torch.float64).gather(1, self.turn_EL) * self.there_EL
+        logprob_EL = self.logprobs(table)
+        weight_EL = (logprob_EL - self.logprobs(older)).exp().detach()
+        ratio_EL = weight_EL * (logprob_EL - logprob_EL.detach()).exp()
+        held_EL = ratio_EL.clamp(1 - clip, 1 + clip)
+        surrogate_EL = torch.minimum(ratio_EL * advantage_EL, held_EL * advantage_EL)
+        cut_EL = weight_EL.clamp(max=cap) / weight_EL
+        return self.shares(older).detach() @ (surrogate_EL * cut_EL).sum(1)
 
     def kl_at_visited(self, table: Tensor, reference: Tensor) -> Tensor:
         """Return mean_kl() with the visited histories held fixed: what a KL term in a loss differentiates."""
@@ -176,6 +205,24 @@ class Exact:
     def entropy_at_visited(self, table: Tensor) -> Tensor:
         """Return mean_entropy() with the visited histories held fixed."""
         return self.shares(table).detach() @ (self._entropy(table)[self.column_EL] * self.there_EL).sum(1)
+
+    # -- values
+
+    def values(self, gamma: float) -> dict[int, float]:
+        """Return the policy's value of the state before each turn, by the column of its first token."""
+        share_E = self.shares(self.policy.model.logits.detach())
+        rows = [discounted_returns(row, gamma) for row in self.reward_ET.tolist()]
+        weight: dict[int, float] = {}
+        total: dict[int, float] = {}
+        for e, share in enumerate(share_E.tolist()):
+            seen: set[int] = set()
+            for at in range(int(self.there_EL[e].sum())):
+                turn, column = int(self.turn_EL[e, at]), int(self.column_EL[e, at])
+                if turn not in seen:
+                    seen.add(turn)
+                    weight[column] = weight.get(column, 0.0) + share
+                    total[column] = total.get(column, 0.0) + share * rows[e][turn]
+        return {column: total[column] / weight[column] for column in weight}
 
     # -- gradients
 
