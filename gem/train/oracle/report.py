@@ -153,16 +153,20 @@ class Judge:
         self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int
     ) -> tuple[str, bool]:
         """Compare the mean step with what it may be, up to the scale that is known."""
-        scale = case.scale(batch) * self.scored
-        scaled = "" if math.isclose(scale, 1.0) else f"scaled by {scale:.3g}"
-        if same(found, scale * gradient):
-            return scaled or "unbiased", True
+        if case.reason is not None and found.error:
+            return f"biased by design: {case.reason}", True  # too noisy to tell that it keeps the direction
+        known = case.scale(batch) * self.scored
         gamma_counts = not self._agree(aims.mean_return, aims.to_go)
-        for label, aim in case.instead.items():
-            if same(found, scale * self.exact.gradient(getattr(aims, aim))):
+        for label, name in (("", case.objective), *case.instead.items()):
+            aim = gradient if not label else self.exact.gradient(getattr(aims, name))
+            # A case with a reason has no scale that is known, and may still keep the direction.
+            scale = known if case.reason is None else float((found.mean * aim).sum() / aim.square().sum())
+            if scale > 0 and same(found, scale * aim):
                 if not gamma_counts:
                     label = label.removeprefix(f"{NO_GAMMA}; ")
-                return "; ".join(filter(None, (f"biased by design: {label}", scaled))), True
+                wrong = label and f"biased by design: {label}"
+                scaled = "" if abs(scale - 1) <= ROUNDING else f"scaled by {scale:.3g}"
+                return "; ".join(filter(None, (wrong, scaled))) or "unbiased", True
         if case.reason is not None:
             return f"biased by design: {case.reason}", True
         factor = float((found.mean * gradient).sum() / gradient.square().sum())
