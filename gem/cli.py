@@ -82,6 +82,9 @@ COMMANDS: dict[str, Command] = {
     "demos": Command("gem.cli:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
+    "oracle": Command(
+        "gem.cli_oracle:oracle", "compare what training algorithms estimate with exact gradients"
+    ),
     "eval": Command("gem.cli_eval:evaluate", "measure agents on environments"),
     "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
