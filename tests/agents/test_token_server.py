@@ -1,8 +1,11 @@
 import asyncio
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
+from time import sleep
 
 import pytest
 
@@ -262,7 +265,7 @@ def test_a_publish_waits_for_answers_that_were_begun(protocol, tmp_path):
         publishing = Thread(target=agent.publish, args=(2, NEW.state_dict()))
         publishing.start()
         while agent._gate._open.is_set():
-            pass
+            sleep(0.001)
         late = agent.loop.submit(agent.ask(ask()))
         assert server.paths() == ["/update_weight_version", server.sampler]  # nothing was told yet
         server.hold.set()
@@ -322,6 +325,16 @@ def test_after_a_failed_publish_nobody_is_answered_until_one_succeeds(protocol, 
         (reply,) = agent([ask()])
     assert reply.policy_version == 2
     assert reply.token_ids == local(NEW, temperature=0.0)([ask()])[0].token_ids
+
+
+@both
+def test_a_server_that_does_not_take_weights_in_time_is_an_error(protocol, tmp_path):
+    with serve(protocol) as server, agent_of(server, weights_folder=tmp_path, load_s=0.05) as agent:
+        server.load = lambda folder: server.hold.wait(60)
+        server.hold.clear()
+        with pytest.raises(AgentUnavailable, match="was not answered: ReadTimeout"):
+            agent.publish(1, NEW.state_dict())
+        assert isinstance(error_of(agent), AgentUnavailable)
 
 
 @both
@@ -394,10 +407,6 @@ def test_what_publish_refuses(tmp_path):
 
 
 # -- what servers do wrong
-
-
-def choice_of(answer):
-    return answer["choices"][0]
 
 
 def changed(protocol, **changes):
@@ -586,24 +595,21 @@ def test_a_server_that_dies_in_an_answer_is_no_verdict_for_the_episode(protocol)
 @both
 def test_a_key_is_sent_with_every_request_and_never_shown(protocol, monkeypatch, tmp_path):
     monkeypatch.setenv("TOKEN_SERVER_API_KEY", "sk-very-secret")
+
+    def refuse(answer):
+        return 400, {}, b'{"error": {"message": "the key sk-very-secret is fine"}}'
+
     with serve(protocol) as server, agent_of(server, weights_folder=tmp_path) as agent:
-        seen = []
-        handle = server.handle
-        server.handle = lambda handler: (seen.append(handler.headers["Authorization"]), handle(handler))
         agent.publish(1, NEW.state_dict())
         agent([ask()])
-        server.fail_at = server.sampler
-        server.mangle = None
-        monkeypatch.setattr(TokenServer, "respond", refuse_with_key)
-        server.fail_at = ""
-        with pytest.raises(AgentUnavailable) as told:
+        server.mangle = refuse
+        refused = str(error_of(agent))
+        server.relabel = refuse
+        with pytest.raises(AgentUnavailable) as failed:
             agent.publish(2)
-    assert set(seen) == {"Bearer sk-very-secret"}
-    assert "sk-very-secret" not in str(told.value)
-
-
-def refuse_with_key(self, path, body):
-    return 500, {}, json.dumps({"error": {"message": "the key sk-very-secret"}}).encode()
+    assert set(server.keys) == {"Bearer sk-very-secret"}
+    for said in (refused, str(failed.value)):
+        assert "the key *** is fine" in said
 
 
 def test_what_the_constructor_refuses():
@@ -616,3 +622,20 @@ def test_info_says_who_samples():
     agent = TokenServerAgent("http://127.0.0.1:1/v1", RENDERER, model="tiny")
     assert (agent.info.model, agent.info.vocabulary) == ("tiny", RENDERER.vocab_hash)
     assert agent.url == "http://127.0.0.1:1/v1/completions"
+
+
+@both
+def test_the_page_does_what_it_shows(protocol, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs/sampling_servers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: RENDERER.tokenizer)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", lambda name: NEW)
+    with serve(protocol, context=8192) as server:
+        code = code.replace("http://127.0.0.1:8000", server.url).replace('"vllm"', repr(protocol))
+        code = code.replace("context=8192", "context=8192, max_tokens=4")  # a random model does not end
+        names = {}
+        exec(compile(code, "sampling_servers.md", "exec"), names)  # noqa: S102  the repository's own page
+        assert server.label == "2"
+    assert {turn.policy_version for episode in names["episodes"] for turn in episode.turns} == {1}
+    assert sum(sum(row.mask) for row in names["batch"]) > 0

@@ -39,7 +39,7 @@ class TokenServer:
         self.model, self.protocol, self.context = model, protocol, context
         self.tempered, self.labels, self.mangle = tempered, labels, mangle
         self.label = "default"
-        self.asked = []  # (path, body)
+        self.asked, self.keys = [], []  # (path, body), and the Authorization header of each
         self.hold, self.begun = Event(), Event()
         self.hold.set()
         self.paused = False
@@ -93,6 +93,7 @@ class TokenServer:
         path = urlsplit(handler.path).path
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
         self.asked.append((handler.path, body))
+        self.keys.append(handler.headers["Authorization"])
         try:
             if path == self.fail_at:
                 raise Refused(500, "the engine failed")
