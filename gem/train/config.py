@@ -207,7 +207,8 @@ class TrainConfig:
     """Gradients are scaled down to this norm."""
 
     staleness: Literal[0, 1] = 0
-    """1: sample the next iteration's episodes while learning on this one's, with the weights from before."""
+    """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
@@ -341,6 +342,8 @@ class TrainConfig:
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
         fitting = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
+        if given.get("staleness"):
+            fitting["importance_cap"] = 2.0
         return cls(**{**fitting, **given})
 
     @property

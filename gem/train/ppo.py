@@ -34,7 +34,7 @@ def learn(
         rows = weigh(episodes, seat)
         if not rows:
             continue
-        learner.note(rows, present=config.importance_cap > 0, reference=None, values=True)
+        learner.note(rows)
         penalties = penalise(learner, episodes, rows, seat, config, progress)
         values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
         for item in rows:
@@ -109,5 +109,5 @@ def bootstraps(
         ends.append(Weighted(row, source=source))
     if not ends:
         return {}
-    learner.note(ends, present=False, reference=None, values=True)
+    learner.note(ends)
     return {item.source: float(item.noted["value"][0]) for item in ends}

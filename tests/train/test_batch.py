@@ -146,7 +146,10 @@ def test_a_turn_without_target_counts_for_nothing_and_as_a_turn():
 
 
 def test_what_was_noted_follows_its_token():
-    rows = [Row((5, 1, 2), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 0)), Row((5, 1), (0, 1), (0.0, -3.0), (-1, 0))]
+    rows = [
+        Row((5, 1, 2), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 0)),
+        Row((5, 1), (0, 1), (0.0, -3.0), (-1, 0)),
+    ]
     items = [Weighted(row, noted={"x": torch.tensor(row.logprobs[1:])}) for row in rows]
     batch = collate(items, PAD)
     assert torch.equal(batch.noted["x"], batch.old_logprob)
@@ -180,7 +183,7 @@ def test_minibatches_follow_from_the_generator():
 @given(batches(), st.integers(1, 30))
 def test_a_step_may_take_several_passes_of_a_bounded_size(weighted, limit):
     parts = microbatches(weighted, limit)
-    assert sorted(map(id, sum(parts, []))) == sorted(map(id, weighted))
+    assert sorted(id(item) for part in parts for item in part) == sorted(map(id, weighted))
     for part in parts:
         distinct = {item.row.ids[:t] for item in part for t in range(1, len(item.row.ids) + 1)}
         assert len(distinct) <= max(limit, *(len(item.row.ids) for item in part))
