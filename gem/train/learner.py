@@ -125,6 +125,10 @@ class Learner:
     @reference.setter
     def reference(self, policy: Policy | None) -> None:
         self._reference = policy
+        self.forget()
+
+    def forget(self) -> None:
+        """Compute anew what is known of the reference: whoever begins here rounds as whoever goes on."""
         self._looked_up.clear()
 
     # -- what the model says

@@ -143,7 +143,8 @@ class CausalPolicy:
         self._scale = getattr(text, "logit_scale", None) or 1 / (getattr(text, "logits_scaling", None) or 1)
         self._cap: float | None = getattr(text, "final_logit_softcapping", None)
         self.width: int = self._head.weight.shape[1]
-        self.capacity: int | None = capacity
+        windowed = getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True)
+        self.capacity: int | None = None if windowed else capacity  # a short trial would not see the window
         with torch.no_grad(), evaluating(model):
             self._try()
 
@@ -272,8 +273,7 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.lora_rank:
         model = _with_adapter(model, config)
     if config.checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.enable_input_require_grads()
+        checkpoint_layers(model)
     renderer = ChatTemplateRenderer(tokenizer)
     agent = HuggingFaceAgent(
         model, renderer, config.temperature, config.max_tokens, prefix=config.answer_prefix, stop=config.stop
@@ -311,6 +311,22 @@ def freeze_below(model: Any, layers: int) -> None:
     for block in blocks[len(blocks) - layers :]:
         for parameter in block.parameters():
             parameter.requires_grad_(parameter.dim() > 1)
+
+
+def checkpoint_layers(model: Any) -> None:
+    """Let a model's layers be computed again in the backward pass; its dropout is switched off for good.
+
+    transformers does so in training mode alone, which would drop activations that the sampler did not.
+    """
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    model.enable_input_require_grads()
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        if hasattr(part, "attention_dropout"):
+            part.attention_dropout = 0.0
+    model.train()
 
 
 def _with_adapter(model: Any, config: TrainConfig) -> Any:

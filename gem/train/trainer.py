@@ -27,6 +27,7 @@ from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, Runner
 from gem.train import checkpoint, policy_gradient, ppo
+from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
@@ -51,6 +52,7 @@ class Trainer:
     wall_s: float = 0.0
     save_s: float = NAN
     figures: dict[str, Any] = field(default_factory=dict)
+    history: list[Metrics] = field(default_factory=list)
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -77,6 +79,9 @@ class Trainer:
             metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled)
             # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
             self.folder.append(metrics)
+            self.history.append(metrics)
+            for alarm in alarms(self.history, self.config):
+                self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
                 self.save()
             self.watcher.iterated(metrics, self.config)
@@ -138,14 +143,7 @@ class Trainer:
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
         learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
-        steps = learn(self.learner, episodes, self.config, self.progress)
-        if steps is None and len(broken) < len(episodes):
-            self.watcher.warned(
-                f"iteration {self.iteration + 1}: no return differs from another, so there is no "
-                "gradient. A policy that always fails does not recover by itself: warm up longer, or "
-                "make the task easier."
-            )
-        return steps
+        return learn(self.learner, episodes, self.config, self.progress)
 
     # -- around it
 
@@ -256,6 +254,7 @@ class Trainer:
             "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
         }
         checkpoint.save(self.folder.checkpoint, state)
+        self.learner.forget()
         self.save_s = time.perf_counter() - began
 
     def restore(self) -> None:
@@ -273,6 +272,7 @@ class Trainer:
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
             self.sampler.agent.publish(max(0, self.iteration - 1))
         self.folder.rewind(self.iteration)
+        self.history = self.folder.history()
         self._take_reference()
 
     def hold_reference(self) -> None:

@@ -1,5 +1,4 @@
 import asyncio
-import json
 import re
 from copy import deepcopy
 from dataclasses import replace

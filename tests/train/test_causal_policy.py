@@ -15,9 +15,11 @@ from gem.rollout import Job, rollout
 from gem.train import checkpoint
 from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
-from gem.train.policy import CausalPolicy, make_policy
-from gem.train.policy_gradient import train
+from gem.train.learner import Learner, Settings
+from gem.train.policy import make_policy
 from gem.train.run import RunFolder
+from gem.train.trainer import train
+from gem.train.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"
 TEMPLATE = (
@@ -97,6 +99,7 @@ def small(folder, out, **how):
             "warmup_lr": 2e-2,
             "eval_episodes": 10,
             "max_turns": 2,
+            "dtype": "float32",
             **how,
         },
     )
@@ -109,33 +112,51 @@ def test_the_whole_loop(folder, tmp_path):
     assert [m.iteration for m in history] == [1, 2]
     assert all(math.isfinite(m.loss) and math.isfinite(m.kl) for m in history)
     assert 0 <= summary["after"]["success"]["mean"] <= 1
-    before = make_policy(config).model.state_dict()
+    before = dict(make_policy(config).model.named_parameters())
     after = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_the_sampler_and_the_trainer_see_the_same_distribution(folder, temperature):
-    policy = CausalPolicy(str(folder), temperature, max_tokens=12)
+    policy = make_policy(small(folder, folder, temperature=temperature, max_tokens=12))
     episodes = rollout([Job(ENV, seed) for seed in range(12)], policy.agent)
-    batch = collate(weigh(episodes, [[1.0] * len(e.turns) for e in episodes], SEAT), policy.pad)
-    assert len(batch.prefix) > 20
+    batch = collate(weigh(episodes, SEAT), policy.pad, policy.capacity)
     assert len(batch.target) > 40
     with torch.no_grad():
-        logp_NV = policy.distributions(batch)
-    found = logp_NV.gather(-1, batch.target[:, None])[:, 0]
+        found = Learner(policy, Settings(temperature=temperature)).logprobs(batch)
     assert (found - batch.old_logprob).abs().max() <= 1e-4
-    assert torch.allclose(logp_NV.exp().sum(-1), torch.ones(len(batch.target)), atol=1e-5)
     assert batch.old_logprob.std() > 0.05
 
 
+@pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+@pytest.mark.parametrize("given", [{"train_layers": 1}, {"lora_rank": 2}, {"checkpointing": True}])
+def test_what_is_trained_is_what_a_checkpoint_holds(folder, tmp_path, given):
+    """A run of each kind, cut and gone on with, is the run that it would have been."""
+    if "lora_rank" in given:
+        pytest.importorskip("peft")
+    quick = {"warmup_steps": 0, "save_every": 2, "eval_episodes": 4, "episodes": 24, **given}
+    train(small(folder, tmp_path / "whole", **quick))
+    config = small(folder, tmp_path / "cut", **quick)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, watcher=Stop())
+    train(config, resume=True)
+    one, other = (checkpoint.load(RunFolder(tmp_path / n).checkpoint)["model"] for n in ("whole", "cut"))
+    assert one
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(name.startswith("model.layers.0.") for name in one) == (
+        "train_layers" not in given and "lora_rank" not in given
+    )
+
+
+class Stop(Watcher):
+    """Ctrl-C after the first iteration."""
+
+    def iterated(self, metrics, config):
+        raise KeyboardInterrupt
+
+
 def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
-    from gem.train.policy_gradient import Watcher
-
-    class Stop(Watcher):
-        def iterated(self, metrics, config):
-            raise KeyboardInterrupt
-
     train(small(folder, tmp_path / "whole"))
     config = small(folder, tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
@@ -147,9 +168,9 @@ def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
 
 def test_no_such_model(tmp_path):
     with pytest.raises(BadArgument, match=r"model '.*nothing' cannot be loaded on 'cpu'"):
-        CausalPolicy(str(tmp_path / "nothing"))
+        make_policy(small(tmp_path / "nothing", tmp_path))
 
 
 def test_no_such_device(folder):
     with pytest.raises(BadArgument, match="cannot be loaded on 'nowhere'"):
-        CausalPolicy(str(folder), device="nowhere")
+        make_policy(small(folder, folder, device="nowhere"))

@@ -15,7 +15,7 @@ from gem.tokens.rows import Row
 from gem.train import learner as module
 from gem.train.batch import Target, Weighted, collate, microbatches
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
-from gem.train.policy import Base, CausalPolicy, TinyPolicy, freeze_below
+from gem.train.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
 
 SHAPE = {
     "hidden_size": 32,
@@ -223,6 +223,7 @@ def test_the_upper_layers_alone():
         freeze_below(policy.model, 4)
 
 
+@pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
 def test_the_base_of_an_adapter_is_the_reference():
     peft = pytest.importorskip("peft")
     policy = causal()
@@ -240,6 +241,26 @@ def test_the_base_of_an_adapter_is_the_reference():
     present = torch.cat([item.noted["present"] for item in rows])
     assert torch.allclose(present, plain(policy), atol=2e-5)
     assert not torch.allclose(present, wanted, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_layers_that_are_computed_again_give_the_same_gradient_in_less_memory(name):
+    found, held = [], []
+    for again in (False, True):
+        policy = causal(name)
+        if again:
+            checkpoint_layers(policy.model)
+        policy.capacity = None
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t
+        ):
+            loss = Learner(policy, STEPS).logprobs(collate(ROWS, 0, None)).sum()
+        held.append(sum(kept))
+        found.append(gradients(loss, policy))
+    assert held[1] < held[0] / 2
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
 
 
 # -- reference and critic
