@@ -72,7 +72,7 @@ def test_every_episode_is_listed_once_and_the_probabilities_sum_to_one(listings,
     assert math.fsum(listing.law.values()) == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "count"), [("bandit", 4), ("words", 7), ("dense", 27), ("early", 15)])
+@pytest.mark.parametrize(("name", "count"), [("bandit", 4), ("words", 7), ("early", 15), ("chat", 13)])
 def test_the_numbers_of_episodes_are_those_of_the_rules(listings, name, count):
     assert len(listings[name].paths) == count
 
@@ -220,6 +220,9 @@ def test_a_listed_branch_gives_the_rows_of_one_that_was_played(listings):
         ("early", "mean-over-turns", 1.0, "biased by design: divides by the turns"),
         ("early", "stale", 1.0, "biased by design: clips; each token counts by its own ratio alone"),
         ("words", "mean-over-tokens", 0.9, "biased by design: divides by the tokens"),
+        ("chat", "rloo", 0.9, "unbiased"),
+        ("chat", "kl-reward", 1.0, "unbiased"),
+        ("chat", "ppo-exact-critic", 1.0, "unbiased"),
         ("broken", "reinforce", 1.0, "scaled by 0.7"),
         ("noisy", "reinforce", 1.0, "unbiased"),
     ],
@@ -236,7 +239,7 @@ def test_the_real_learn_step_estimates_what_is_said(judges, env, name, gamma, ve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["bandit", "words", "early", "noisy", "broken"])
+@pytest.mark.parametrize("env", ["bandit", "words", "early", "chat", "noisy", "broken"])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
 def test_no_case_is_unexpected(judges, env, gamma):
     found = [judges[env].row(name, gamma) for name in CASES]
