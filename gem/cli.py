@@ -89,6 +89,7 @@ COMMANDS: dict[str, Command] = {
     "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
+    "models": Command("gem.cli:models", "list the language models that have names, and fetch them"),
     "doctor": Command("gem.cli:doctor", "say what works on this machine, and what to type for the rest"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
@@ -520,6 +521,49 @@ def regrade(
         print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
     if left_out:
         print(f"{left_out} episodes without a verdict or an answer were left out.")
+    return 0
+
+
+def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None) -> int:
+    """List the language models that can be loaded by name: what they are, and where, or how to get them.
+
+    Those that the cache of the Hugging Face hub holds are listed too. Any of them can be trained, as in
+    `gem-gym train --model NAME`.
+
+    Args:
+        fetch: bring the model of this name by pip into the cache: GEM_CACHE, else gem-gym in the user's own.
+        json: the list as JSON, one object a line.
+        device: time products of the shapes of SmolLM2-135M in float32 and bfloat16 there, as cpu or cuda.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from gem import models as known
+
+    if fetch is not None:
+        print(known.fetch(fetch))
+        return 0
+    if device is not None:
+        seconds = known.matmul_seconds(device, width=576, hidden=1536)
+        table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
+        return 0
+    found = known.listed()
+    if json:
+        for model in found:
+            print(dumps(asdict(model)))
+        return 0
+    rows = [
+        (
+            model.name,
+            f"{model.parameters / 1e6:.0f}M" if model.parameters else "-",
+            model.context or "-",
+            model.licence,
+            model.origin,
+            model.path or f"not here: {model.way}",
+        )
+        for model in found
+    ]
+    table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
     return 0
 
 

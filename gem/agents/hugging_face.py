@@ -1,15 +1,17 @@
 """HuggingFaceAgent: answers sampled from any causal language model of transformers.
 
-Axes: B rows still being written, T positions, V vocabulary.
+Axes: B rows still being written, T positions, D width of the model, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, uniforms
@@ -24,16 +26,26 @@ class HuggingFaceAgent(BaseAgent):
     """Samples from a decoder-only transformers model, a batch at a time, where the model lives.
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from: a
-    trainer divides its logits by the same temperature. An answer ends with a stop id, or after `max_tokens`.
+    trainer divides its logits by the same temperature. An answer ends with a stop id, with a token that
+    completes one of the texts in `stop`, or after `max_tokens`. With `prefix`, every answer begins with that
+    text: its tokens are part of the prompt, so they are neither sampled nor learned on.
 
     With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
     the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
     cannot be read stays text. With ``text`` the model reads how to call in the environment's words alone, and
-    calls in its text. The default is ``native`` where the template knows tools, else ``text``. The tokens are
-    the sampled ones either way.
+    calls in its text. The default is ``native`` where the template knows tools and no prefix is set, else
+    ``text``. The tokens are the sampled ones either way.
 
     A reply depends on its own ask: chance comes from the ask's seed, and what else is in the batch changes
-    the logits by rounding alone. Each call processes whole prompts, so weights may change between calls.
+    the logits by rounding alone. Asks with the same context are one row of the batch until they differ.
+
+    Keys and values are kept over calls, at most `cache_bytes` of them beside those of the batch itself, so
+    that only what is new of a prompt is processed: **after a change of weights, `publish` has to be called.**
+    What was used longest ago goes first. A model with another kind of memory (windows, states) is shown whole
+    prompts; which kind it has is found out by comparing logits when it is first asked.
+
+    The body computes in the model's own precision; the logits are made from its hidden states in float32,
+    where the model's own are these states times the output embedding and nothing else.
 
     ::
 
@@ -49,28 +61,51 @@ class HuggingFaceAgent(BaseAgent):
         max_tokens: int = 1024,
         batch_size: int = 64,
         tools: Literal["native", "text"] | None = None,
+        prefix: str = "",
+        stop: Sequence[str] = (),
+        cache_bytes: int = 4 << 30,
     ) -> None:
         """Serve `model`, at most `batch_size` conversations at a time.
 
         Raises:
-            BadArgument: for limits below 1; for native tools where the chat template knows none.
+            BadArgument: for limits below 1; for native tools where the chat template knows none, or with a
+                prefix; for a prefix that the tokenizer does not give back, an empty text to stop at.
         """
         known = knows_tools(renderer)
         if tools not in (None, "native", "text"):
             raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
         if tools == "native" and not known:
             raise BadArgument("tools='native' wants a chat template that knows tools; this one does not.")
-        self.tools = tools or ("native" if known else "text")
+        if tools == "native" and prefix:
+            raise BadArgument(
+                f"tools='native' and {prefix=} exclude each other; set tools='text', or no prefix."
+            )
+        self.tools = tools or ("native" if known and not prefix else "text")
         if min(max_tokens, batch_size) < 1:
             raise BadArgument(f"got {max_tokens=}, {batch_size=}; accepted: 1 or more.")
+        if cache_bytes < 0:
+            raise BadArgument(f"{cache_bytes=}; accepted: 0 (keep nothing) or more.")
+        if isinstance(stop, str) or not all(stop):
+            raise BadArgument(f"{stop=}; accepted: a sequence of texts, none of them empty.")
         self.model = model
         self.renderer = renderer
         self.temperature = temperature
         self.max_tokens = max_tokens
         self.batch_size = batch_size
+        self.prefix = prefix
+        self.stop = tuple(stop)
+        self.cache_bytes = cache_bytes
         self.tokens_sampled = 0
+        self._prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
+        if prefix and renderer.decode(self._prefix_ids) != prefix:
+            raise BadArgument(f"{prefix=} does not come back from its tokens; accepted: text that does.")
+        # A text that a token completes stands in the last tokens, of a byte or more each; some have no text.
+        self._tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
+        self._forward = _Forward(model)
+        self._cached: Any = None
+        self._probed = False
 
     @property
     def info(self) -> AgentInfo:
@@ -79,32 +114,54 @@ class HuggingFaceAgent(BaseAgent):
         settings: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         if self.tools == "native":
             settings["tools"] = self.tools
+        if self.prefix:
+            settings["prefix"] = self.prefix
+        if self.stop:
+            settings["stop"] = list(self.stop)
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
-    def publish(self, version: int, weights: Any = None) -> None:
-        """Answer as policy `version` from now on, with `weights` (a state dict) where they are given."""
+    def publish(self, version: int, weights: Mapping[str, Tensor] | nn.Module | None = None) -> None:
+        """Answer as policy `version` from now on; what was kept under the weights so far is void.
+
+        `weights`: those to load, where they are not in the model already: a state dict, or a module that has
+        one; on any device and in any precision.
+        """
         if weights is not None:
-            self.model.load_state_dict(weights)
+            self.model.load_state_dict(weights.state_dict() if isinstance(weights, nn.Module) else weights)
+        self._forward.clear()
+        if self._cached is not None:
+            self._cached.clear()
         self.policy_version = version
+
+    def forget(self, episode: str) -> None:
+        """Free what is kept for an episode alone."""
+        if self._cached is not None:
+            self._cached.tree.forget(episode)
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""
-        prompts = [render(self.renderer, ask, tools=self.tools == "native") for ask in asks]
+        prompts = [
+            (*render(self.renderer, ask, tools=self.tools == "native"), *self._prefix_ids) for ask in asks
+        ]
         limits = [self._room(ask, len(prompt)) for ask, prompt in zip(asks, prompts, strict=True)]
         replies = [
             Reply("", prompt, finish="context", policy_version=self.policy_version) for prompt in prompts
         ]
         rows = [row for row, limit in enumerate(limits) if limit > 0]
-        rows.sort(key=lambda row: len(prompts[row]))  # batches of equal lengths hold little padding
-        for start in range(0, len(rows), self.batch_size):
-            batch = rows[start : start + self.batch_size]
-            tokens, logprobs = self._generate(
-                [prompts[row] for row in batch],
-                [limits[row] for row in batch],
-                [asks[row].seed for row in batch],
-            )
-            for place, row in enumerate(batch):
-                replies[row] = self._reply(asks[row], prompts[row], tokens[place], logprobs[place])
+        # Batches of equal lengths hold little padding, and equal prompts stand in the same one.
+        rows.sort(key=lambda row: (len(prompts[row]), prompts[row]))
+        with _evaluating(self.model), torch.inference_mode():
+            if rows and not self._probed:
+                self._cached, self._probed = self._probe(), True
+            generate = self._generate if self._cached is None else self._generate_cached
+            for start in range(0, len(rows), self.batch_size):
+                batch = [
+                    _Writing(asks[row], prompts[row], limits[row])
+                    for row in rows[start : start + self.batch_size]
+                ]
+                generate(batch)
+                for row, writing in zip(rows[start:], batch, strict=False):
+                    replies[row] = self._reply(writing)
         return replies
 
     def _room(self, ask: Ask, prompt_tokens: int) -> int:
@@ -113,68 +170,208 @@ class HuggingFaceAgent(BaseAgent):
         room += [limit - prompt_tokens for limit in (self.context, ask.context) if limit is not None]
         return min(room)
 
-    def _reply(self, ask: Ask, prompt: tuple[int, ...], tokens: list[int], logprobs: list[float]) -> Reply:
-        self.tokens_sampled += len(tokens)
-        text, calls = self.renderer.decode(tokens), tuple[ToolCall, ...]()
-        if self.tools == "native" and ask.tools:
-            text, calls = taken(text, ask.turn)
+    def _reply(self, made: _Writing) -> Reply:
+        self.tokens_sampled += len(made.tokens)
+        text, calls = self.renderer.decode((*self._prefix_ids, *made.tokens)), tuple[ToolCall, ...]()
+        if self.tools == "native" and made.ask.tools:
+            text, calls = taken(text, made.ask.turn)
         return Reply(
             text,
-            prompt,
-            tuple(tokens),
-            tuple(logprobs),
-            "stop" if tokens[-1] in self.renderer.stop_ids else "length",
+            made.prompt,
+            tuple(made.tokens),
+            tuple(made.logprobs),
+            "stop" if self._stopped(made.tokens) else "length",
             self.policy_version,
             tool_calls=calls,
         )
 
-    def _generate(
-        self, prompts: list[tuple[int, ...]], limits: list[int], seeds: list[int]
+    def _stopped(self, tokens: Sequence[int]) -> bool:
+        """Tell whether the last of an answer's tokens is one that it ends with."""
+        if tokens[-1] in self.renderer.stop_ids:
+            return True
+        if not self.stop or not any(
+            text in self.renderer.decode(tokens[-self._tail :]) for text in self.stop
+        ):
+            return False
+        said = self.renderer.decode(tokens)  # what decodes to a text by itself may not do so behind others
+        return any(text in said for text in self.stop)
+
+    def _take(self, writing: _Writing, token: int, logprob: float) -> bool:
+        """Add a token to an answer; tell whether the answer goes on."""
+        writing.tokens.append(token)
+        writing.logprobs.append(logprob)
+        return len(writing.tokens) < writing.limit and not self._stopped(writing.tokens)
+
+    def _probe(self) -> Any:
+        """Return the model with keys and values kept, or None where it has to be shown whole prompts."""
+        text = self.model.config.get_text_config()
+        rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+        if rope.get("rope_type") in ("dynamic", "longrope"):
+            return None  # keys change when the conversation grows beyond a length
+        if not hasattr(text, "vocab_size"):
+            return None
+        try:
+            from gem.agents.kv_cache import cached
+        except ImportError:  # caches of transformers before 4.56 are others
+            return None
+        return cached(self._forward, text.vocab_size, self.cache_bytes)
+
+    def _generate_cached(self, batch: list[_Writing]) -> None:
+        """Sample until every answer has ended. Answers with the same ids so far are one row."""
+        cached, groups = self._cached, self._groups(batch)
+        cached.share([group[0].prompt for group in groups])
+        room = min(32, max(writing.limit for writing in batch))
+        rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
+        groups = [groups[place] for place in order]
+        step = 0
+        while True:
+            going: dict[tuple[int, int], list[_Writing]] = {}
+            for row, (group, ids, logprobs) in enumerate(
+                zip(groups, *self._sampled(logits_BV, groups, step), strict=True)
+            ):
+                for writing, token, logprob in zip(group, ids, logprobs, strict=False):
+                    if self._take(writing, token, logprob):
+                        going.setdefault((row, token), []).append(writing)
+                    else:  # the last token was sampled, not processed
+                        kept = (*writing.prompt, *writing.tokens[:-1])
+                        cached.keep(kept, writing.ask.episode, rows, row)
+            if not going:
+                return
+            place = rows.arrange([row for row, _ in going])
+            groups = [list(going.values())[i] for i in place]
+            logits_BV = cached.step(rows, [group[0].tokens[-1] for group in groups])
+            step += 1
+
+    def _groups(self, batch: list[_Writing]) -> list[list[_Writing]]:
+        """Return those that have the same prompt together."""
+        groups: dict[tuple[int, ...], list[_Writing]] = {}
+        for writing in batch:
+            groups.setdefault(writing.prompt, []).append(writing)
+        return list(groups.values())
+
+    def _sampled(
+        self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
     ) -> tuple[list[list[int]], list[list[float]]]:
-        """Sample until every row has ended; rows that have are dropped from the batch."""
-        tokens: list[list[int]] = [[] for _ in prompts]
-        logprobs: list[list[float]] = [[] for _ in prompts]
+        """Return a token and its log probability for each answer of each group, and padding behind them."""
+        u = iter(uniforms([each.ask.seed for group in groups for each in group], step).tolist())
+        most = max(map(len, groups))
+        u_BM = [[next(u) for _ in group] + [0.0] * (most - len(group)) for group in groups]
+        ids_BM, logp_BM = sample(logits_BV, self.temperature, torch.tensor(u_BM, dtype=torch.float64))
+        return ids_BM.tolist(), logp_BM.tolist()
+
+    def _generate(self, batch: list[_Writing]) -> None:
+        """Sample until every answer has ended, from whole prompts and the model's own cache."""
         device = self.model.device
-        longest = max(map(len, prompts))
+        longest = max(len(writing.prompt) for writing in batch)
         # Padded on the left, every row's newest token stands in the last column; the mask hides padding.
-        ids_BT = torch.tensor([[0] * (longest - len(ids)) + list(ids) for ids in prompts], device=device)
-        mask_BT = torch.tensor(
-            [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts], device=device
+        padding = [longest - len(writing.prompt) for writing in batch]
+        ids_BT = torch.tensor(
+            [[0] * pad + list(writing.prompt) for pad, writing in zip(padding, batch, strict=True)],
+            device=device,
         )
+        mask_BT = torch.tensor([[0] * pad + [1] * (longest - pad) for pad in padding], device=device)
         at_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
-        active = list(range(len(prompts)))
-        past = None
-        with _evaluating(self.model), torch.inference_mode():
-            for step in range(max(limits)):
-                output = self.model(
-                    input_ids=ids_BT,
-                    attention_mask=mask_BT,
-                    position_ids=at_BT,
-                    past_key_values=past,
-                    use_cache=True,
-                    logits_to_keep=1,
+        past, step = None, 0
+        while True:
+            logits_BV, past = self._forward(ids_BT, mask_BT, at_BT, past)
+            ids, logprobs = self._sampled(logits_BV, [[writing] for writing in batch], step)
+            going = [
+                place
+                for place, (writing, (token,), (logprob,)) in enumerate(
+                    zip(batch, ids, logprobs, strict=True)
                 )
-                u_B = uniforms([seeds[row] for row in active], step)
-                ids_B, logp_B = sample(output.logits[:, -1], self.temperature, u_B)
-                going = []
-                sampled = zip(active, ids_B.tolist(), logp_B.tolist(), strict=True)
-                for place, (row, token, logprob) in enumerate(sampled):
-                    tokens[row].append(token)
-                    logprobs[row].append(logprob)
-                    if token not in self.renderer.stop_ids and len(tokens[row]) < limits[row]:
-                        going.append(place)
-                if not going:
-                    break
-                past = output.past_key_values
-                if len(going) < len(active):
-                    kept = torch.tensor(going, device=device)
-                    past.batch_select_indices(kept)
-                    ids_B, at_BT, mask_BT = ids_B[kept], at_BT[kept], mask_BT[kept]
-                    active = [active[place] for place in going]
-                ids_BT = ids_B[:, None]
-                at_BT = at_BT[:, -1:] + 1
-                mask_BT = torch.cat([mask_BT, torch.ones_like(ids_BT)], dim=-1)
-        return tokens, logprobs
+                if self._take(writing, token, logprob)
+            ]
+            if not going:
+                return
+            if len(going) < len(batch):
+                kept = torch.tensor(going, device=device)
+                past.batch_select_indices(kept)
+                at_BT, mask_BT = at_BT[kept], mask_BT[kept]
+                batch = [batch[place] for place in going]
+            ids_BT = torch.tensor([[writing.tokens[-1]] for writing in batch], device=device)
+            at_BT = at_BT[:, -1:] + 1
+            mask_BT = torch.cat([mask_BT, torch.ones_like(ids_BT)], dim=-1)
+            step += 1
+
+
+class _Writing:
+    """An answer in the making."""
+
+    __slots__ = ("ask", "limit", "logprobs", "prompt", "tokens")
+
+    def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int) -> None:
+        self.ask, self.prompt, self.limit = ask, prompt, limit
+        self.tokens: list[int] = []
+        self.logprobs: list[float] = []
+
+
+class _Forward:
+    """Forward passes of a model, to the logits of the last position.
+
+    Where nothing but the output embedding stands between hidden states and logits, these are made in float32:
+    in bfloat16, two passes over the same ids differ by more than a trainer can ignore.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._parts: tuple[Any, Any] | None = None
+        self._probed = False
+        self._weight: Tensor | None = None
+
+    def clear(self) -> None:
+        """Drop what was made of the weights."""
+        self._weight = None
+
+    def __call__(self, ids_BT: Tensor, mask_BS: Tensor, at_BT: Tensor, past: Any) -> tuple[Tensor, Any]:
+        """Return the logits of the last column, (B, V), and the cache."""
+        device = self.model.device
+        inputs = {
+            "input_ids": ids_BT.to(device),
+            "attention_mask": mask_BS.to(device),
+            "position_ids": at_BT.to(device),
+            "past_key_values": past,
+            "use_cache": True,
+        }
+        if not self._probed:
+            self._parts, self._probed = _decoder_and_head(self.model), True
+        if self._parts is None:
+            output = self.model(**inputs, logits_to_keep=1)
+            return output.logits[:, -1], output.past_key_values
+        decoder, head = self._parts
+        output = decoder(**inputs)
+        if self._weight is None:
+            self._weight = head.weight.float()  # the weight itself, where it is float32 already
+        hidden_BD = output.last_hidden_state[:, -1].to(self._weight.device).float()
+        bias = None if head.bias is None else head.bias.float()
+        return F.linear(hidden_BD, self._weight, bias), output.past_key_values
+
+
+def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
+    """Return a model's two parts, where its logits are the second's of what the first returns; else None.
+
+    A pass over a few ids is watched: scaled or capped logits, and adapters on the head, show.
+    """
+    if not hasattr(model, "get_decoder") or not hasattr(model, "get_output_embeddings"):
+        return None
+    decoder, head = model.get_decoder(), model.get_output_embeddings()
+    if decoder in (None, model) or type(head) is not nn.Linear or head.weight.is_meta:
+        return None
+    seen: dict[str, Any] = {}
+    hooks = [
+        decoder.register_forward_hook(lambda _, __, output: seen.update(hidden=output)),
+        head.register_forward_hook(lambda _, given, __: seen.update(given=given[0])),
+    ]
+    ids_1T = torch.arange(8, device=model.device)[None] % head.out_features
+    try:
+        logits = model(input_ids=ids_1T, use_cache=False).logits
+    finally:
+        for hook in hooks:
+            hook.remove()
+    hidden = getattr(seen.get("hidden"), "last_hidden_state", None)
+    if hidden is None or "given" not in seen or not torch.equal(hidden, seen["given"]):
+        return None
+    return (decoder, head) if torch.equal(F.linear(hidden, head.weight, head.bias), logits) else None
 
 
 @contextmanager

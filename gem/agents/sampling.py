@@ -48,7 +48,7 @@ def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def sample(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample one token per row by inverting the cumulative distribution.
+    """Sample a token per row, or several, by inverting the cumulative distribution.
 
     The distribution is ``softmax(logits / temperature)``, summed in float64, so that rare tokens of a large
     vocabulary keep their probability; a token of logit -inf is never sampled. Temperature 0 takes the
@@ -57,22 +57,23 @@ def sample(
     Args:
         logits_B_V: any float type, on any device.
         temperature: 0 or more.
-        u_B: float64 uniforms of [0, 1), see `uniforms`.
+        u_B: float64 uniforms of [0, 1), see `uniforms`; or (B, M) for M samples of each row.
 
     Returns:
-        Token ids (B,) as int64, and their log probabilities (B,) as float64 under the distribution that was
-        sampled from: the tempered one, and 0 for a greedy choice.
+        Token ids of the shape of `u_B` as int64, and their log probabilities as float64 under the
+        distribution that was sampled from: the tempered one, and 0 for a greedy choice.
 
     Raises:
         BadArgument: for a negative temperature, or a row without distribution (NaN, +inf, only -inf).
     """
     if not temperature >= 0:
         raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
+    u_BM = u_B if u_B.dim() == 2 else u_B[:, None]
     if temperature == 0:
         if not logits_B_V.amax(-1).isfinite().all():
             raise _no_distribution()
-        ids_B = logits_B_V.argmax(-1)
-        return ids_B, torch.zeros_like(ids_B, dtype=torch.float64)
+        ids_BM = logits_B_V.argmax(-1)[:, None].expand(u_BM.shape)
+        return ids_BM.reshape(u_B.shape), torch.zeros_like(u_B, device=logits_B_V.device)
     logp_B_V = torch.log_softmax(logits_B_V.double() / temperature, -1)
     cdf_B_V = logp_B_V.exp().cumsum(-1)
     total_B = cdf_B_V[:, -1]
@@ -80,9 +81,9 @@ def sample(
         raise _no_distribution()
     # The first token whose cumulative mass exceeds u: u < 1 keeps it below the total, and a token without
     # mass does not raise the sum, so it is never the first.
-    u_B = u_B.to(logits_B_V.device) * total_B
-    ids_B = torch.searchsorted(cdf_B_V, u_B[:, None], right=True)[:, 0]
-    return ids_B, logp_B_V.gather(-1, ids_B[:, None])[:, 0]
+    u_BM = u_BM.to(logits_B_V.device) * total_B[:, None]
+    ids_BM = torch.searchsorted(cdf_B_V, u_BM, right=True)
+    return ids_BM.reshape(u_B.shape), logp_B_V.gather(-1, ids_BM).reshape(u_B.shape)
 
 
 def _no_distribution() -> BadArgument:

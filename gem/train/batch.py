@@ -39,8 +39,9 @@ NOTHING = Target()
 class Weighted:
     """A training row and the target of each of its turns; a turn that is not listed has advantage 0.
 
-    `source`: which of a batch's episodes it is of. `noted`: what the learner knows of the row's sampled tokens, by name, each (n, ...): their log
-    probabilities under the policy before the update, or what the reference says.
+    `source`: which of a batch's episodes it is of. `noted`: what the learner knows of the row's sampled
+    tokens, by name, each (n, ...): their log probabilities under the policy before the update, or what the
+    reference says.
     """
 
     row: Row
@@ -116,7 +117,7 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
             told what a token looks back at: no prefix is shared, and a pack is one row and rows that are a
             beginning of it.
     """
-    order = sorted(range(len(weighted)), key=lambda b: weighted[b].row.ids)
+    order = sorted(range(len(weighted)), key=lambda b: tuple(weighted[b].row.ids))
     all_ids = [weighted[b].row.ids for b in order]
     # The token before the first sampled one must stay outside the prefix: its hidden state is wanted.
     first_sampled = min(item.row.mask.index(1) for item in weighted)
@@ -262,7 +263,7 @@ def microbatches(weighted: Sequence[Weighted], tokens: int | None) -> list[list[
         return [list(weighted)]
     parts: list[list[Weighted]] = []
     room = 0
-    for item in sorted(weighted, key=lambda item: item.row.ids):
+    for item in sorted(weighted, key=lambda item: tuple(item.row.ids)):
         new = len(item.row.ids)
         if parts:
             new -= record.common_prefix(parts[-1][-1].row.ids, item.row.ids)

@@ -7,7 +7,7 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -43,11 +43,10 @@ def command(args: list[str], prog: str) -> int:
     Raises:
         BadArgument: for flags that contradict each other, or the run that stands.
     """
-    given = {name: value for name in ("model", "algorithm", "out") if (value := _flag(args, name))}
-    folder = RunFolder(Path(given.pop("out", TrainConfig.out)))
+    folder = RunFolder(Path(_flag(args, "out") or TrainConfig.out))
     resume = "--resume" in args and "--help" not in args and "-h" not in args
     stored = replace(folder.read_config(), out=folder.path) if resume else None
-    default = stored or TrainConfig.fit(**{k: v for k, v in given.items() if k != "algorithm" or v in ALGORITHMS})
+    default = stored or TrainConfig.fit(**_decisive(args))
     parsed = tyro.cli(
         Arguments, prog=prog, args=args, default=Arguments(default), config=(tyro.conf.FlagCreatePairsOff,)
     )
@@ -57,14 +56,24 @@ def command(args: list[str], prog: str) -> int:
         name = changed[0]
         raise BadArgument(
             f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
-            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin another "
-            "run with another --out."
+            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin "
+            "another run with another --out."
         )
     if parsed.overwrite:
         folder.clear()
     elif not parsed.resume:
         folder.check_free()
     return _carry_out(parsed.config, folder, parsed.resume)
+
+
+def _decisive(args: list[str]) -> dict[str, Any]:
+    """Return the flags that other defaults follow; what is wrong with them is said by the parser."""
+    given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
+    if given.get("algorithm") not in ALGORITHMS:
+        given.pop("algorithm", None)
+    if _flag(args, "staleness") == "1":
+        given["staleness"] = 1
+    return given
 
 
 def _flag(args: list[str], name: str) -> str | None:

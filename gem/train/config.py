@@ -120,8 +120,9 @@ class TrainConfig:
 
     algorithm: Algorithm = "rebn"
     """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation. rloo, grpo,
-    dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo: relative
-    to samples of one turn, which branch off in the middle of an episode. ppo: a critic's estimates."""
+    dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo:
+    relative to samples of one turn, which branch off in the middle of an episode. ppo: a critic's
+    estimates."""
 
     gamma: float = 0.3
     """Discount per turn."""
@@ -206,7 +207,8 @@ class TrainConfig:
     """Gradients are scaled down to this norm."""
 
     staleness: Literal[0, 1] = 0
-    """1: sample the next iteration's episodes while learning on this one's, with the weights from before."""
+    """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
@@ -223,8 +225,8 @@ class TrainConfig:
     """Step size of the warm-up."""
 
     model: str = "tiny"
-    """``tiny``, a name that `gem-gym models` lists, or the folder or hub name of a Hugging Face causal language
-    model."""
+    """``tiny``, a name that `gem-gym models` lists, or the folder or hub name of a causal language model of
+    Hugging Face."""
 
     device: str = "cpu"
     """Where a language model lives, as cuda; the tiny model is at home on the CPU."""
@@ -316,7 +318,9 @@ class TrainConfig:
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
             )
         if self.grouped and self.group < 2:
-            raise BadArgument(f"group is {self.group}; {self.algorithm} compares at least 2 samples of a task.")
+            raise BadArgument(
+                f"group is {self.group}; {self.algorithm} compares at least 2 samples of a task."
+            )
         if self.kl_reward and self.algorithm == "turn_grpo":
             raise BadArgument("turn_grpo takes no divergence off rewards; leave --kl-reward out.")
         if self.model == "tiny":
@@ -338,6 +342,8 @@ class TrainConfig:
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
         fitting = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
+        if given.get("staleness"):
+            fitting["importance_cap"] = 2.0
         return cls(**{**fitting, **given})
 
     @property
@@ -358,7 +364,7 @@ class TrainConfig:
 
     def regularised(self, left: float) -> bool:
         """Whether there is something to learn without advantages, when `left` of the run is to come."""
-        return bool((self.kl and not self.kl_reward or self.entropy) and left)
+        return bool(((self.kl and not self.kl_reward) or self.entropy) and left)
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""

@@ -9,7 +9,8 @@ N: sampled tokens of a batch. U: places whose next token was sampled. M: turns. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,16 +20,22 @@ from torch.utils.checkpoint import checkpoint
 
 from gem.errors import BadArgument, SchemaMismatch
 from gem.train.batch import Batch, Weighted, collate, microbatches
-from gem.train.policy import Policy, evaluating
+from gem.train.policy import Policy
+
+LOOKED_UP = 4096
+"""Rows of which is kept what the reference says."""
 
 LOGITS = 1 << 25
 """Logits that are made at a time, 128 MiB in float32."""
 
 
 class Outputs(NamedTuple):
-    """What the model says of a batch: each sampled token's log probability, the entropy of the distribution
-    that it came from and that distribution's divergence from the reference's (None without), all (N,) in
-    nats; and a critic's value before each turn (M,), None without critic."""
+    """What the model says of a batch.
+
+    Each sampled token's log probability, the entropy of the distribution that it came from and that
+    distribution's divergence from the reference's (None without), all (N,) in nats; and a critic's value
+    before each turn (M,), None without critic.
+    """
 
     logprob: Tensor
     entropy: Tensor
@@ -66,8 +73,11 @@ class Critic(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a learner steps: AdamW's step size and betas, the norm that gradients are scaled down to, the
-    temperature that tokens are sampled at, and the tokens of one pass through the model (None: all)."""
+    """How a learner steps.
+
+    AdamW's step size and betas, the norm that gradients are scaled down to, the temperature that tokens are
+    sampled at, and the distinct tokens of one pass through the model (None: all).
+    """
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.95)
@@ -91,20 +101,31 @@ class Learner:
         critic: Critic | None = None,
         reference: Policy | None = None,
     ) -> None:
-        """Train `policy`, and `critic` where there is one; `reference` is what divergence is measured from."""
+        """Train `policy`, and `critic` where there is one; divergence is measured from `reference`."""
         self.policy = policy
         self.settings = settings or Settings()
         self.critic = critic
-        self.reference = reference
+        self._reference = reference
         parameters = [p for p in policy.model.parameters() if p.requires_grad]
         if critic is not None:
             critic.to(parameters[0].device)
             parameters += [p for p in critic.parameters() if p.requires_grad]
         self.parameters = parameters
         self._masters = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in parameters]
+        self._looked_up: dict[tuple[bytes, bytes], Tensor] = {}
         self.optimiser = torch.optim.AdamW(
             self._masters, lr=self.settings.lr, betas=self.settings.betas, weight_decay=0.0
         )
+
+    @property
+    def reference(self) -> Policy | None:
+        """What divergence is measured from."""
+        return self._reference
+
+    @reference.setter
+    def reference(self, policy: Policy | None) -> None:
+        self._reference = policy
+        self._looked_up.clear()
 
     # -- what the model says
 
@@ -175,35 +196,54 @@ class Learner:
         return logp_UV[of_N, target_N], entropy_U[of_N], kl_N
 
     @torch.no_grad()
-    def note(self, rows: Sequence[Weighted], *, present: bool, reference: str | None, values: bool) -> None:
-        """Write into the rows what an iteration needs to know before its first step, each computed once.
+    def note(self, rows: Sequence[Weighted]) -> None:
+        """Write into the rows what the model says before an iteration's first step.
 
-        `present`: the log probabilities under the weights of now. `reference`: ``full`` for the reference's
-        states, from which a whole divergence is made; ``sampled`` for its log probabilities of the sampled
-        tokens. `values`: the critic's values of the turns, as ``noted["value"]`` of each token.
+        ``present``: the log probability of each sampled token; with a critic ``value``: that of its turn.
         """
-        for part in microbatches(rows, self.settings.pass_tokens):
+        for batch, part in self._parts(rows):
+            outputs = self.forward(batch)
+            found = {"present": outputs.logprob}
+            if outputs.value is not None:
+                found["value"] = outputs.value[batch.turn]
+            _write(found, batch, part)
+
+    @torch.no_grad()
+    def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
+        """Write into the rows what the reference says, as ``reference``, computed once per row.
+
+        Its log probability of each sampled token; with `full` the states of these tokens, from which a
+        divergence over the whole vocabulary is made. A reference never changes, so a row that comes again,
+        as in small games most do, is looked up.
+        """
+        if self.reference is None:
+            raise BadArgument("the learner has no reference; give it one.")
+        unknown: dict[tuple[bytes, bytes], Weighted] = {}
+        for item in rows:
+            key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+            known = self._looked_up.get(key)
+            if known is None:
+                unknown.setdefault(key, item)
+            else:
+                item.noted["reference"] = known
+        for batch, part in self._parts(list(unknown.values())):
+            states_UD = self.reference.states(batch)
+            if full:
+                _write({"reference": states_UD.to("cpu")[batch.of]}, batch, part)
+            else:
+                _write({"reference": self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        if len(self._looked_up) + len(unknown) > LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up.update({key: item.noted["reference"] for key, item in unknown.items()})
+        for item in rows:
+            if "reference" not in item.noted:  # the same row as one above
+                key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+                item.noted["reference"] = self._looked_up[key]
+
+    def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
+        for part in microbatches(rows, self.settings.pass_tokens) if rows else ():
             bare = [replace(item, noted={}) for item in part]
-            batch = collate(bare, self.policy.pad, self.policy.capacity)
-            found: dict[str, Tensor] = {}
-            if present or values:
-                outputs = self.forward(batch)
-                found["present"] = outputs.logprob
-                if outputs.value is not None:
-                    found["value"] = outputs.value[batch.turn]
-            if reference is not None:
-                assert self.reference is not None
-                with evaluating(self.reference.model):
-                    if self.reference.capacity != self.policy.capacity:
-                        raise BadArgument("a reference and its policy take the same packs.")
-                    states_UD = self.reference.states(batch)
-                    if reference == "full":
-                        found["reference"] = states_UD.to("cpu")[batch.of]
-                    else:
-                        found["reference"] = self._scores(self.reference, states_UD, None, batch)[0]
-            for b, item in enumerate(part):  # along a row places ascend, so its tokens stand in their order
-                mine_N = batch.row == b
-                item.noted.update({name: values_N[mine_N] for name, values_N in found.items()})
+            yield collate(bare, self.policy.pad, self.policy.capacity), part
 
     # -- steps
 
@@ -290,6 +330,13 @@ class Learner:
                 master.copy_(stored)
 
 
+def _write(found: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
+    """Note values of a batch's tokens in its rows: along a row places ascend, so its tokens are in order."""
+    for b, item in enumerate(rows):
+        mine_N = batch.row == b
+        item.noted.update({name: values_N[mine_N] for name, values_N in found.items()})
+
+
 def weights(policy: Policy) -> dict[str, Any]:
     """Return what load_weights() takes: the weights that are trained, and the vocabulary they belong to."""
     trained = {name: p.detach() for name, p in policy.model.named_parameters() if p.requires_grad}
@@ -311,7 +358,9 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
     stored = state["model"]
     for name, tensor in stored.items():
         if name not in mine or mine[name].shape != tensor.shape:
-            raise SchemaMismatch(f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there.")
+            raise SchemaMismatch(
+                f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+            )
     with torch.no_grad():
         for name, tensor in stored.items():
             mine[name].copy_(tensor)

@@ -76,14 +76,15 @@ def clipped_surrogate(
 def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tensor:
     """Return ``min(pi_present / pi_sampled, cap)`` of each token, without gradient.
 
-    For samples of an older policy, or of a sampler whose arithmetic differs from the learner's: the surrogate's
-    ratio starts from the present policy, and what lies between it and the sampler is weighed here. Sources:
+    For samples of an older policy, or of a sampler whose arithmetic differs from the learner's: the ratio of
+    the surrogate starts from the present policy, and what lies between it and the sampler is weighed here.
+    Sources:
     truncated importance sampling (Ionides 2008); decoupled PPO (Hilton et al., arXiv 2110.00641).
 
     Args:
         present_N: log probabilities under the policy as the update found it, computed by the learner.
         sampled_N: as the sampler reported them.
-        cap: the largest weight; what is above is cut, which bounds the variance and biases towards small steps.
+        cap: the largest weight; what is above is cut, which bounds the variance and shortens such steps.
     """
     return (present_N - sampled_N).detach().exp().clamp(max=cap)
 
@@ -91,9 +92,9 @@ def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tens
 def kl_estimate(logprob_N: Tensor, reference_N: Tensor, estimator: KlEstimator) -> Tensor:
     """Return an estimate of KL(policy, reference) at each sampled token, (N,), as `KlEstimator` names it.
 
-    ``k1`` is unbiased as a figure, and useless as a loss: its gradient is zero on average. ``k2`` as a loss has
-    the gradient of the divergence when tokens are on-policy; ``k3`` is never negative, and as a loss has the
-    gradient of KL(reference, policy) instead.
+    ``k1`` is unbiased as a figure, and useless as a loss: its gradient is zero on average. ``k2`` as a loss
+    has the gradient of the divergence where tokens are on-policy; ``k3`` is never negative, and as a loss has
+    the gradient of KL(reference, policy) instead.
     """
     ratio_N = logprob_N - reference_N
     if estimator == "k1":

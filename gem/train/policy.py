@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +20,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
 from gem.errors import BadArgument, missing_extra
+from gem.models import faster_dtype, load_causal
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
 from gem.tokens.rows import Row
@@ -176,10 +178,8 @@ class CausalPolicy:
     def states(self, batch: Batch) -> Tensor:
         """See Policy.states."""
         device = self.model.device
-        shared, (packs, steps) = len(batch.prefix), batch.ids.shape
-        past = None
-        if shared:
-            past = self._prefix(batch.prefix.to(device), packs)
+        shared = len(batch.prefix)
+        past = self._prefix(batch.prefix.to(device), len(batch.ids)) if shared else None
         mask = None
         if batch.sees is not None:
             mask = _additive(batch.sees, shared, device, self.model.dtype)[:, None]
@@ -266,9 +266,7 @@ def make_policy(config: TrainConfig) -> Policy:
         shape = TinyConfig(width=config.width, layers=config.layers, heads=config.heads)
         seed = seeding.derive(config.seed, "weights")
         return TinyPolicy(shape, seed, config.temperature, config.max_tokens)
-    from gem.models import load_causal
-
-    model, tokenizer = load_causal(config.model, device=config.device, dtype=config.torch_dtype())
+    model, tokenizer = load_causal(config.model, device=config.device, dtype=getattr(torch, config.dtype))
     if config.train_layers is not None:
         freeze_below(model, config.train_layers)
     if config.lora_rank:
@@ -284,6 +282,14 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.checkpointing:
         policy.capacity = None  # a checkpointed model keeps no cache, so no prefix can be shared
     return policy
+
+
+def settled(config: TrainConfig) -> TrainConfig:
+    """Return the config with what this machine decides decided: the type that a model computes in."""
+    if config.dtype != "auto":
+        return config
+    dtype = torch.float32 if config.model == "tiny" else faster_dtype(config.device, width=1024, hidden=4096)
+    return replace(config, dtype="bfloat16" if dtype is torch.bfloat16 else "float32")
 
 
 def freeze_below(model: Any, layers: int) -> None:
@@ -313,10 +319,11 @@ def _with_adapter(model: Any, config: TrainConfig) -> Any:
     except ImportError:
         raise missing_extra("training with LoRA", "peft", "llm") from None
     adapter = LoraConfig(
-        r=config.lora_rank, lora_alpha=2 * config.lora_rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=config.lora_rank,
+        lora_alpha=2 * config.lora_rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng():  # peft draws from the global generator
         torch.default_generator.manual_seed(seeding.derive(config.seed, "adapter"))
         return get_peft_model(model, adapter)
-
-

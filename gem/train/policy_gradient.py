@@ -48,7 +48,8 @@ def learn(
             weighted.append(replace(row, targets={t: Target(value) for t, value in enumerate(values)}))
     if not weighted or not (signal or config.regularised(progress.left)):
         return None
-    return take_steps(learner, weighted, len(episodes), config, progress)
+    scored = sum(episode.scored for episode in episodes)
+    return take_steps(learner, weighted, scored, config, progress)
 
 
 def branch_advantages(

@@ -34,7 +34,7 @@ def learn(
         rows = weigh(episodes, seat)
         if not rows:
             continue
-        learner.note(rows, present=config.importance_cap > 0, reference=None, values=True)
+        learner.note(rows)
         penalties = penalise(learner, episodes, rows, seat, config, progress)
         values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
         for item in rows:
@@ -62,12 +62,15 @@ def learn(
         return None
     if config.whiten:
         weighted = whitened(weighted)
-    return take_steps(learner, weighted, len(episodes), config, progress)
+    scored = sum(episode.scored for episode in episodes)
+    return take_steps(learner, weighted, scored, config, progress)
 
 
 def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
     """Return the rows with advantages of mean 0 and deviation 1 over all turns of the batch."""
-    turns = {(item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()}
+    turns = {
+        (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
+    }
     flat = torch.tensor([target.advantage for target in turns.values()], dtype=torch.float64)
     mean, deviation = flat.mean().item(), flat.std(correction=0).item()
     if not deviation > 0:
@@ -90,8 +93,7 @@ def bootstraps(
     """Return the critic's value of what a truncated episode's seat was shown last, by place in `episodes`."""
     policy = learner.policy
     ends: list[Weighted] = []
-    last = {item.source: item for item in rows}
-    for source, item in last.items():
+    for source in dict.fromkeys(item.source for item in rows):
         episode = episodes[source]
         end = episode.ends[seat]
         if not end.truncated or end.observation is None:
@@ -107,5 +109,5 @@ def bootstraps(
         ends.append(Weighted(row, source=source))
     if not ends:
         return {}
-    learner.note(ends, present=False, reference=None, values=True)
+    learner.note(ends)
     return {item.source: float(item.noted["value"][0]) for item in ends}

@@ -60,18 +60,14 @@ def take_steps(
 ) -> Steps:
     """Take an iteration's steps: `config.epochs` passes over the rows in minibatches.
 
-    `episodes`: how many the iteration played, which is what their number can be divided by without bias.
+    `episodes`: how many of the iteration's have a verdict: a number that the policy does not control.
     """
     left = progress.left
     learner.set_lr(config.lr_at(progress.iteration))
-    noted = weighted[0].noted
-    missing = not all(("present" in item.noted) == ("present" in noted) for item in weighted)
-    reference = None
-    if learner.reference is not None and "reference" not in noted and config.kl * left and not config.kl_reward:
-        reference = "full" if config.kl_estimator == "full" else "sampled"
-    present = config.importance_cap > 0 and (missing or "present" not in noted)
-    if present or reference is not None:
-        learner.note(weighted, present=present, reference=reference, values=False)
+    if config.importance_cap and not all("present" in item.noted for item in weighted):
+        learner.note(weighted)
+    if learner.reference is not None and config.kl * left and not config.kl_reward:
+        learner.note_reference(weighted, full=config.kl_estimator == "full")
     objective = make_objective(config, left)
     order = torch.Generator().manual_seed(seeding.derive(config.seed, "minibatches", progress.iteration))
     steps = Steps()
@@ -103,7 +99,9 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
     if config.normalise == "token":
         return float(sum(sum(item.row.mask) for item in rows))
     if config.normalise == "turn":
-        return float(sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows))
+        return float(
+            sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows)
+        )
     return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
 
 
@@ -167,9 +165,9 @@ def penalise(
     The sum over the turn's tokens of ``log policy - log reference``, as when they were sampled, times the
     weight of now. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
     """
-    if learner.reference is None or not config.kl_reward or not config.kl * progress.left:
+    if not rows or learner.reference is None or not config.kl_reward or not config.kl * progress.left:
         return None
-    learner.note(rows, present=False, reference="sampled", values=False)
+    learner.note_reference(rows, full=False)
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
     for item in rows:
         learnt = [t for t, learn in zip(item.row.turn, item.row.mask, strict=True) if learn]

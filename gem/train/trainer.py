@@ -10,7 +10,7 @@ import copy
 import functools
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from gem.rollout import Branch, EpisodeStore, Job, Runner
 from gem.train import checkpoint, policy_gradient, ppo
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
-from gem.train.policy import Base, Policy, make_policy
+from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Metrics, RunFolder
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
@@ -51,6 +51,7 @@ class Trainer:
     wall_s: float = 0.0
     save_s: float = NAN
     figures: dict[str, Any] = field(default_factory=dict)
+    _coming: Future[list[Episode]] | None = None
 
     @property
     def policy(self) -> Policy:
@@ -64,12 +65,13 @@ class Trainer:
         self.watcher.stage("training")
         while self.iteration < self.config.iterations:
             began, began_cpu = time.perf_counter(), time.process_time()
-            episodes = self.sample()
+            episodes = self.next_episodes()
             sampled = time.perf_counter()
             steps = self.learn(episodes)
             updated = time.perf_counter()
             self.iteration += 1
-            self.learner.publish(self.iteration)
+            if not self.config.staleness:
+                self.learner.publish(self.iteration)
             self.cpu_s += time.process_time() - began_cpu
             self.wall_s += time.perf_counter() - began
             metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled)
@@ -79,32 +81,50 @@ class Trainer:
                 self.save()
             self.watcher.iterated(metrics, self.config)
 
-    def sample(self) -> list[Episode]:
-        """Play one iteration's episodes."""
+    def next_episodes(self) -> list[Episode]:
+        """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
+        if not self.config.staleness:
+            return self.sample()
+        if self._coming is None:
+            self._coming = self._thread.submit(self.sample, self.iteration)
+        episodes = self._coming.result()
+        self._coming = None
+        # What is sampled while this iteration learns comes from the weights that stand before it does.
+        load_weights(self.sampler, weights(self.policy), "the learner")
+        self.sampler.agent.publish(self.iteration)
+        if self.iteration + 1 < self.config.iterations:
+            self._coming = self._thread.submit(self.sample, self.iteration + 1)
+        return episodes
+
+    def sample(self, iteration: int | None = None) -> list[Episode]:
+        """Play the episodes of an iteration, by default the present one."""
+        number = self.iteration if iteration is None else iteration
         if self.config.algorithm == "turn_grpo":
-            return self._sample_branches()
+            return self._sample_branches(number)
         size = self.config.group if self.config.grouped else 1
-        return self.runner.play([self._job(i // size, i % size) for i in range(self.config.batch)])
+        return self.runner.play([self._job(number, i // size, i % size) for i in range(self.config.batch)])
 
-    def _job(self, task: int, sample: int) -> Job:
-        seed = seeding.derive(self.config.seed, "episode", self.iteration, task)
-        return Job(self.maker, seed, str(task), sample, key=f"{self.iteration}-{task}")
+    def _job(self, iteration: int, task: int, sample: int) -> Job:
+        seed = seeding.derive(self.config.seed, "episode", iteration, task)
+        return Job(self.maker, seed, str(task), sample, key=f"{iteration}-{task}")
 
-    def _sample_branches(self) -> list[Episode]:
+    def _sample_branches(self, iteration: int) -> list[Episode]:
         """Play each group's first episode, draw one of its turns, and play the others from there.
 
         The job's key says behind ``@`` at which turn an episode left the first one.
         """
         tasks = range(self.config.batch // self.config.group)
-        firsts = self.runner.play([replace(self._job(t, 0), key=f"{self.iteration}-{t}@0") for t in tasks])
+        firsts = self.runner.play(
+            [replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks]
+        )
         jobs: list[Job] = []
         for task, first in zip(tasks, firsts, strict=True):
-            stream = seeding.stream(self.config.seed, "branch", self.iteration, task)
+            stream = seeding.stream(self.config.seed, "branch", iteration, task)
             turn = int(stream.random() * len(first.turns))
-            first.job = f"{self.iteration}-{task}@{turn}"
+            first.job = f"{iteration}-{task}@{turn}"
             start = Branch(first, turn) if turn else None
             jobs += [
-                replace(self._job(task, sample), key=first.job, start=start)
+                replace(self._job(iteration, task, sample), key=first.job, start=start)
                 for sample in range(1, self.config.group)
                 if first.scored and first.turns
             ]
@@ -117,8 +137,8 @@ class Trainer:
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
-        algorithm = ppo if self.config.algorithm == "ppo" else policy_gradient
-        steps = algorithm.learn(self.learner, episodes, self.config, self.progress)
+        learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
+        steps = learn(self.learner, episodes, self.config, self.progress)
         if steps is None and len(broken) < len(episodes):
             self.watcher.warned(
                 f"iteration {self.iteration + 1}: no return differs from another, so there is no "
@@ -135,10 +155,19 @@ class Trainer:
         return Progress(self.iteration, self.config.iterations)
 
     @functools.cached_property
+    def sampler(self) -> Policy:
+        """The policy that episodes are sampled from: the one that is trained, or a copy of its own."""
+        return make_policy(self.config) if self.config.staleness else self.policy
+
+    @functools.cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "sampler")
+
+    @functools.cached_property
     def runner(self) -> Runner:
         """Plays the run's episodes, and stores them."""
         return Runner(
-            self.policy.agent,
+            self.sampler.agent,
             host=self.config.host,
             limits=self.limits,
             concurrency=self.config.batch,
@@ -154,6 +183,10 @@ class Trainer:
 
     def close(self) -> None:
         """Close what plays and what stores."""
+        if self._coming is not None and not self._coming.cancel():
+            wait([self._coming])
+        if self.config.staleness:
+            self._thread.shutdown()
         self.runner.close()
         if self.store is not None:
             self.store.close()
@@ -220,6 +253,7 @@ class Trainer:
             "wall_s": self.wall_s,
             "figures": self.figures,
             **self.learner.state(),
+            "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
         }
         checkpoint.save(self.folder.checkpoint, state)
         self.save_s = time.perf_counter() - began
@@ -235,6 +269,9 @@ class Trainer:
         self.iteration, self.figures = state["iteration"], state["figures"]
         self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
         self.learner.publish(self.iteration)
+        if self.config.staleness:
+            load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
+            self.sampler.agent.publish(max(0, self.iteration - 1))
         self.folder.rewind(self.iteration)
         self._take_reference()
 
@@ -251,7 +288,9 @@ class Trainer:
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
             return
         self.learner.reference = twin(self.policy)
-        load_weights(self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference))
+        load_weights(
+            self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference)
+        )
 
 
 def twin(policy: Policy) -> Policy:
@@ -300,6 +339,9 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
     """
     watcher = watcher or Watcher()
     folder = RunFolder(config.out)
+    if resume and config.dtype == "auto":
+        config = replace(config, dtype=folder.read_config().dtype)
+    config = settled(config)
     if resume and (changed := config.differences(folder.read_config())):
         raise BadArgument(
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
@@ -314,11 +356,16 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             folder.begin(config)
             prepare(trainer)
             trainer.hold_reference()
+            if config.staleness:
+                load_weights(trainer.sampler, weights(trainer.policy), "the learner")
+                trainer.sampler.agent.publish(0)
             trainer.save()
         try:
             trainer.train()
         finally:
             trainer.close()
+        if config.staleness:
+            trainer.learner.publish(trainer.iteration)
         return finish(trainer)
 
 
@@ -328,6 +375,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     Raises:
         BadArgument: for a model, an environment or a wrapper that cannot be made.
     """
+    config = settled(config)
     make_maker(config)().close()  # what cannot be made is refused before a model is loaded
     if config.threads:
         torch.set_num_threads(config.threads)
