@@ -1,10 +1,12 @@
 """The oracle: episodes listed with their probabilities, exact gradients, and what learn steps estimate."""
 
+import importlib.util
 import json
 import math
 import statistics
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -430,3 +432,23 @@ def test_the_command_gives_json_and_fails_where_something_is_unexpected(capsys, 
 def test_what_cannot_be_judged_is_refused(given, match):
     with pytest.raises(BadArgument, match=match):
         next(judge(**given))
+
+
+# -- the page
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "mean-over-turns", "kl-loss"])
+def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
+    row = " | ".join(judges["early"].row(name, 0.9).cells())
+    page = (Path(__file__).parents[2] / "docs/oracle.md").read_text(encoding="utf-8")
+    assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
+
+
+@pytest.mark.slow
+def test_the_whole_page_is_what_the_oracle_says_now():
+    file = Path(__file__).parents[2] / "scripts/oracle_page.py"
+    spec = importlib.util.spec_from_file_location("oracle_page", file)
+    oracle_page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(oracle_page)
+    page = oracle_page.PAGE.read_text(encoding="utf-8")
+    assert oracle_page.written(page) == page, "run `python scripts/oracle_page.py` again"

@@ -34,6 +34,12 @@ SIZES = (4, 3, 2)
 """Episodes of a batch, where nobody says: the first whose batches can be listed, else the last."""
 UNEXPECTED = "UNEXPECTED"
 
+HEADS = (
+    *("algorithm", "gamma", "batch", "batches", "cosine", "length", "bias", "variance", "undiscounted"),
+    "verdict",
+)
+"""The columns of Row.cells()."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
