@@ -225,7 +225,8 @@ def test_a_listed_branch_gives_the_rows_of_one_that_was_played(listings):
         ("chat", "rloo", 0.9, "unbiased"),
         ("chat", "kl-reward", 1.0, "unbiased"),
         ("chat", "ppo-exact-critic", 1.0, "unbiased"),
-        ("broken", "reinforce", 1.0, "scaled by 0.7"),
+        ("broken", "reinforce", 1.0, "scaled by 0.91"),
+        ("broken", "rloo", 1.0, "scaled by 0.7"),
         ("noisy", "reinforce", 1.0, "unbiased"),
     ],
 )
