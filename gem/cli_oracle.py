@@ -8,19 +8,6 @@ from itertools import groupby
 
 from gem.cli import FAILED, MaybeInt, table
 
-HEADS = (
-    "algorithm",
-    "gamma",
-    "batch",
-    "batches",
-    "cosine",
-    "length",
-    "bias",
-    "variance",
-    "undiscounted",
-    "verdict",
-)
-
 
 def oracle(
     algorithm: tuple[str, ...] = (),
@@ -48,7 +35,7 @@ def oracle(
         seed: of the policy whose gradient it is, of the reference, the critic, and what is drawn.
         json: print the figures as JSON.
     """
-    from gem.train.oracle import SETTINGS, judge  # here: torch takes seconds
+    from gem.train.oracle import HEADS, SETTINGS, judge  # here: torch takes seconds
 
     rows = judge(env, algorithm, gamma, batch=batch, samples=samples, seed=seed)
     found = []

@@ -1,10 +1,12 @@
 """The oracle: episodes listed with their probabilities, exact gradients, and what learn steps estimate."""
 
+import importlib.util
 import json
 import math
 import statistics
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_every_episode_is_listed_once_and_the_probabilities_sum_to_one(listings,
     assert math.fsum(listing.law.values()) == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "count"), [("bandit", 4), ("words", 7), ("dense", 27), ("early", 15)])
+@pytest.mark.parametrize(("name", "count"), [("bandit", 4), ("words", 7), ("early", 15), ("chat", 13)])
 def test_the_numbers_of_episodes_are_those_of_the_rules(listings, name, count):
     assert len(listings[name].paths) == count
 
@@ -220,7 +222,11 @@ def test_a_listed_branch_gives_the_rows_of_one_that_was_played(listings):
         ("early", "mean-over-turns", 1.0, "biased by design: divides by the turns"),
         ("early", "stale", 1.0, "biased by design: clips; each token counts by its own ratio alone"),
         ("words", "mean-over-tokens", 0.9, "biased by design: divides by the tokens"),
-        ("broken", "reinforce", 1.0, "scaled by 0.7"),
+        ("chat", "rloo", 0.9, "unbiased"),
+        ("chat", "kl-reward", 1.0, "unbiased"),
+        ("chat", "ppo-exact-critic", 1.0, "unbiased"),
+        ("broken", "reinforce", 1.0, "scaled by 0.91"),
+        ("broken", "rloo", 1.0, "scaled by 0.7"),
         ("noisy", "reinforce", 1.0, "unbiased"),
     ],
 )
@@ -236,7 +242,7 @@ def test_the_real_learn_step_estimates_what_is_said(judges, env, name, gamma, ve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["bandit", "words", "early", "noisy", "broken"])
+@pytest.mark.parametrize("env", ["bandit", "words", "early", "chat", "noisy", "broken"])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
 def test_no_case_is_unexpected(judges, env, gamma):
     found = [judges[env].row(name, gamma) for name in CASES]
@@ -427,3 +433,23 @@ def test_the_command_gives_json_and_fails_where_something_is_unexpected(capsys, 
 def test_what_cannot_be_judged_is_refused(given, match):
     with pytest.raises(BadArgument, match=match):
         next(judge(**given))
+
+
+# -- the page
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "mean-over-turns", "kl-loss"])
+def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
+    row = " | ".join(judges["early"].row(name, 0.9).cells())
+    page = (Path(__file__).parents[2] / "docs/oracle.md").read_text(encoding="utf-8")
+    assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
+
+
+@pytest.mark.slow
+def test_the_whole_page_is_what_the_oracle_says_now():
+    file = Path(__file__).parents[2] / "scripts/oracle_page.py"
+    spec = importlib.util.spec_from_file_location("oracle_page", file)
+    oracle_page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(oracle_page)
+    page = oracle_page.PAGE.read_text(encoding="utf-8")
+    assert oracle_page.written(page) == page, "run `python scripts/oracle_page.py` again"

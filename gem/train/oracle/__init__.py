@@ -8,6 +8,6 @@ oracle` prints its rows.
 from gem.train.oracle.cases import CASES, Case
 from gem.train.oracle.envs import SETTINGS, Setting
 from gem.train.oracle.exact import Exact, Listing
-from gem.train.oracle.report import Judge, Row, judge
+from gem.train.oracle.report import HEADS, Judge, Row, judge
 
-__all__ = ["CASES", "SETTINGS", "Case", "Exact", "Judge", "Listing", "Row", "Setting", "judge"]
+__all__ = ["CASES", "HEADS", "SETTINGS", "Case", "Exact", "Judge", "Listing", "Row", "Setting", "judge"]

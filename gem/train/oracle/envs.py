@@ -32,7 +32,7 @@ class Walk(Env):
     Task:
         A task and a state are named; each answer moves the walk on.
     Action:
-        Letters, or nothing. ``a`` is 1 and ``b`` is 2 and ``c`` is 3, read as a number of base 4.
+        Letters, or nothing. ``a`` is 1 and ``b`` is 2 and ``c`` is 3, read as a number of base 3.
     Observation:
         Two digits: the task and the state.
     Reward:
@@ -89,7 +89,7 @@ class Walk(Env):
             return self._end(STOP_PAY)
         move = 0
         for letter in action:
-            move = 4 * move + LETTERS.index(letter) + 1
+            move = 3 * move + LETTERS.index(letter) + 1
         last = self.turn == self.turns
         if not last:
             move += self.world[self.turn]
@@ -135,6 +135,12 @@ SETTINGS: dict[str, Setting] = {
     "dense": Setting("three turns, each paid", kwargs={"turns": 3}),
     "sparse": Setting("three turns, the last paid", kwargs={"turns": 3, "sparse": True}),
     "early": Setting("up to three paid turns; the policy may stop", kwargs={"turns": 3, "early": True}),
+    "chat": Setting(
+        "up to two paid turns of up to three tokens; the policy may stop",
+        letters=1,
+        max_tokens=3,
+        kwargs={"turns": 2, "early": True},
+    ),
     "noisy": Setting("two paid turns; chance moves too", kwargs={"turns": 2, "noisy": True}),
     "broken": Setting("two paid turns; some end without verdict", kwargs={"turns": 2, "breaks": True}),
 }

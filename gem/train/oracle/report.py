@@ -34,6 +34,12 @@ SIZES = (4, 3, 2)
 """Episodes of a batch, where nobody says: the first whose batches can be listed, else the last."""
 UNEXPECTED = "UNEXPECTED"
 
+HEADS = (
+    *("algorithm", "gamma", "batch", "batches", "cosine", "length", "bias", "variance", "undiscounted"),
+    "verdict",
+)
+"""The columns of Row.cells()."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -129,7 +135,7 @@ class Judge:
         found = measure(step, weighed, listed=listed)
         aims = self.aims(gamma, older.model.logits.detach())
         gradient = self.exact.gradient(getattr(aims, case.objective))
-        verdict, expected = self._verdict(case, aims, gradient, found, size)
+        verdict, expected = self._verdict(case, aims, gradient, found, size, count)
         size_of = float(gradient.norm())
         plain = self.exact.gradient(lambda table: self.exact.mean_return(table, 1.0))
         return Row(
@@ -150,12 +156,15 @@ class Judge:
         )
 
     def _verdict(
-        self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int
+        self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int, worlds: int
     ) -> tuple[str, bool]:
-        """Compare the mean step with what it may be, up to the scale that is known."""
+        """Compare the mean step with what it may be, up to the scale that is known.
+
+        A batch takes no step when none of its episodes has a verdict; those of one world share theirs.
+        """
         if case.reason is not None and found.error:
             return f"biased by design: {case.reason}", True  # too noisy to tell that it keeps the direction
-        known = case.scale(batch) * self.scored
+        known = case.scale(batch) * (1 - (1 - self.scored) ** worlds)
         gamma_counts = not self._agree(aims.mean_return, aims.to_go)
         for label, name in (("", case.objective), *case.instead.items()):
             aim = gradient if not label else self.exact.gradient(getattr(aims, name))
