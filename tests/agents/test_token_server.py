@@ -1,5 +1,4 @@
 import asyncio
-import json
 import re
 from copy import deepcopy
 from dataclasses import replace
@@ -226,7 +225,7 @@ def test_limits(protocol, monkeypatch):
 def test_published_weights_answer_from_then_on(protocol, tied, tmp_path):
     old, new = make_model(0, tied), make_model(1, tied)
     server = TokenServer(deepcopy(old), protocol)
-    with server, agent_of(server, weights_folder=tmp_path / "w") as agent:
+    with server, agent_of(server, weights_folder=tmp_path / "w", max_tokens=4) as agent:
         before = agent(ASKS[:3])
         agent.publish(0)
         labelled = agent(ASKS[:3])
@@ -288,7 +287,7 @@ def test_a_runner_publishes_while_it_streams(protocol, tmp_path):
 
     with (
         serve(protocol) as server,
-        agent_of(server, weights_folder=tmp_path) as agent,
+        agent_of(server, weights_folder=tmp_path, max_tokens=4) as agent,
         Runner(agent, concurrency=2) as runner,
     ):
         runner.publish(4)
