@@ -213,8 +213,8 @@ class TokenServerAgent(OpenAIAgent):
 
     def _write(self, version: int, weights: Any) -> Path:
         """Write a state dict to a folder of its own: servers may hold files of an old path in memory."""
-        if not isinstance(weights, Mapping):
-            raise BadArgument(f"weights are {type(weights).__name__}; accepted: a state dict, or a folder.")
+        if not isinstance(weights, Mapping) or not all(hasattr(each, "detach") for each in weights.values()):
+            raise BadArgument(f"weights are {weights!r:.60}; accepted: a state dict of tensors, or a folder.")
         if self.weights_folder is None:
             raise BadArgument("publish() got weights; pass weights_folder, which the server can read.")
         try:
@@ -292,7 +292,8 @@ class TokenServerAgent(OpenAIAgent):
 
     async def _check(self, ask: Ask) -> None:
         """Make sure that log probabilities are of the distribution that is sampled from."""
-        data = await self._post(self._tokens.path, self._tokens.probe(ask, self._settings))
+        async with self._gate:
+            data = await self._post(self._tokens.path, self._tokens.probe(ask, self._settings))
         try:
             tempered = self._tokens.tempered(data)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -321,7 +322,7 @@ class TokenServerAgent(OpenAIAgent):
         """Return the version of the weights that sampled an answer."""
         if not labels:
             return self.policy_version
-        if all(label.isascii() and label.isdecimal() for label in labels):
+        if all(label.isascii() and label.isdecimal() and len(label) < 19 for label in labels):
             return min(map(int, labels))
         if self.policy_version is None:
             return None  # what the server started with

@@ -393,8 +393,9 @@ def test_what_publish_refuses(tmp_path):
         with agent_of(server) as agent:
             with pytest.raises(BadArgument, match="weights_folder"):
                 agent.publish(1, NEW.state_dict())
-            with pytest.raises(BadArgument, match="state dict"):
-                agent.publish(1, [1.0])
+            for wrong in ([1.0], {"lm_head.weight": 1.0}):
+                with pytest.raises(BadArgument, match="state dict"):
+                    agent.publish(1, wrong)
             with pytest.raises(BadArgument, match="0 or more"):
                 agent.publish(-1)
         (tmp_path / "file").write_text("")
