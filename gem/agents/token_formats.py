@@ -83,8 +83,16 @@ class TokenFormat:
         """
         raise NotImplementedError
 
-    def tops(self, data: dict[str, Any]) -> list[float]:
-        """Return the log probabilities of the most likely first tokens; see `probe`."""
+    def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """Return a request for one token that tells which distribution log probabilities are of."""
+        raise NotImplementedError
+
+    def tempered(self, data: Any) -> bool:
+        """Tell from a response to `probe` whether they are of the one that is sampled from.
+
+        Raises:
+            LookupError, TypeError, ValueError: for what is no response to it.
+        """
         raise NotImplementedError
 
     async def load(self, post: Post, folder: str, label: str) -> None:
@@ -127,20 +135,6 @@ class TokenFormat:
             logprobs=logprobs,
             extra={"weight_versions": found.weights},
         )
-
-    def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """Return a request for one token at a temperature that makes all tokens as likely."""
-        return self.request(ask, replace(settings, temperature=_FLATTENING), 1)
-
-    def tempered(self, data: Any) -> bool:
-        """Tell from a response to `probe` whether log probabilities are of the tempered distribution.
-
-        Those are all the same then, minus the logarithm of the vocabulary's size; logits would be 0.
-        """
-        tops = self.tops(as_object(data))
-        if len(tops) < 2 or not all(math.isfinite(each) for each in tops):
-            raise NoResponse(f"{_TOPS} log probabilities were asked for, {tops} came")
-        return max(tops) - min(tops) < _ROUNDING and max(tops) < math.log(0.75)
 
     def _check(self, found: Sampled, ask: Ask) -> None:
         if found.prompt_ids is not None and found.prompt_ids != tuple(ask.held):
@@ -212,12 +206,13 @@ class VLLM(TokenFormat):
         )
 
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """See TokenFormat.probe."""
-        return super().probe(ask, settings) | {"logprobs": _TOPS}
+        """See TokenFormat.probe; where one token alone is allowed, the sampled distribution is sure of it."""
+        return self.request(ask, settings, 1) | {"allowed_token_ids": [0]}
 
-    def tops(self, data: dict[str, Any]) -> list[float]:
-        """See TokenFormat.tops."""
-        return [float(value) for value in data["choices"][0]["logprobs"]["top_logprobs"][0].values()]
+    def tempered(self, data: Any) -> bool:
+        """See TokenFormat.tempered."""
+        (value,) = self.sampled(as_object(data)).logprobs
+        return abs(float(value)) < _ROUNDING
 
     async def load(self, post: Post, folder: str, label: str) -> None:
         """See TokenFormat.load; where a step fails, the server stays paused: its weights may be mixed."""
@@ -288,12 +283,16 @@ class SGLang(TokenFormat):
         )
 
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """See TokenFormat.probe."""
-        return super().probe(ask, settings) | {"top_logprobs_num": _TOPS}
+        """See TokenFormat.probe; at such a temperature, all tokens are as likely."""
+        flat = replace(settings, temperature=_FLATTENING)
+        return self.request(ask, flat, 1) | {"top_logprobs_num": _TOPS}
 
-    def tops(self, data: dict[str, Any]) -> list[float]:
-        """See TokenFormat.tops."""
-        return [float(entry[0]) for entry in data["meta_info"]["output_top_logprobs"][0]]
+    def tempered(self, data: Any) -> bool:
+        """See TokenFormat.tempered."""
+        tops = [float(entry[0]) for entry in as_object(data)["meta_info"]["output_top_logprobs"][0]]
+        if len(tops) < 2 or not all(math.isfinite(each) for each in tops):
+            raise NoResponse(f"{_TOPS} log probabilities were asked for, {tops} came")
+        return max(tops) - min(tops) < _ROUNDING
 
     async def load(self, post: Post, folder: str, label: str) -> None:
         """See TokenFormat.load; the server itself waits for the requests that it has begun."""

@@ -213,8 +213,8 @@ class TokenServerAgent(OpenAIAgent):
 
     def _write(self, version: int, weights: Any) -> Path:
         """Write a state dict to a folder of its own: servers may hold files of an old path in memory."""
-        if not isinstance(weights, Mapping):
-            raise BadArgument(f"weights are {type(weights).__name__}; accepted: a state dict, or a folder.")
+        if not isinstance(weights, Mapping) or not all(hasattr(each, "detach") for each in weights.values()):
+            raise BadArgument(f"weights are {weights!r:.60}; accepted: a state dict of tensors, or a folder.")
         if self.weights_folder is None:
             raise BadArgument("publish() got weights; pass weights_folder, which the server can read.")
         try:
@@ -237,50 +237,44 @@ class TokenServerAgent(OpenAIAgent):
         return folder
 
     async def _publish(self, version: int, folder: str | None) -> None:
-        self._begin()
+        self._begin()  # makes the gate
         async with self._gate.closed():
             self._doubt = f"{self._root} did not finish taking version {version}; publish again."
             try:
-                async with self._commands() as post:
-                    if folder is None:
-                        await self._tokens.relabel(post, str(version))
-                    else:
-                        await self._tokens.load(post, folder, str(version))
+                if folder is None:
+                    await self._tokens.relabel(self._post, str(version))
+                else:
+                    await self._tokens.load(self._post, folder, str(version))
             except NoVerdict as error:
                 self._doubt = f"{self._root} did not take version {version}: {error}. Publish again."
                 raise AgentUnavailable(self._doubt) from error
             self._doubt = ""
             self.policy_version = version
 
-    @asynccontextmanager
-    async def _commands(self) -> AsyncIterator[Any]:
-        """Yield what sends commands, over a connection of their own; see `token_formats.Post`."""
-        async with httpx.AsyncClient(timeout=self._load_timeout) as client:
-
-            async def post(
-                path: str, body: Mapping[str, Any] | None = None, optional: bool = False
-            ) -> dict[str, Any]:
-                content = json.dumps(body or {}).encode("ascii")
-                try:
-                    response = await client.post(
-                        self._root + path, content=content, headers=self._request_headers()
-                    )
-                except (httpx.HTTPError, OSError) as error:
-                    why = f"{path} was not answered: {type(error).__name__} {error}"
-                    raise NoVerdict(self._without_keys(why)) from error
-                if response.status_code == 404 and optional:
-                    return {}
-                if response.status_code != 200:
-                    said = self._without_keys(complaint_of(response.content))[:EXCERPT]
-                    hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
-                    raise NoVerdict(f"{path} answered {response.status_code}: {said!r}{hint}")
-                try:
-                    read = response.json() if response.content else {}
-                except (ValueError, RecursionError) as error:
-                    raise NoVerdict(f"{path} answered with no JSON: {response.text[:EXCERPT]!r}") from error
-                return read if isinstance(read, dict) else {}
-
-            yield post
+    async def _post(
+        self, path: str, body: Mapping[str, Any] | None = None, optional: bool = False
+    ) -> dict[str, Any]:
+        """Send a command; see `token_formats.Post`."""
+        client, _ = self._begin()
+        content, headers = json.dumps(body or {}).encode("ascii"), self._request_headers()
+        try:
+            response = await client.post(
+                self._root + path, content=content, headers=headers, timeout=self._load_timeout
+            )
+        except (httpx.HTTPError, OSError) as error:
+            why = f"{path} was not answered: {type(error).__name__} {error}"
+            raise NoVerdict(self._without_keys(why)) from error
+        if response.status_code == 404 and optional:
+            return {}
+        if response.status_code != 200:
+            said = self._without_keys(complaint_of(response.content))[:EXCERPT]
+            hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
+            raise NoVerdict(f"{path} answered {response.status_code}: {said!r}{hint}")
+        try:
+            read = response.json() if response.content else {}
+        except (ValueError, RecursionError) as error:
+            raise NoVerdict(f"{path} answered with no JSON: {response.text[:EXCERPT]!r}") from error
+        return read if isinstance(read, dict) else {}
 
     # -- one ask
 
@@ -298,8 +292,8 @@ class TokenServerAgent(OpenAIAgent):
 
     async def _check(self, ask: Ask) -> None:
         """Make sure that log probabilities are of the distribution that is sampled from."""
-        async with self._commands() as post:
-            data = await post(self._tokens.path, self._tokens.probe(ask, self._settings))
+        async with self._gate:
+            data = await self._post(self._tokens.path, self._tokens.probe(ask, self._settings))
         try:
             tempered = self._tokens.tempered(data)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -328,7 +322,7 @@ class TokenServerAgent(OpenAIAgent):
         """Return the version of the weights that sampled an answer."""
         if not labels:
             return self.policy_version
-        if all(label.isascii() and label.isdecimal() for label in labels):
+        if all(label.isascii() and label.isdecimal() and len(label) < 19 for label in labels):
             return min(map(int, labels))
         if self.policy_version is None:
             return None  # what the server started with

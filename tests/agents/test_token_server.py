@@ -225,7 +225,7 @@ def test_limits(protocol, monkeypatch):
 def test_published_weights_answer_from_then_on(protocol, tied, tmp_path):
     old, new = make_model(0, tied), make_model(1, tied)
     server = TokenServer(deepcopy(old), protocol)
-    with server, agent_of(server, weights_folder=tmp_path / "w") as agent:
+    with server, agent_of(server, weights_folder=tmp_path / "w", max_tokens=4) as agent:
         before = agent(ASKS[:3])
         agent.publish(0)
         labelled = agent(ASKS[:3])
@@ -287,7 +287,7 @@ def test_a_runner_publishes_while_it_streams(protocol, tmp_path):
 
     with (
         serve(protocol) as server,
-        agent_of(server, weights_folder=tmp_path) as agent,
+        agent_of(server, weights_folder=tmp_path, max_tokens=4) as agent,
         Runner(agent, concurrency=2) as runner,
     ):
         runner.publish(4)
@@ -393,8 +393,9 @@ def test_what_publish_refuses(tmp_path):
         with agent_of(server) as agent:
             with pytest.raises(BadArgument, match="weights_folder"):
                 agent.publish(1, NEW.state_dict())
-            with pytest.raises(BadArgument, match="state dict"):
-                agent.publish(1, [1.0])
+            for wrong in ([1.0], {"lm_head.weight": 1.0}):
+                with pytest.raises(BadArgument, match="state dict"):
+                    agent.publish(1, wrong)
             with pytest.raises(BadArgument, match="0 or more"):
                 agent.publish(-1)
         (tmp_path / "file").write_text("")

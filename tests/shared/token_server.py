@@ -213,6 +213,8 @@ class TokenServer:
     def vllm(self, body):
         prompt = body["prompt"]
         assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1, -1, 0, 1)
+        if not 0 <= body["temperature"] <= 2:
+            raise Refused(400, f"temperature must be in [0, 2], got {body['temperature']}.")
         if len(prompt) >= self.context:
             raise Refused(
                 400,
@@ -299,6 +301,10 @@ class TokenServer:
             with torch.inference_mode():
                 logits_V = self.model(input_ids=torch.tensor([prompt + ids])).logits[0, -1].double()
             logp_V = torch.log_softmax(logits_V, -1)
+            if allowed := params.get("allowed_token_ids"):
+                barred_V = torch.ones_like(logits_V, dtype=torch.bool)
+                barred_V[allowed] = False
+                logits_V = logits_V.masked_fill(barred_V, float("-inf"))
             if temperature == 0:
                 token = int(logits_V.argmax())
             else:
