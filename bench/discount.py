@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from bench.common import OUT, table, write_json
 from gem.statistics import mean_interval
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import train
 from gem.train.run import RunFolder
+from gem.train.trainer import train
 
 ENV = {"max_turns": 8, "reward": "sparse"}
 

@@ -28,7 +28,7 @@ from gem.parsing import boxed
 from gem.record import Episode
 from gem.registry import EnvSpec, register
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Trainer
+from gem.train.trainer import Trainer
 
 TERSE = "bench:TerseKuhn-v0"
 DIGITS = ("0", "1")
@@ -107,7 +107,7 @@ def main(args: Args) -> None:
                 results.append({"iteration": iteration, "exploitability": gain, "value": value})
             run.learn(episodes)
             run.iteration = iteration
-            run.policy.updated(iteration)
+            run.learner.publish(iteration)
     cpu = time.process_time() - began
     table(
         f"Kuhn poker, self-play, kl {args.kl:g}, seed {args.seed}, {args.iterations * args.batch:,} games, "

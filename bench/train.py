@@ -24,7 +24,7 @@ from bench.common import table, write_json
 from gem.agents.tiny import TinyLM
 from gem.record import Episode
 from gem.train.config import TrainConfig
-from gem.train.policy_gradient import Trainer, Watcher, make_trainer, warm
+from gem.train.trainer import Trainer, Watcher, make_trainer, warm
 
 
 def main() -> None:
@@ -78,17 +78,19 @@ def begin(config: TrainConfig) -> Trainer:
 
 def iteration(trainer: Trainer) -> dict[str, dict[str, float]]:
     """Carry out one iteration and return what each phase took."""
-    models: list[Any] = [p.model for p in (trainer.policy, trainer.reference) if p is not None]
+    learner = trainer.learner
+    models: list[Any] = [p.model for p in (learner.policy, learner.reference) if p is not None]
     counter = Counter(models)
     sample_s, episodes = timed(trainer.sample)
     generated = sum(len(turn.token_ids) for episode in episodes for turn in episode.turns)
     sample_flop = counter.take() + logits_flop(models[0], generated)
-    update_s, (_, tokens) = timed(lambda: trainer.learn(episodes))
+    update_s, steps = timed(lambda: trainer.learn(episodes))
     per_pass = logits_flop(models[0], generated) * trainer.config.epochs
     update_flop = counter.take() + per_pass * (3 + (len(models) - 1))
+    tokens = steps.positions
     counter.close()
     trainer.iteration += 1
-    trainer.policy.updated(trainer.iteration)
+    trainer.learner.publish(trainer.iteration)
     save_s, _ = timed(trainer.save)
     env_s, _ = timed(lambda: replay(trainer, episodes))
     return {

@@ -82,13 +82,21 @@ COMMANDS: dict[str, Command] = {
     "demos": Command("gem.cli:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
+    "oracle": Command(
+        "gem.cli_oracle:oracle", "compare what training algorithms estimate with exact gradients"
+    ),
     "eval": Command("gem.cli_eval:evaluate", "measure agents on environments"),
     "store": Command("gem.cli_store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli:serve_search", "serve a search engine over HTTP, for search tools"),
+    "models": Command("gem.cli:models", "list the language models that have names, and fetch them"),
     "doctor": Command("gem.cli:doctor", "say what works on this machine, and what to type for the rest"),
     "sandbox": Command("gem.cli:sandbox", "say how well programs are isolated here, and test it"),
 }
+
+
+PARSES_ITSELF = ("train",)
+"""Commands whose defaults follow their arguments: their functions take the words and the program's name."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -124,6 +132,8 @@ def _run(args: list[str]) -> int:
     if name not in COMMANDS:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
     found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
+    if name in PARSES_ITSELF:
+        return found(rest, prog) or 0
     run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
     return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
@@ -514,6 +524,49 @@ def regrade(
     return 0
 
 
+def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None) -> int:
+    """List the language models that can be loaded by name: what they are, and where, or how to get them.
+
+    Those that the cache of the Hugging Face hub holds are listed too. Any of them can be trained, as in
+    `gem-gym train --model NAME`.
+
+    Args:
+        fetch: bring the model of this name by pip into the cache: GEM_CACHE, else gem-gym in the user's own.
+        json: the list as JSON, one object a line.
+        device: time products of the shapes of SmolLM2-135M in float32 and bfloat16 there, as cpu or cuda.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from gem import models as known
+
+    if fetch is not None:
+        print(known.fetch(fetch))
+        return 0
+    if device is not None:
+        seconds = known.matmul_seconds(device, width=576, hidden=1536)
+        table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
+        return 0
+    found = known.listed()
+    if json:
+        for model in found:
+            print(dumps(asdict(model)))
+        return 0
+    rows = [
+        (
+            model.name,
+            f"{model.parameters / 1e6:.0f}M" if model.parameters else "-",
+            model.context or "-",
+            model.licence,
+            model.origin,
+            model.path or f"not here: {model.way}",
+        )
+        for model in found
+    ]
+    table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
+    return 0
+
+
 def doctor() -> int:
     """Try what works on this machine, and say what to type for the rest.
 
@@ -566,7 +619,7 @@ def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, so
 
         return OpenAIAgent(endpoint[1], base_url=endpoint[2], temperature=temperature)
     if os.path.isdir(name):
-        from gem.train.policy_gradient import trained_agent
+        from gem.train.trainer import trained_agent
 
         return trained_agent(Path(name), temperature)
     raise BadArgument(

@@ -36,7 +36,7 @@ def report() -> tuple[str, bool]:
         "environments": [family(prefix) for prefix in dict.fromkeys(i.partition(":")[0] for i in gem.ids())],
         "sandbox": list(backends()),
         "extras": list(extras()),
-        "engines": [postgres(), accelerator()],
+        "engines": [postgres(), accelerator(), *pretrained()],
     }
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     lines = [f"gem-gym {gem.__version__}, Python {platform.python_version()}, {system}"]
@@ -181,6 +181,17 @@ def postgres() -> Finding:
         return Finding("PostgreSQL", f"not running; {programs()} can start one", command)
     except MissingExtra:
         return Finding("PostgreSQL", "no server", "apt install postgresql, or set GEM_POSTGRES_DSN")
+
+
+def pretrained() -> Iterator[Finding]:
+    """Look for the models that have names."""
+    from gem.models import KNOWN, find
+
+    for name in KNOWN:
+        path = find(name)
+        yield Finding(
+            name, str(path) if path else "not here", "" if path else f"gem-gym models --fetch {name}"
+        )
 
 
 def accelerator() -> Finding:

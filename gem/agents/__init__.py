@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gem.agents.seats import SeatAgents as SeatAgents
     from gem.agents.solver import SolverAgent as SolverAgent
     from gem.agents.tiny import TinyAgent as TinyAgent
+    from gem.agents.token_server import TokenServerAgent as TokenServerAgent
 
 _HOMES = {  # imported when first asked for: some need torch, or httpx
     "BaseAgent": "base",
@@ -24,6 +25,7 @@ _HOMES = {  # imported when first asked for: some need torch, or httpx
     "SeatAgents": "seats",
     "SolverAgent": "solver",
     "TinyAgent": "tiny",
+    "TokenServerAgent": "token_server",
 }
 
 __all__ = sorted(_HOMES)

@@ -7,12 +7,12 @@ import json
 import os
 import warnings
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gem.agents.base import BaseAgent
 from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
@@ -77,6 +77,8 @@ class OpenAIAgent(BaseAgent):
     """
 
     keeps_time = True
+    callers: ClassVar[Mapping[str, str]] = CALLERS
+    harmless: ClassVar[tuple[str, ...]] = HARMLESS
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class OpenAIAgent(BaseAgent):
         self.timeout_s = timeout_s
         self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
         self._client: httpx.AsyncClient | None = None
-        self._places: asyncio.Semaphore | None = None
+        self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
 
@@ -197,16 +199,24 @@ class OpenAIAgent(BaseAgent):
 
     # -- one ask
 
-    async def _answer(self, ask: Ask) -> Reply:
+    def _places_for(self, concurrency: int) -> AbstractAsyncContextManager[None]:
+        """Return what lets so many requests at once through."""
+        return asyncio.Semaphore(concurrency)
+
+    def _begin(self) -> tuple[httpx.AsyncClient, AbstractAsyncContextManager[None]]:
+        """Return the client and the places of requests, made in the agent's loop when first needed."""
         if self._client is None or self._places is None:
             limits = httpx.Limits(
                 max_connections=self._concurrency, max_keepalive_connections=self._concurrency
             )
             self._client = httpx.AsyncClient(timeout=self._timeout, limits=limits)
-            self._places = asyncio.Semaphore(self._concurrency)
+            self._places = self._places_for(self._concurrency)
             self._death, self._away_since = _Death(), None
-        client, places = self._client, self._places
-        asking = _Asking(
+        return self._client, self._places
+
+    async def _answer(self, ask: Ask) -> Reply:
+        client, places = self._begin()
+        asking = Asking(
             ask,
             self._settings.limit(ask),
             _Clock(ask.policy_s),
@@ -233,7 +243,7 @@ class OpenAIAgent(BaseAgent):
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
 
-    def _tells_again(self, asking: _Asking, said: Said, verdict: Verdict) -> bool:
+    def _tells_again(self, asking: Asking, said: Said, verdict: Verdict) -> bool:
         """Tell the conversation in its next form, where there is one, and the server refuses this one.
 
         A server error is taken for a refusal once the retries are used up.
@@ -249,7 +259,7 @@ class OpenAIAgent(BaseAgent):
                 return True
         return False
 
-    async def _others_are_answered(self, client: httpx.AsyncClient, asking: _Asking, said: Said) -> bool:
+    async def _others_are_answered(self, client: httpx.AsyncClient, asking: Asking, said: Said) -> bool:
         """Tell whether it is this conversation that is refused: a plain question is still answered.
 
         What a model wrote may make a firewall, or a server that quotes it, say what else a dead key does.
@@ -258,7 +268,7 @@ class OpenAIAgent(BaseAgent):
         if not self._taken or said.status not in (400, 403, 404, 422):
             return False
         question = replace(asking.ask, messages=(Message("user", "Say yes."),), tools=(), turn=0)
-        other = _Asking(question, 16, asking.clock, asking.death)
+        other = Asking(question, 16, asking.clock, asking.death)
         assert self._places is not None
         async with self._places:
             asking.death.check()
@@ -266,7 +276,7 @@ class OpenAIAgent(BaseAgent):
                 said = await self._try(client, other)
         return judge(said).verdict is Verdict.SCORED
 
-    def _wait(self, asking: _Asking, said: Said, verdict: Verdict, jitter: float) -> float:
+    def _wait(self, asking: Asking, said: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise where there is none."""
         if verdict is Verdict.UNAVAILABLE:
             raise self._unavailable(asking, f"{said.why}{self._advice(said)}")
@@ -288,7 +298,7 @@ class OpenAIAgent(BaseAgent):
     def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
         return min(self.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
 
-    def _unavailable(self, asking: _Asking, why: str) -> AgentUnavailable:
+    def _unavailable(self, asking: Asking, why: str) -> AgentUnavailable:
         """Tell every ask that is on its way; a later one finds out for itself."""
         if self._death is asking.death:
             self._death = _Death()
@@ -301,7 +311,7 @@ class OpenAIAgent(BaseAgent):
         elif said.fault is None:
             self._away_since = None
 
-    def _reply(self, asking: _Asking, said: Said) -> Reply:
+    def _reply(self, asking: Asking, said: Said) -> Reply:
         ask = asking.ask
         if not said.complaint:
             self._taken |= asking.sent
@@ -315,7 +325,7 @@ class OpenAIAgent(BaseAgent):
             answer = replace(answer, text=calls.write(answer.text, answer.tool_calls), tool_calls=())
         return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
 
-    def _keep_form(self, asking: _Asking) -> None:
+    def _keep_form(self, asking: Asking) -> None:
         if asking.form is Form.FILLED and asking.refused and self._settings.form is Form.AS_IT_IS:
             self._settings.form = Form.FILLED
             why = f"{self._address} refuses messages without text; {EMPTY!r} is sent for them."
@@ -323,7 +333,7 @@ class OpenAIAgent(BaseAgent):
 
     # -- what the server refuses
 
-    def _adapts(self, asking: _Asking, said: Said) -> bool:
+    def _adapts(self, asking: Asking, said: Said) -> bool:
         """Change what the server refuses of a request, and tell whether it is worth asking again for that.
 
         Raises:
@@ -346,13 +356,13 @@ class OpenAIAgent(BaseAgent):
             raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
         if said.status not in (400, 422):
             return False
-        for name, instead in CALLERS.items():
+        for name, instead in self.callers.items():
             if name in new and refuses(heard, name):
                 raise self._unavailable(asking, f"{said.why}. Pass {instead}.")
         if "max_tokens" in new and self._auto and refuses(heard, "max_tokens"):
             settings.limit_field = "max_completion_tokens"
             return True
-        for name in HARMLESS:
+        for name in self.harmless:
             if name in mine and refuses(heard, name):
                 if name not in settings.left_out:
                     settings.left_out.add(name)
@@ -391,23 +401,26 @@ class OpenAIAgent(BaseAgent):
 
     # -- one request
 
-    async def _try(self, client: httpx.AsyncClient, asking: _Asking) -> Said:
+    def _request_headers(self) -> httpx.Headers:
+        headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "gzip"})
+        if key := self._key():
+            headers["Authorization"] = f"Bearer {key}"
+        headers.update(self._headers)
+        return headers
+
+    async def _try(self, client: httpx.AsyncClient, asking: Asking) -> Said:
         told = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
         request = self._format.request(told, self._settings, asking.limit)
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
-        headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "gzip"})
-        if key := self._key():
-            if not _fits_a_header(key):
-                why = f"was not asked: {self.api_key_env} has characters that no header can have."
-                raise self._unavailable(asking, why)
-            headers["Authorization"] = f"Bearer {key}"
-        headers.update(self._headers)
+        if not _fits_a_header(self._key()):
+            why = f"was not asked: {self.api_key_env} has characters that no header can have."
+            raise self._unavailable(asking, why)
         try:
             async with (
                 asyncio.timeout(self.timeout_s),
-                client.stream("POST", self.url, content=body, headers=headers) as response,
+                client.stream("POST", self.url, content=body, headers=self._request_headers()) as response,
             ):
                 said = await self._read(response, asking.ask)
             return said if said.status != 413 else replace(said, own_words=own_share(told.messages) > 0.5)
@@ -459,7 +472,7 @@ class OpenAIAgent(BaseAgent):
 
 
 @dataclass(slots=True)
-class _Asking:
+class Asking:
     """An ask on its way: the tokens that it may take, what was sent last, and how often it was tried."""
 
     ask: Ask

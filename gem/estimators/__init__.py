@@ -11,7 +11,9 @@ from gem.estimators.advantages import (
     has_signal,
     rebn,
     reinforce,
+    rloo,
     turn_advantages,
+    turn_rewards,
 )
 from gem.estimators.returns import discounted_returns, gae
 
@@ -24,5 +26,7 @@ __all__ = [
     "has_signal",
     "rebn",
     "reinforce",
+    "rloo",
     "turn_advantages",
+    "turn_rewards",
 ]

@@ -8,6 +8,7 @@ noise into a gradient of full size.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Literal, get_args
 
@@ -15,7 +16,7 @@ from gem.errors import BadArgument
 from gem.estimators.returns import discounted_returns
 from gem.record import SEAT, Episode
 
-Kind = Literal["reinforce", "rebn", "grpo", "dr_grpo"]
+Kind = Literal["reinforce", "rebn", "rloo", "grpo", "dr_grpo"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ROUNDING = 1e-9
@@ -23,7 +24,11 @@ ROUNDING = 1e-9
 
 
 def turn_advantages(
-    episodes: Sequence[Episode], kind: Kind, gamma: float, seat: str = SEAT
+    episodes: Sequence[Episode],
+    kind: Kind,
+    gamma: float,
+    seat: str = SEAT,
+    penalties: Sequence[Sequence[float]] | None = None,
 ) -> list[list[float] | None]:
     """Return the advantages of a seat's turns, parallel to `episodes` and to their ``turns_of(seat)``.
 
@@ -31,11 +36,13 @@ def turn_advantages(
     outside truncated are not bootstrapped: without a critic, what was cut off counts as 0.
 
     Args:
-        episodes: a batch; ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
-        kind: ``reinforce``, ``rebn``, ``grpo``, or ``dr_grpo`` (grpo without the deviation).
-        gamma: the discount per turn, in [0, 1]. The score of an episode in ``grpo`` and ``dr_grpo`` is its
-            discounted return; both papers have 1.
+        episodes: a batch; ``rloo``, ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
+        kind: ``reinforce``, ``rebn``, ``rloo``, ``grpo``, or ``dr_grpo`` (grpo without the deviation).
+        gamma: the discount per turn, in [0, 1]. The score of an episode in the three that compare is its
+            discounted return; their papers have 1.
         seat: whose turns.
+        penalties: what is taken off the reward of each turn, parallel to `episodes` and their turns, such as
+            a divergence from a reference; None: nothing.
 
     Raises:
         BadArgument: for another kind, or a reward that is not finite in an episode with verdict.
@@ -43,7 +50,14 @@ def turn_advantages(
     if kind not in KINDS:
         raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(KINDS)}.")
     scored = [episode for episode in episodes if episode.scored]
-    returns = [discounted_returns(_rewards(episode, seat), gamma) for episode in scored]
+    rewards = [turn_rewards(episode, seat) for episode in scored]
+    if penalties is not None:
+        taken = (each for each, episode in zip(penalties, episodes, strict=True) if episode.scored)
+        rewards = [
+            [reward - less for reward, less in zip(earned, lost, strict=True)]
+            for earned, lost in zip(rewards, taken, strict=True)
+        ]
+    returns = [discounted_returns(each, gamma) for each in rewards]
     if kind == "reinforce":
         advantages = reinforce(returns)
     elif kind == "rebn":
@@ -53,7 +67,8 @@ def turn_advantages(
         scores = [returns[index][0] for index in acted]
         groups = [scored[index].group for index in acted]
         advantages = [[] for _ in returns]
-        for index, score in zip(acted, grpo(scores, groups, scale=kind == "grpo"), strict=True):
+        relative = rloo(scores, groups) if kind == "rloo" else grpo(scores, groups, scale=kind == "grpo")
+        for index, score in zip(acted, relative, strict=True):
             advantages[index] = [score] * len(returns[index])
     following = iter(advantages)
     return [next(following) if episode.scored else None for episode in episodes]
@@ -114,6 +129,23 @@ def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = T
     return advantages
 
 
+def rloo(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
+    """Return each episode's score less the mean of the others in its group.
+
+    REINFORCE Leave-One-Out: ``A_i = R_i - mean of R_j, j != i``; the baseline does not depend on the sample,
+    so the gradient is unbiased. It is ``dr_grpo`` times n / (n - 1). Sources: Kool et al. (2019); Ahmadian et
+    al., Back to Basics, arXiv 2402.14740. A group of one has advantage 0.
+
+    Raises:
+        BadArgument: for unequal lengths.
+    """
+    sizes = Counter(groups)
+    return [
+        advantage * sizes[group] / max(1, sizes[group] - 1)
+        for advantage, group in zip(grpo(scores, groups, scale=False), groups, strict=True)
+    ]
+
+
 def _normalise(values: Sequence[float], scale: bool = True) -> list[float]:
     """Subtract the mean and divide by the deviation; zeros where the values are equal up to rounding."""
     if not values or max(values) - min(values) <= ROUNDING * max(map(abs, values)):
@@ -129,7 +161,12 @@ def _normalise(values: Sequence[float], scale: bool = True) -> list[float]:
     return [share / std for share in shares]
 
 
-def _rewards(episode: Episode, seat: str) -> list[float]:
+def turn_rewards(episode: Episode, seat: str = SEAT) -> list[float]:
+    """Return what each of a seat's turns earned; 0 where nobody said.
+
+    Raises:
+        BadArgument: for a reward that is not finite in an episode with verdict.
+    """
     rewards = [turn.reward or 0.0 for turn in episode.turns_of(seat)]
     for number, reward in enumerate(rewards):
         if not math.isfinite(reward):

@@ -18,7 +18,7 @@ from gem.registry import Maker
 from gem.rollout import Job, Runner, rollout, rollout_async
 from gem.rollout.runner import Store
 from gem.specs import TaskRef
-from gem.statistics import Interval, exact, mean_interval, wilson
+from gem.statistics import Interval, exact, mean_interval, rate_interval, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ def _interval(values: Mapping[str, Any] | None) -> Interval | None:
         math.inf if high is None else high,
         values["n"],
         values["clusters"],
+        values.get("exact", False),
     )
 
 
@@ -153,9 +154,10 @@ def evaluate(
 ) -> Result:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
-    Each episode has a seed of its own, and success a Wilson interval; or, where `instances` are given, these
-    are played in turn, and the intervals are clustered by instance. An agent that answers each ask by itself,
-    as an endpoint does, plays each episode at its own pace, in another thread; the others play in rounds.
+    Each episode has a seed of its own, and success the Wilson interval; or, where `instances` are given,
+    these are played in turn, and the intervals are clustered by instance (`gem.statistics.rate_interval` and
+    `mean_interval`). An agent that answers each ask by itself, as an endpoint does, plays each episode at its
+    own pace, in another thread; the others play in rounds.
 
     Args:
         agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
@@ -165,7 +167,7 @@ def evaluate(
         seed: what is played follows from it.
         instances: what is played, in place of seeds derived from `seed`.
         exactly: the agent plays without chance and `instances` are all there are, so that the figures are no
-            estimates and their intervals are points.
+            estimates: their intervals are points that say so (`Interval.exact`).
         budget: turns that an episode may take; None where nobody says, then those it took.
         limits: limits from outside.
         concurrency: episodes in flight.
@@ -244,9 +246,10 @@ def summarise(
     """Return the figures of episodes that have been played, one per job that was asked for.
 
     `clustered`: episodes of one `group` are samples of one instance, and not independent. `exactly` and
-    `budget` are those of evaluate.
+    `budget` are those of evaluate; where an episode has no verdict, nothing is exact.
     """
     scored = [episode for episode in episodes if episode.scored]
+    exactly = exactly and len(scored) == len(episodes)
     told = [episode for episode in scored if episode.success is not None]
     if len(told) < len(scored) and any(episode.several for episode in scored):
         told = []  # where seats fare differently, only a seat succeeds or fails
@@ -263,21 +266,29 @@ def summarise(
         float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
     ]
 
-    def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
-        if exactly:
-            return exact(values)
-        return mean_interval(values, [each.group for each in of] if clustered else None)
+    def groups(of: Sequence[Episode]) -> list[str] | None:
+        return [each.group for each in of] if clustered else None
 
-    success = None
-    if told:
-        bounded = mean(won, told) if clustered or exactly else wilson(int(sum(won)), len(won))
-        success = bounded._replace(low=max(0.0, bounded.low), high=min(1.0, bounded.high))
+    def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        return exact(values) if exactly else mean_interval(values, groups(of))
+
+    def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        return exact(values) if exactly else rate_interval(values, groups(of))
+
+    def fared(seat: str) -> SeatResult:
+        told = [each for each in scored if each.succeeded(seat) is not None]
+        return SeatResult(
+            success=rate([float(bool(each.succeeded(seat))) for each in told], told) if told else None,
+            reward=mean([each.reward(seat) for each in scored], scored),
+            turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
+        )
+
     unscored = len(episodes) - len(scored)
     return Result(
         env=name,
         episodes=len(episodes),
         scored=len(scored),
-        success=success,
+        success=rate(won, told) if told else None,
         at_least=sum(won) / (len(won) + unscored) if told else None,
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
@@ -285,7 +296,7 @@ def summarise(
         cancelled=cancelled,
         errors=errors,
         first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
-        seats={seat: _seat(scored, seat) for seat in _seats(scored)},
+        seats={seat: fared(seat) for seat in _seats(scored)},
         at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
         no_verdict=wilson(unscored, len(episodes)) if episodes else None,
         agent=_agent(episodes),
@@ -310,15 +321,6 @@ def _named(info: RunInfo | AgentInfo) -> str:
 
 def _seats(episodes: Sequence[Episode]) -> list[str]:
     return list(dict.fromkeys(seat for episode in episodes if episode.several for seat in episode.ends))
-
-
-def _seat(scored: Sequence[Episode], seat: str) -> SeatResult:
-    told = [success for episode in scored if (success := episode.succeeded(seat)) is not None]
-    return SeatResult(
-        success=wilson(sum(told), len(told)) if told else None,
-        reward=mean_interval([episode.reward(seat) for episode in scored]),
-        turns=sum(len(episode.turns_of(seat)) for episode in scored) / len(scored),
-    )
 
 
 def success_rate(episodes: Sequence[Episode]) -> float:

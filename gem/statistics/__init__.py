@@ -1,6 +1,16 @@
-"""Statistics: intervals that say how sure a mean or a rate is."""
+"""Statistics: intervals that say how sure a mean or a rate is, and tests."""
 
 from gem.statistics.fisher import fisher_exact
-from gem.statistics.intervals import Interval, exact, mean_interval, wilson
+from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
+from gem.statistics.trend import mann_kendall
 
-__all__ = ["Interval", "exact", "fisher_exact", "mean_interval", "wilson"]
+__all__ = [
+    "Interval",
+    "clustered_rate",
+    "exact",
+    "fisher_exact",
+    "mann_kendall",
+    "mean_interval",
+    "rate_interval",
+    "wilson",
+]

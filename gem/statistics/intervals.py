@@ -12,13 +12,18 @@ from gem.statistics import student_t
 
 
 class Interval(NamedTuple):
-    """A mean and the interval around it, of `n` values in `clusters` independent clusters."""
+    """A mean and the interval around it, of `n` values in `clusters` independent clusters.
+
+    `exact`: a whole population was counted, so that the mean is no estimate and both bounds are the mean.
+    That the bounds of a sample coincide says no such thing.
+    """
 
     mean: float
     low: float
     high: float
     n: int
     clusters: int
+    exact: bool = False
 
 
 def mean_interval(
@@ -33,6 +38,9 @@ def mean_interval(
     Each value a cluster of its own gives the classical interval. One cluster alone says nothing about
     others: its interval is unbounded.
 
+    This is for returns and counts. Of a rate near 0 or 1 it covers far too seldom, and where all values are
+    alike it is a point: see rate_interval().
+
     Args:
         values: one number per sample.
         clusters: what each sample belongs to (its task, its secret), parallel to `values`; None: itself.
@@ -43,26 +51,103 @@ def mean_interval(
     """
     _check_level(level)
     mean = _mean(values)
-    if clusters is None:
-        clusters = range(len(values))
-    if len(clusters) != len(values):
-        raise BadArgument(f"got {len(values)} values and {len(clusters)} clusters; one cluster per value.")
-    members: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        members.setdefault(cluster, []).append(value - mean)
+    members = _members(values, clusters)
     n, g = len(values), len(members)
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
-    squares = math.fsum(math.fsum(deviations) ** 2 for deviations in members.values())
+    squares = math.fsum(math.fsum(value - mean for value in own) ** 2 for own in members)
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
+
+
+def rate_interval(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
+) -> Interval:
+    """Return the rate of success and an interval that covers it near 0 and 1 too.
+
+    Where each value is a cluster of its own, the Wilson interval; else that of clustered_rate().
+
+    Args:
+        values: 1 for a success, 0 for none; one per sample.
+        clusters: what each sample belongs to (its task, its secret), parallel to `values`; None: itself.
+        level: the coverage, in (0, 1).
+
+    Raises:
+        BadArgument: without values, for others than 0 and 1, unequal lengths or another level.
+    """
+    for value in values:
+        if value not in (0, 1):
+            raise BadArgument(f"a value is {value}; a rate takes 0 and 1, mean_interval() any number.")
+    _mean(values)
+    members = _members(values, clusters)
+    return clustered_rate([int(sum(own)) for own in members], [len(own) for own in members], level)
+
+
+def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float = 0.95) -> Interval:
+    """Return the rate of success over clusters of trials, and a Wilson interval that allows for clusters.
+
+    The trials of a cluster resemble each other, so n of them tell no more than ``n / deff`` independent ones.
+    The design effect deff is the rate's cluster-robust variance over that of independent trials; this is
+    Wilson's interval for so many trials, with a quantile of Student's t. Source: Dean and Pagano, J. Survey
+    Statistics and Methodology 3 (2015), after Korn and Graubard, Survey Methodology 24 (1998).
+
+    That stumbles where few clusters hold the rarer outcome: these alone tell how alike trials are. With g
+    clusters of m_i trials, k of them holding the outcome that fewer hold, and e_i the deviation of a
+    cluster's successes from what the rate would give it:
+
+    - deff lies between 1 and its largest value, that of clusters all of one outcome, ``sum m_i^2 / n``, and
+      is moved towards the latter by ``1 / (k + 1)^2`` of the way: all of it where all or none succeed;
+    - t has as many degrees of freedom as a chi-squared of the same relative variance as that of
+      ``sum e_i^2``: ``2 g / (kurtosis of e - 1)``, at least 2 and at most g - 1.
+
+    Where no cluster has more than one trial this is wilson(). One cluster alone says nothing about others:
+    its interval is [0, 1].
+
+    ``python -m bench.intervals`` prints how often it covers, beside mean_interval(): for rates of 0.02, 0.05
+    and 0.5, 5 to 200 clusters of 4 to 64 trials, and intra-cluster correlations of 0, 0.2 and 0.6, at least
+    94% of the time where 95% are asked for. It is wide where few clusters of many trials are alike. Where
+    sizes differ wildly (1 to 40 trials) it may cover less.
+
+    Raises:
+        BadArgument: without trials, for more successes than trials, unequal lengths or another level.
+    """
+    _check_level(level)
+    if len(successes) != len(sizes) or not sizes:
+        raise BadArgument(f"got {len(successes)} counts and {len(sizes)} sizes; one of each per cluster.")
+    for won, size in zip(successes, sizes, strict=True):
+        if not 0 <= won <= size or size == 0:
+            raise BadArgument(f"a cluster has {won} successes of {size}; accepted: 0 to n of at least 1.")
+    n, g, total = sum(sizes), len(sizes), sum(successes)
+    if n == g:
+        return wilson(total, n, level)
+    rate = total / n
+    if g == 1:
+        return Interval(rate, 0.0, 1.0, n, g)
+    worst = sum(size * size for size in sizes) / n
+    deff, df = worst, float(g - 1)
+    if 0 < total < n:
+        deviations = [won - size * rate for won, size in zip(successes, sizes, strict=True)]
+        squares = math.fsum(e**2 for e in deviations)
+        deff = max(1.0, g / (g - 1) * squares / n / (rate * (1 - rate)))
+        rare = min(
+            sum(won > 0 for won in successes),
+            sum(won < size for won, size in zip(successes, sizes, strict=True)),
+        )
+        deff = min(deff + max(0.0, worst - deff) / (rare + 1) ** 2, worst * g / (g - 1))
+        if squares:
+            kurtosis = g * math.fsum(e**4 for e in deviations) / squares**2
+            df = min(df, max(2.0, 2 * g / (kurtosis - 1) if kurtosis > 1 else math.inf))
+    low, high = _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
+    return Interval(rate, low, high, n, g)
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     """Return the rate of success and its Wilson score interval; the trials are independent.
 
     Unlike an interval around the mean it stays in [0, 1] and has a width where all or none succeed.
-    Source: Wilson, J. American Statistical Association 22 (1927).
+    Source: Wilson, J. American Statistical Association 22 (1927). Its coverage swings around the level; of
+    95% it is 90.4% for a rate of 0.02 and n = 5, 91.4% for 0.05 and 10, 92.2% for 0.02 and 50, and 93% or
+    more for these rates and 0.5 with any other n of 5, 10, 50 and 200.
 
     Raises:
         BadArgument: without trials, for more successes than trials, or another level.
@@ -70,14 +155,18 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     _check_level(level)
     if not 0 <= successes <= n or n == 0:
         raise BadArgument(f"wilson got {successes} successes of {n}; accepted: 0 to n of at least 1.")
-    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     rate = successes / n
+    low, high = _wilson(rate, n, NormalDist().inv_cdf((1 + level) / 2))
+    return Interval(rate, low, high, n, n)
+
+
+def _wilson(rate: float, n: float, quantile: float) -> tuple[float, float]:
+    """Return the rates at which `rate` of `n` trials is just `quantile` standard deviations away."""
+    z2 = quantile**2
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (rate * (1 - rate) + z2 / (4 * n)) / n) / (1 + z2 / n)
     # At the ends the bound is the rate itself; rounding may miss it by an ulp.
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == n else centre + half
-    return Interval(rate, low, high, n, n)
+    return 0.0 if rate == 0 else centre - half, 1.0 if rate == 1 else centre + half
 
 
 def exact(values: Sequence[float]) -> Interval:
@@ -87,7 +176,19 @@ def exact(values: Sequence[float]) -> Interval:
         BadArgument: without values, or for values that are not finite.
     """
     mean = _mean(values)
-    return Interval(mean, mean, mean, len(values), len(values))
+    return Interval(mean, mean, mean, len(values), len(values), exact=True)
+
+
+def _members(values: Sequence[float], clusters: Sequence[Hashable] | None) -> list[list[float]]:
+    """Return the values of each cluster."""
+    if clusters is None:
+        return [[value] for value in values]
+    if len(clusters) != len(values):
+        raise BadArgument(f"got {len(values)} values and {len(clusters)} clusters; one cluster per value.")
+    members: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        members.setdefault(cluster, []).append(value)
+    return list(members.values())
 
 
 def _mean(values: Sequence[float]) -> float:

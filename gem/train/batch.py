@@ -1,12 +1,17 @@
 """Training rows as tensors: what one forward pass needs, and nothing twice.
 
-Axes: B rows, T positions behind the shared prefix, N sampled tokens of the batch, in row order.
+Rows of one batch have much in common: the rules at their beginning, the first turns of a game, whole
+conversations. `collate` lays them out as prefix trees, so that each distinct token behind its history is
+computed once, however many rows hold it, and with gradient from all of them.
+
+Axes: B packs, T places of a pack, P tokens of the shared prefix, U places whose next token was sampled, N
+sampled tokens of the batch, M turns that they belong to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -19,85 +24,218 @@ from gem.tokens.rows import Row, rows
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What a turn is trained towards: its advantage, and for a critic its return and its value before."""
+
+    advantage: float = 0.0
+    returns: float = 0.0
+    value: float = 0.0
+
+
+NOTHING = Target()
+
+
+@dataclass(frozen=True, slots=True)
 class Weighted:
-    """A training row and the advantage of each of its turns; 0 for a turn that is not listed."""
+    """A training row and the target of each of its turns; a turn that is not listed has advantage 0.
+
+    `source`: which of a batch's episodes it is of. `noted`: what the learner knows of the row's sampled
+    tokens, by name, each (n, ...): their log probabilities under the policy before the update, or what the
+    reference says.
+    """
 
     row: Row
-    advantages: dict[int, float]
+    targets: Mapping[int, Target] = field(default_factory=dict)
+    source: int = 0
+    noted: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one optimiser step.
+    """Rows of one forward pass.
 
-    `prefix` (P,): the tokens that all rows begin with, computed once for all of them. `ids` (B, T): the
-    rest, padded on the right. `row`, `column` (N,): where in `ids` each sampled token stands; the one
-    before it predicts it. `target`, `old_logprob`, `advantage` (N,): the token, its log probability when
-    it was sampled, and the advantage of its turn. `turns`: how many turns the batch holds.
+    `prefix` (P,): the tokens that all rows begin with. `ids` (B, T): what follows, in packs, padded on the
+    right; `position` (B, T): where in its row each token stands, the first of the row at 0; `sees` (B, T, T):
+    which places of its pack a token looks back at, itself among them, beside the whole prefix. None where
+    each pack is a single chain: then it is all up to itself.
+
+    `place` (U,): the places, of B times T, whose next token was sampled. `of` (N,): which of the U precedes
+    each sampled token, in ascending order. `target`, `old_logprob` (N,): the token, and its log probability
+    when it was sampled. `turn` (N,): which of the M turns it belongs to; `row` (N,): which row. `first` (M,):
+    each turn's first token, of N. `advantage`, `returns`, `value` (M,): see Target. `noted`: see Weighted,
+    each (N, ...).
     """
 
     prefix: Tensor
     ids: Tensor
-    row: Tensor
-    column: Tensor
+    position: Tensor
+    sees: Tensor | None
+    place: Tensor
+    of: Tensor
     target: Tensor
     old_logprob: Tensor
+    turn: Tensor
+    row: Tensor
+    first: Tensor
     advantage: Tensor
-    turns: int
+    returns: Tensor
+    value: Tensor
+    noted: dict[str, Tensor]
+
+    @property
+    def turns(self) -> int:
+        """How many turns the batch holds."""
+        return len(self.first)
+
+    @property
+    def positions(self) -> int:
+        """How many positions a forward pass computes, padding included."""
+        return len(self.prefix) + self.ids.numel()
 
 
-def weigh(
-    episodes: Sequence[Episode], advantages: Sequence[Sequence[float] | None], seat: str
-) -> list[Weighted]:
-    """Return the training rows of the episodes that have a verdict, with the advantage of each turn."""
+def weigh(episodes: Sequence[Episode], seat: str) -> list[Weighted]:
+    """Return the training rows of the episodes that have a verdict, without targets yet."""
     weighted: list[Weighted] = []
-    for episode, values in zip(episodes, advantages, strict=True):
-        if values is not None:
+    for source, episode in enumerate(episodes):
+        if episode.scored:
             if any(turn.logprobs is None for turn in episode.turns_of(seat) if turn.token_ids):
                 raise BadArgument(
                     f"episode {episode.id!r} has turns without log probabilities; a policy gradient needs "
                     "those of every sampled token, as a local model gives them."
                 )
-            by_turn = dict(enumerate(values))
-            weighted += [Weighted(row, by_turn) for row in rows(episode, seat)]
+            weighted += [Weighted(row, source=source) for row in rows(episode, seat)]
     return weighted
 
 
-def collate(weighted: Sequence[Weighted], pad: int) -> Batch:
-    """Return rows as one batch."""
-    all_ids = [item.row.ids for item in weighted]
+def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) -> Batch:
+    """Return rows as one batch.
+
+    Args:
+        weighted: the rows, each with a token to learn on.
+        pad: the id that fills packs.
+        capacity: tokens that a pack may hold, at least the longest row's. None: for models that cannot be
+            told what a token looks back at: no prefix is shared, and a pack is one row and rows that are a
+            beginning of it.
+    """
+    order = sorted(range(len(weighted)), key=lambda b: tuple(weighted[b].row.ids))
+    all_ids = [weighted[b].row.ids for b in order]
     # The token before the first sampled one must stay outside the prefix: its hidden state is wanted.
     first_sampled = min(item.row.mask.index(1) for item in weighted)
-    shared = min(common_prefix(all_ids), first_sampled - 1)
-    longest = max(map(len, all_ids)) - shared
-    ids_BT = torch.full((len(all_ids), longest), pad)
-    row_N: list[int] = []
-    column_N: list[int] = []
+    shared = 0 if capacity is None else min(common_prefix(all_ids), first_sampled - 1)
+    packs = _pack([ids[shared:] for ids in all_ids], capacity)
+    longest = max(len(pack.ids) for pack in packs)
+    ids_BT = torch.full((len(packs), longest), pad)
+    position_BT = torch.zeros((len(packs), longest), dtype=torch.long)
+    chains = all(pack.chain for pack in packs)
+    sees_BTT = None if chains else torch.eye(longest, dtype=torch.bool).repeat(len(packs), 1, 1)
+    for b, pack in enumerate(packs):
+        size = len(pack.ids)
+        ids_BT[b, :size] = torch.tensor(pack.ids)
+        position_BT[b, :size] = shared + torch.tensor(pack.depth)
+        if chains:
+            position_BT[b, size:] = shared + size
+        if sees_BTT is not None:
+            pack.look(sees_BTT[b])
+
+    flat_N: list[int] = []
     target_N: list[int] = []
     old_N: list[float] = []
-    advantage_N: list[float] = []
-    turns = 0
-    for b, item in enumerate(weighted):
-        ids = item.row.ids
-        ids_BT[b, : len(ids) - shared] = torch.tensor(ids[shared:])
-        turns += len({turn for turn, learn in zip(item.row.turn, item.row.mask, strict=True) if learn})
-        for t, learn in enumerate(item.row.mask):
+    turn_N: list[int] = []
+    row_N: list[int] = []
+    first_M: list[int] = []
+    targets_M: list[Target] = []
+    paths = [(b, path) for b, pack in enumerate(packs) for path in pack.paths]
+    for place, (b, path) in zip(order, paths, strict=True):
+        item = weighted[place]
+        row = item.row
+        before = None
+        for t, learn in enumerate(row.mask):
             if learn:
-                row_N.append(b)
-                column_N.append(t - shared)
-                target_N.append(ids[t])
-                old_N.append(item.row.logprobs[t])
-                advantage_N.append(item.advantages.get(item.row.turn[t], 0.0))
+                if row.turn[t] != before:
+                    before = row.turn[t]
+                    first_M.append(len(flat_N))
+                    targets_M.append(item.targets.get(before, NOTHING))
+                flat_N.append(b * longest + path[t - 1 - shared])
+                target_N.append(row.ids[t])
+                old_N.append(row.logprobs[t])
+                turn_N.append(len(first_M) - 1)
+                row_N.append(place)
+    place_U, of_N = torch.tensor(flat_N).unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    of_N, by_place = of_N.sort(stable=True)
+    where = by_place.argsort()
+    names = weighted[0].noted
     return Batch(
         prefix=torch.tensor(all_ids[0][:shared], dtype=torch.long),
         ids=ids_BT,
-        row=torch.tensor(row_N),
-        column=torch.tensor(column_N),
-        target=torch.tensor(target_N),
-        old_logprob=torch.tensor(old_N),
-        advantage=torch.tensor(advantage_N),
-        turns=turns,
+        position=position_BT,
+        sees=sees_BTT,
+        place=place_U,
+        of=of_N,
+        target=torch.tensor(target_N)[by_place],
+        old_logprob=torch.tensor(old_N)[by_place],
+        turn=torch.tensor(turn_N)[by_place],
+        row=torch.tensor(row_N)[by_place],
+        first=where[torch.tensor(first_M)],
+        advantage=torch.tensor([target.advantage for target in targets_M]),
+        returns=torch.tensor([target.returns for target in targets_M]),
+        value=torch.tensor([target.value for target in targets_M]),
+        noted={name: torch.cat([weighted[b].noted[name] for b in order])[by_place] for name in names},
     )
+
+
+class _Pack:
+    """Rows in lexicographic order as one sequence: each adds what it does not share with the one before."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.depth: list[int] = []
+        self.paths: list[list[int]] = []  # of each row, the place of each of its tokens
+        self.chain = True
+        self._added: list[tuple[int, list[int]]] = []  # where a row's own tokens begin, and the path to them
+
+    def shares(self, ids: Sequence[int]) -> int:
+        """Return how many of a row's tokens stand here already."""
+        if not self.paths:
+            return 0
+        path = self.paths[-1]
+        limit = min(len(path), len(ids))
+        return next((t for t in range(limit) if self.ids[path[t]] != ids[t]), limit)
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Add a row."""
+        known = self.shares(ids)
+        path = self.paths[-1][:known] if known else []
+        start, new = len(self.ids), ids[known:]
+        self.chain = self.chain and (not new or known == start)
+        if new:
+            self._added.append((start, path))
+        self.ids.extend(new)
+        self.depth.extend(range(known, len(ids)))
+        self.paths.append([*path, *range(start, len(self.ids))])
+
+    def look(self, sees_TT: Tensor) -> None:
+        """Mark in `sees` which places each place looks back at."""
+        ends = [start for start, _ in self._added[1:]]
+        for (start, path), end in zip(self._added, (*ends, len(self.ids)), strict=True):
+            sees_TT[start:end, path] = True
+            sees_TT[start:end, start:end] = torch.ones(end - start, end - start, dtype=torch.bool).tril()
+
+
+def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> list[_Pack]:
+    """Return sorted rows in packs of at most `capacity` tokens."""
+    limit = 0 if capacity is None else max(capacity, *map(len, all_ids))
+    packs: list[_Pack] = []
+    for ids in all_ids:
+        pack = packs[-1] if packs else None
+        if pack is not None:
+            known = pack.shares(ids)
+            goes_on = known == len(ids) or known == len(pack.ids)  # a chain stays one
+            if goes_on or len(pack.ids) + len(ids) - known <= limit:
+                pack.add(ids)
+                continue
+        packs.append(_Pack())
+        packs[-1].add(ids)
+    return packs
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
@@ -114,3 +252,24 @@ def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Genera
     count = -(-len(order) // size)
     edges = [i * len(order) // count for i in range(count + 1)]
     return [[weighted[i] for i in order[start:end]] for start, end in pairwise(edges)]
+
+
+def microbatches(weighted: Sequence[Weighted], tokens: int | None) -> list[list[Weighted]]:
+    """Return rows in parts of about `tokens` distinct tokens, for one step in several passes; None: one part.
+
+    Neighbours share the most. A row of more tokens is a part of its own.
+    """
+    if tokens is None:
+        return [list(weighted)]
+    parts: list[list[Weighted]] = []
+    room = 0
+    for item in sorted(weighted, key=lambda item: tuple(item.row.ids)):
+        new = len(item.row.ids)
+        if parts:
+            new -= record.common_prefix(parts[-1][-1].row.ids, item.row.ids)
+        if not parts or new > room:
+            parts.append([])
+            new, room = len(item.row.ids), tokens
+        parts[-1].append(item)
+        room -= new
+    return parts

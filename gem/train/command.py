@@ -5,43 +5,89 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
 from gem.errors import BadArgument
-from gem.train.config import TrainConfig
+from gem.train.config import ALGORITHMS, TrainConfig
 from gem.train.progress import Terminal, draw, sketch, table
 from gem.train.run import RunFolder
 
 
-def command(
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")],
-    resume: bool = False,
-    overwrite: bool = False,
-) -> int:
+@dataclass(frozen=True)
+class Arguments:
     """Train a language model on an environment with a policy gradient.
 
     The defaults are the demonstration: the embedded tiny model learns game:GuessTheNumber-v0-easy from its
-    text prompts, on one core, in minutes.
-
-    Args:
-        config: the run.
-        resume: go on with the run in the folder --out, from its last finished iteration.
-        overwrite: replace the run in the folder --out.
+    text prompts, on one core, in minutes. Some follow --algorithm and --model: --help shows those of what
+    stands beside it.
     """
-    folder = RunFolder(config.out)
-    if resume and overwrite:
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    """The run."""
+
+    resume: bool = False
+    """Go on with the run in the folder --out, from its last checkpoint."""
+
+    overwrite: bool = False
+    """Replace the run in the folder --out."""
+
+
+def command(args: list[str], prog: str) -> int:
+    """Carry out ``gem-gym train``; the defaults fit the flags, or are the run's own with --resume.
+
+    Raises:
+        BadArgument: for flags that contradict each other, or the run that stands.
+    """
+    folder = RunFolder(Path(_flag(args, "out") or TrainConfig.out))
+    resume = "--resume" in args and "--help" not in args and "-h" not in args
+    stored = replace(folder.read_config(), out=folder.path) if resume else None
+    default = stored or TrainConfig.fit(**_decisive(args))
+    parsed = tyro.cli(
+        Arguments, prog=prog, args=args, default=Arguments(default), config=(tyro.conf.FlagCreatePairsOff,)
+    )
+    if parsed.resume and parsed.overwrite:
         raise BadArgument("--resume goes on with a run and --overwrite replaces it; choose one.")
-    if resume:
-        config = _resumed(config, folder.read_config())
-    elif overwrite:
+    if stored is not None and (changed := parsed.config.differences(stored)):
+        name = changed[0]
+        raise BadArgument(
+            f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
+            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin "
+            "another run with another --out."
+        )
+    if parsed.overwrite:
         folder.clear()
-    else:
+    elif not parsed.resume:
         folder.check_free()
-    from gem.train.policy_gradient import train  # here: seconds, after all that can be refused at once
+    return _carry_out(parsed.config, folder, parsed.resume)
+
+
+def _decisive(args: list[str]) -> dict[str, Any]:
+    """Return the flags that other defaults follow; what is wrong with them is said by the parser."""
+    given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
+    if given.get("algorithm") not in ALGORITHMS:
+        given.pop("algorithm", None)
+    if _flag(args, "staleness") == "1":
+        given["staleness"] = 1
+    return given
+
+
+def _flag(args: list[str], name: str) -> str | None:
+    """Return what a flag is given, before anything is parsed."""
+    for word, following in zip(args, (*args[1:], ""), strict=True):
+        if word == f"--{name}":
+            return following
+        if word.startswith(f"--{name}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
+    from gem.train.trainer import train  # here: seconds, after all that can be refused at once
 
     console = Console()
     watcher = Terminal(console)
@@ -77,16 +123,3 @@ def _invoked() -> str:
     if Path(sys.argv[0]).name != "gem-gym":
         return shlex.join([sys.executable, "-m", "gem"])
     return "gem-gym" if shutil.which("gem-gym") == sys.argv[0] else shlex.quote(sys.argv[0])
-
-
-def _resumed(asked: TrainConfig, stored: TrainConfig) -> TrainConfig:
-    """Return the stored config; flags that were given and differ from it are refused."""
-    given = asked.differences(TrainConfig())  # a flag that names its default cannot be told from none
-    for name in asked.differences(stored):
-        if name in given:
-            raise BadArgument(
-                f"the run in {asked.out} has {name}={getattr(stored, name)!r}, --resume was given "
-                f"{getattr(asked, name)!r}; a run goes on as it began. Leave the flag out, or begin another "
-                "run with another --out."
-            )
-    return TrainConfig.from_json({**stored.to_json(), "out": str(asked.out)})

@@ -6,12 +6,11 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
-from gem.estimators import KINDS, Kind
 
 
 def _keywords(args: list[str]) -> dict[str, Any]:
@@ -41,11 +40,61 @@ MaybePath: TypeAlias = Annotated[
     ),
 ]
 
+MaybeInt: TypeAlias = Annotated[
+    int | None,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: int(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+
+Algorithm = Literal["reinforce", "rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+
+Ratio = Literal["token", "turn", "sequence"]
+"""What a probability ratio is of: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
+
+Normalise = Literal["episode", "turn", "token", "constant"]
+"""By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
+control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
+of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
+see docs/oracle.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv 2503.20783)."""
+
+KlEstimator = Literal["full", "k1", "k2", "k3"]
+"""How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
+own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
+Approximating KL Divergence, 2020)."""
+
 AT_LEAST_ONE = (
-    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes"),
-    *("width", "layers", "heads", "max_tokens", "max_turns", "threads"),
+    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
 )
-NOT_NEGATIVE = ("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "lr", "seed")
+NOT_NEGATIVE = (
+    *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
+    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant"),
+)
+
+FITTING: dict[str, dict[str, Any]] = {
+    "reinforce": {},
+    "rebn": {},
+    "rloo": {"gamma": 1.0},
+    "grpo": {"gamma": 1.0},
+    "dr_grpo": {"gamma": 1.0},
+    "gspo": {"gamma": 1.0, "ratio": "sequence", "clip": 3e-4, "clip_high": 4e-4},
+    "turn_grpo": {"gamma": 1.0},
+    "ppo": {"gamma": 0.9},
+}
+"""Defaults that belong to an algorithm: what compares whole episodes has no use for a discount."""
+
+LANGUAGE_MODEL: dict[str, Any] = {
+    **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
+    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "max_tokens": 256, "eval_episodes": 200},
+    **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
+}
+"""Defaults that belong to a pretrained model; the fields' own are the tiny model's."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +102,8 @@ class TrainConfig:
     """Train a language model on an environment with a policy gradient.
 
     The defaults are the demonstration: the embedded tiny model learns game:GuessTheNumber-v0-easy from its
-    text prompts, on one core, in minutes.
+    text prompts, on one core, in minutes. Some follow --algorithm and --model: --help shows those of what
+    stands beside it.
     """
 
     env: str = "game:GuessTheNumber-v0-easy"
@@ -62,9 +112,17 @@ class TrainConfig:
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keywords for the environment, as '{"reward": "sparse"}'."""
 
-    algorithm: Kind = "rebn"
-    """How returns become advantages: plain returns, Return Batch Normalisation, or relative to a group of
-    samples of one task (grpo divides by the group's deviation, dr_grpo does not)."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers around the environment, inner first: names, or module:function."""
+
+    tools: tuple[str, ...] = ()
+    """Tools that the environment carries: python, search, shell."""
+
+    algorithm: Algorithm = "rebn"
+    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation. rloo, grpo,
+    dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo:
+    relative to samples of one turn, which branch off in the middle of an episode. ppo: a critic's
+    estimates."""
 
     gamma: float = 0.3
     """Discount per turn."""
@@ -76,7 +134,7 @@ class TrainConfig:
     """Episodes per iteration."""
 
     group: int = 8
-    """Samples of one task, for grpo and dr_grpo."""
+    """Samples of one task, for the algorithms that compare them."""
 
     epochs: int = 2
     """Passes over each iteration's episodes."""
@@ -84,25 +142,73 @@ class TrainConfig:
     minibatch: int = 64
     """Rows of one optimiser step."""
 
+    pass_tokens: MaybeInt = None
+    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. None: one."""
+
     lr: float = 1e-3
     """Step size of AdamW."""
+
+    lr_ramp: int = 0
+    """Iterations in which the step size rises to that."""
 
     lr_end: float = 0.0
     """What is left of the step size at the end of the run, falling linearly."""
 
     clip: float = 0.2
-    """How far a token's probability ratio may leave 1."""
+    """How far a probability ratio may leave 1."""
+
+    clip_high: float = 0.0
+    """How far it may rise, where that is another figure (clip-higher); 0: as far as it may fall."""
+
+    ratio: Ratio = "token"
+    """What a probability ratio is of: a token, a turn, or a sequence (gspo)."""
+
+    normalise: Normalise = "episode"
+    """What a loss is divided by: the episodes, which the policy does not control; its turns or tokens, which
+    it does; or a constant times the episodes (--loss-constant)."""
+
+    loss_constant: float = 1.0
+    """Divisor of the loss beside the episodes, for --normalise constant."""
+
+    importance_cap: float = 0.0
+    """Largest importance weight of a token that older weights, or another program, sampled; the ratio then
+    starts from the learner's own log probabilities. 0: the sampler's are taken as they are."""
 
     kl: float = 0.1
     """Weight of the divergence from the policy before RL, per token, falling linearly to 0. It keeps the
     policy exploring while it learns, and well-formed. 0: no reference is kept."""
 
+    kl_estimator: KlEstimator = "full"
+    """How the divergence is estimated: over the whole vocabulary, or from the sampled token (k1, k2, k3)."""
+
+    kl_reward: bool = False
+    """Take the divergence off the reward of each turn (k1) in place of adding it to the loss."""
+
     entropy: float = 0.0
     """Weight of an entropy bonus per token, falling linearly to 0. Over a whole vocabulary it feeds tokens
     that belong nowhere; `kl` explores without that."""
 
+    lam: float = 0.95
+    """Lambda of generalised advantage estimates, for ppo."""
+
+    critic: Literal["head", "model"] = "head"
+    """What values turns, for ppo: a head on the policy's states, or a model of its own."""
+
+    value_weight: float = 0.5
+    """Weight of the critic's loss, for ppo."""
+
+    value_clip: float = 0.2
+    """How far a value may move from the old one in an iteration, for ppo; 0: as far as it likes."""
+
+    whiten: bool = True
+    """Give a batch's advantages mean 0 and deviation 1, for ppo."""
+
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
+
+    staleness: Literal[0, 1] = 0
+    """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
@@ -119,10 +225,32 @@ class TrainConfig:
     """Step size of the warm-up."""
 
     model: str = "tiny"
-    """``tiny``, or the folder or name of a Hugging Face causal language model."""
+    """``tiny``, a name that `gem-gym models` lists, or the folder or hub name of a causal language model of
+    Hugging Face."""
 
     device: str = "cpu"
-    """Where a Hugging Face model lives, as cuda; the tiny model is at home on the CPU."""
+    """Where a language model lives, as cuda; the tiny model is at home on the CPU."""
+
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What a language model computes in; auto: bfloat16 where this machine multiplies it faster."""
+
+    train_layers: MaybeInt = None
+    """Upper layers of a language model that are trained, and nothing else of it; None: all of it."""
+
+    lora_rank: int = 0
+    """Train LoRA adapters of this rank in place of a language model's own weights. 0: none."""
+
+    checkpointing: bool = False
+    """Compute a language model's layers again in the backward pass, to hold less memory."""
+
+    pack: int = 256
+    """Tokens of a pack of a language model's rows; see gem.train.batch."""
+
+    answer_prefix: str = ""
+    """What every answer of a language model begins with, given and not sampled, as '\\boxed{'."""
+
+    stop: tuple[str, ...] = ()
+    """Texts at which an answer of a language model ends."""
 
     width: int = 64
     """Width of the tiny model."""
@@ -139,14 +267,17 @@ class TrainConfig:
     temperature: float = 1.0
     """Temperature of sampling while training."""
 
-    max_turns: int | None = None
+    max_turns: MaybeInt = None
     """Turns after which an episode is cut off from outside; None leaves it to the task."""
 
     eval_episodes: int = 2000
     """Sampled episodes behind each figure of the final table."""
 
+    save_every: int = 1
+    """Iterations between checkpoints."""
+
     threads: int = 1
-    """Threads of PyTorch; the tiny model is fastest with one."""
+    """Threads of PyTorch, 0: as many as it likes; the tiny model is fastest with one."""
 
     seed: int = 0
     """The run's seed: weights, episodes and minibatches follow from it."""
@@ -172,30 +303,68 @@ class TrainConfig:
         for name in NOT_NEGATIVE:
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more.")
-        for name in ("temperature", "max_grad_norm"):
+        for name in ("temperature", "max_grad_norm", "loss_constant"):
             if not getattr(self, name) > 0:
                 raise BadArgument(f"{name} is {getattr(self, name)}; accepted: above 0.")
-        for name in ("gamma", "lr_end"):
+        for name in ("gamma", "lr_end", "lam"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 to 1.")
-        if self.algorithm not in KINDS:
-            raise BadArgument(f"algorithm is {self.algorithm!r}; accepted: {', '.join(KINDS)}.")
-        if self.model == "tiny" and self.device != "cpu":
-            raise BadArgument(f"device is {self.device!r}; the tiny model takes cpu alone.")
+        for name, accepted in CHOICES.items():
+            if getattr(self, name) not in accepted:
+                shown = ", ".join(map(str, accepted))
+                raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
             )
+        if self.grouped and self.group < 2:
+            raise BadArgument(
+                f"group is {self.group}; {self.algorithm} compares at least 2 samples of a task."
+            )
+        if self.kl_reward and self.algorithm == "turn_grpo":
+            raise BadArgument("turn_grpo takes no divergence off rewards; leave --kl-reward out.")
+        if self.model == "tiny":
+            self._check_tiny()
+        elif self.lora_rank and self.train_layers is not None:
+            raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
+
+    def _check_tiny(self) -> None:
+        if self.device != "cpu":
+            raise BadArgument(f"device is {self.device!r}; the tiny model takes cpu alone.")
+        own = TrainConfig.__dataclass_fields__
+        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop"):
+            if getattr(self, name) != own[name].default:
+                raise BadArgument(f"{name} belongs to a language model; the tiny model has none of it.")
+
+    @classmethod
+    def fit(cls, **given: Any) -> TrainConfig:
+        """Return a config whose defaults fit the algorithm and the model that are given."""
+        model = given.get("model", cls.model)
+        algorithm = given.get("algorithm", cls.algorithm)
+        fitting = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
+        if given.get("staleness"):
+            fitting["importance_cap"] = 2.0
+        return cls(**{**fitting, **given})
 
     @property
     def grouped(self) -> bool:
         """Whether the algorithm compares samples of one task."""
-        return self.algorithm in ("grpo", "dr_grpo")
+        return self.algorithm in ("rloo", "grpo", "dr_grpo", "gspo", "turn_grpo")
 
     @property
     def iterations(self) -> int:
         """How many iterations the run has."""
         return -(-self.episodes // self.batch)
+
+    def lr_at(self, iteration: int) -> float:
+        """Return the step size of an iteration, from 0: rising over the ramp, falling linearly to its end."""
+        left = 1 - iteration / self.iterations
+        rising = min(1.0, (iteration + 1) / (self.lr_ramp + 1))
+        return self.lr * rising * (self.lr_end + (1 - self.lr_end) * left)
+
+    def regularised(self, left: float) -> bool:
+        """Whether there is something to learn without advantages, when `left` of the run is to come."""
+        return bool(((self.kl and not self.kl_reward) or self.entropy) and left)
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""
@@ -224,4 +393,17 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        return cls(**{**values, **paths})
+        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop")}
+        return cls(**{**values, **paths, **lists})
+
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "algorithm": ALGORITHMS,
+    "ratio": get_args(Ratio),
+    "normalise": get_args(Normalise),
+    "kl_estimator": get_args(KlEstimator),
+    "critic": ("head", "model"),
+    "dtype": ("auto", "float32", "bfloat16"),
+    "staleness": (0, 1),
+    "store": ("tokens", "text", "none"),
+}

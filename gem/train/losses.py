@@ -1,6 +1,8 @@
-"""The loss of a policy-gradient step.
+"""Losses of policy-gradient steps: pure functions of what the model says of sampled tokens.
 
-N: sampled tokens of the batch. V: the vocabulary.
+Each is a sum, divided by nothing: the caller divides, best by what the policy does not control (see
+`gem.train.config.Normalise`).
+N: sampled tokens of the batch. M: the turns that they belong to. R: its rows.
 """
 
 from __future__ import annotations
@@ -10,67 +12,121 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gem.train.config import KlEstimator
 
-class Loss(NamedTuple):
-    """A scalar to minimise, and what to watch beside it; see clipped_surrogate."""
+
+class Surrogate(NamedTuple):
+    """A scalar to minimise, and sums over tokens to watch beside it; see clipped_surrogate."""
 
     loss: Tensor
-    entropy: float
-    clipped: float
-    step_kl: float
-    kl: float
+    clipped: Tensor
+    step_kl: Tensor
 
 
 def clipped_surrogate(
-    logp_NV: Tensor,
-    target_N: Tensor,
+    logprob_N: Tensor,
     old_logprob_N: Tensor,
     advantage_N: Tensor,
-    turns: int,
     *,
-    clip: float,
-    entropy_weight: float = 0.0,
-    kl_weight: float = 0.0,
-    reference_NV: Tensor | None = None,
-) -> Loss:
-    """Return PPO's clipped surrogate (arXiv 1707.06347, eq. 7), with what keeps a policy exploring.
+    clip_low: float,
+    clip_high: float,
+    weight_N: Tensor | None = None,
+    unit_N: Tensor | None = None,
+) -> Surrogate:
+    """Return PPO's clipped surrogate (arXiv 1707.06347, eq. 7), summed over tokens.
 
-    A turn is one action, so its log probability is the sum of its tokens': tokens are summed and turns
-    averaged, here and in the two terms that may be added: ``- entropy_weight * entropy`` and ``+ kl_weight *
-    KL(policy, reference)``. On the first step after sampling, where every ratio is 1, the gradient of the
-    surrogate is that of REINFORCE over turns.
+    ``-sum min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)``. Where ratios are 1, as on the first
+    step after sampling, its gradient is that of REINFORCE: a turn is one action, so its log probability is
+    the sum of its tokens'. `clip_high` above `clip_low` leaves room for tokens that are rare (clip-higher:
+    DAPO, arXiv 2503.14476).
+
+    With `unit_N` the ratio is that of a unit of tokens, a turn or a sequence: the geometric mean of its
+    tokens' ratios, which is clipped as one, while the gradient of each token is its own, so that turns of
+    one sequence keep their own advantages (GSPO-token: arXiv 2507.18071, eq. 13 and 14).
 
     Args:
-        logp_NV: log probabilities of every token under the policy that is trained.
-        target_N: the tokens that were sampled.
-        old_logprob_N: their log probabilities when they were sampled.
+        logprob_N: log probabilities of the sampled tokens under the policy that is trained.
+        old_logprob_N: those of the policy that the ratio starts from.
         advantage_N: the advantage of each token's turn.
-        turns: how many turns the tokens belong to.
-        clip: how far a ratio may leave 1 before its gradient stops.
-        entropy_weight: of the entropy bonus.
-        kl_weight: of the divergence from the reference.
-        reference_NV: log probabilities of every token under the reference, without gradient.
+        clip_low: how far a ratio may fall below 1 before its gradient stops.
+        clip_high: how far it may rise.
+        weight_N: importance weights without gradient, see importance_weights; None: 1.
+        unit_N: for each token the number of its unit, 0 to the units; None: each is its own.
 
     Returns:
-        The loss, and means per token: the policy's entropy in nats, the share of clipped tokens, an estimate
-        of KL(old, new) as ``r - 1 - log r``, and KL(policy, reference), NaN without reference.
+        The loss, and sums over tokens: of clipped ones, and of ``ratio - 1 - log ratio``, an estimate of
+        KL(old, new).
     """
-    logprob_N = logp_NV.gather(-1, target_N[:, None])[:, 0]
     log_ratio_N = logprob_N - old_logprob_N
+    if unit_N is not None:
+        mean_N = _mean_of_units(log_ratio_N.detach(), unit_N)[unit_N]
+        log_ratio_N = mean_N + logprob_N - logprob_N.detach()
     ratio_N = log_ratio_N.exp()
     plain_N = ratio_N * advantage_N
-    held_N = ratio_N.clamp(1 - clip, 1 + clip) * advantage_N
-    loss = -torch.minimum(plain_N, held_N).sum() / turns
-    probability_NV = logp_NV.exp()
-    entropy_N = -(probability_NV * logp_NV).sum(-1)
-    if entropy_weight:
-        loss = loss - entropy_weight * entropy_N.sum() / turns
-    kl = float("nan")
-    if reference_NV is not None:
-        kl_N = (probability_NV * (logp_NV - reference_NV)).sum(-1)
-        loss = loss + kl_weight * kl_N.sum() / turns
-        kl = float(kl_N.detach().mean())
+    held_N = ratio_N.clamp(1 - clip_low, 1 + clip_high) * advantage_N
+    surrogate_N = torch.minimum(plain_N, held_N)
+    if weight_N is not None:
+        surrogate_N = surrogate_N * weight_N
     with torch.no_grad():
-        clipped = (held_N < plain_N).float().mean()
-        step_kl = (ratio_N - 1 - log_ratio_N).mean()
-    return Loss(loss, float(entropy_N.detach().mean()), float(clipped), float(step_kl), kl)
+        clipped = (held_N < plain_N).sum()
+        step_kl = (ratio_N - 1 - log_ratio_N).sum()
+    return Surrogate(-surrogate_N.sum(), clipped, step_kl)
+
+
+def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tensor:
+    """Return ``min(pi_present / pi_sampled, cap)`` of each token, without gradient.
+
+    For samples of an older policy, or of a sampler whose arithmetic differs from the learner's: the ratio of
+    the surrogate starts from the present policy, and what lies between it and the sampler is weighed here.
+    Sources:
+    truncated importance sampling (Ionides 2008); decoupled PPO (Hilton et al., arXiv 2110.00641).
+
+    Args:
+        present_N: log probabilities under the policy as the update found it, computed by the learner.
+        sampled_N: as the sampler reported them.
+        cap: the largest weight; what is above is cut, which bounds the variance and shortens such steps.
+    """
+    return (present_N - sampled_N).detach().exp().clamp(max=cap)
+
+
+def kl_estimate(logprob_N: Tensor, reference_N: Tensor, estimator: KlEstimator) -> Tensor:
+    """Return an estimate of KL(policy, reference) at each sampled token, (N,), as `KlEstimator` names it.
+
+    ``k1`` is unbiased as a figure, and useless as a loss: its gradient is zero on average. ``k2`` as a loss
+    has the gradient of the divergence where tokens are on-policy; ``k3`` is never negative, and as a loss has
+    the gradient of KL(reference, policy) instead.
+    """
+    ratio_N = logprob_N - reference_N
+    if estimator == "k1":
+        return ratio_N
+    if estimator == "k2":
+        return 0.5 * ratio_N.square()
+    return (-ratio_N).exp() - 1 + ratio_N
+
+
+def value_loss(value_M: Tensor, old_value_M: Tensor, returns_M: Tensor, clip: float | None) -> Tensor:
+    """Return half the squared error of a critic, summed over turns; clipped around its old values.
+
+    ``1/2 sum max((V - G)^2, (clip(V, V_old - clip, V_old + clip) - G)^2)``. Source: the PPO implementation of
+    OpenAI baselines, as described by Huang et al., The 37 Implementation Details of PPO (2022), detail 9.
+
+    Args:
+        value_M: the critic's values now, with gradient.
+        old_value_M: its values before the update.
+        returns_M: what they are trained towards.
+        clip: how far a value may move from the old one; None: as far as it likes.
+    """
+    error_M = (value_M - returns_M).square()
+    if clip is not None:
+        held_M = old_value_M + (value_M - old_value_M).clamp(-clip, clip)
+        error_M = torch.maximum(error_M, (held_M - returns_M).square())
+    return 0.5 * error_M.sum()
+
+
+def _mean_of_units(values_N: Tensor, unit_N: Tensor) -> Tensor:
+    """Return the mean of each unit's values."""
+    units = int(unit_N.max()) + 1
+    zeros = torch.zeros(units, dtype=values_N.dtype, device=values_N.device)
+    sums = zeros.index_add(0, unit_N, values_N)
+    counts = zeros.index_add(0, unit_N, torch.ones_like(values_N))
+    return sums / counts.clamp(min=1)

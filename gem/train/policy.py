@@ -1,21 +1,31 @@
-"""What a trainer needs of a model: its distributions at sampled tokens, and an agent that samples from it."""
+"""What a learner needs of a model: states where tokens were sampled, logits of states, an agent that samples.
+
+Axes: B packs, T places of a pack, P tokens of the shared prefix, U places whose next token was sampled, D
+width of the model, V vocabulary.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
 from gem.errors import BadArgument, missing_extra
+from gem.models import faster_dtype, load_causal
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
+from gem.tokens.rows import Row
 from gem.tokens.tiny import PAD, TinyRenderer
-from gem.train.batch import Batch
+from gem.train.batch import Batch, Weighted, collate
 from gem.train.config import TrainConfig
 
 
@@ -24,7 +34,7 @@ class Policy(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """The module whose parameters are trained."""
+        """The module whose parameters are trained: those that require a gradient."""
         ...
 
     @property
@@ -39,7 +49,12 @@ class Policy(Protocol):
 
     @property
     def pad(self) -> int:
-        """The id that fills rows of a batch."""
+        """The id that fills packs."""
+        ...
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens of a pack, see `collate`."""
         ...
 
     @property
@@ -47,20 +62,21 @@ class Policy(Protocol):
         """Tokens that a conversation may take; None where nobody says."""
         ...
 
+    @property
+    def width(self) -> int:
+        """D, the width of a state."""
+        ...
+
+    def states(self, batch: Batch) -> Tensor:
+        """Return the state at each of the batch's places, (U, D), with gradient, where the model lives."""
+        ...
+
+    def logits(self, states_UD: Tensor) -> Tensor:
+        """Return the logits of states, (U, V), in float32 or better, before any temperature."""
+        ...
+
     def temper(self, temperature: float) -> None:
         """Let the agent sample at this temperature from now on; 0 is greedy."""
-        ...
-
-    def distributions(self, batch: Batch) -> Tensor:
-        """Return the log probability of every token where one was sampled, (N, V), with gradient.
-
-        They stand on the CPU, as the batch does, and are of the distribution that the agent samples from
-        while training, at its temperature.
-        """
-        ...
-
-    def updated(self, version: int) -> None:
-        """Take note that the weights have changed: whatever the agent cached under the old ones is void."""
         ...
 
 
@@ -68,6 +84,7 @@ class TinyPolicy:
     """The embedded tiny model as a policy."""
 
     pad = PAD
+    capacity: int | None = 64
 
     def __init__(self, config: TinyConfig, seed: int, temperature: float = 1.0, max_tokens: int = 16) -> None:
         """Draw random weights from `seed`."""
@@ -75,89 +92,238 @@ class TinyPolicy:
         self.model = TinyLM(len(self.renderer), config, seed)
         self.agent = TinyAgent(self.model, self.renderer, temperature, max_tokens)
         self.context = config.context
-        self.temperature = temperature
+        self.width = config.width
 
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
         self.agent.temperature = temperature
 
-    def distributions(self, batch: Batch) -> Tensor:
-        """See Policy.distributions."""
+    def states(self, batch: Batch) -> Tensor:
+        """See Policy.states."""
         shared, (_, steps) = len(batch.prefix), batch.ids.shape
         past = None
         if shared:
             past = Prefix()
             at_1P = torch.arange(shared)[None]
             self.model(batch.prefix[None], at_1P, past, causal_mask(at_1P, shared))
-        at_1T = torch.arange(shared, shared + steps)[None]
-        hidden_BTD = self.model(batch.ids, at_1T, Prefix(past), causal_mask(at_1T, shared + steps))
-        logits_NV = self.model.logits(hidden_BTD[batch.row, batch.column - 1])
-        return (logits_NV / self.temperature).log_softmax(-1)
+        if batch.sees is None:
+            mask = causal_mask(torch.arange(shared, shared + steps)[None], shared + steps)
+        else:
+            mask = _additive(batch.sees, shared, batch.sees.device, torch.float32)
+        hidden_BTD = self.model(batch.ids, batch.position, Prefix(past), mask)
+        return hidden_BTD.flatten(0, 1)[batch.place]  # type: ignore[no-any-return]
 
-    def updated(self, version: int) -> None:
-        """See Policy.updated."""
-        self.agent.publish(version)
+    def logits(self, states_UD: Tensor) -> Tensor:
+        """See Policy.logits."""
+        return self.model.logits(states_UD)
 
 
 class CausalPolicy:
     """A Hugging Face causal language model as a policy."""
 
     def __init__(
-        self, name: str, temperature: float = 1.0, max_tokens: int = 1024, device: str = "cpu"
+        self, model: Any, renderer: Renderer, agent: HuggingFaceAgent | None = None, capacity: int = 256
     ) -> None:
-        """Load the model and its tokenizer from a folder or the hub, and put the model on `device`.
+        """Train `model`; `agent` samples from it, by default at temperature 1.
+
+        Whether the model can be given a tree of rows, and what makes logits of its states, is tried out here.
 
         Raises:
-            MissingExtra: without the transformers package.
-            BadArgument: when there is no such model, or it has no chat template.
+            BadArgument: for a model whose logits are not made of its last states in a way known here.
         """
-        try:
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError:
-            raise missing_extra(f"the model {name!r}", "transformers", "train") from None
-        try:
-            self.renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
-            model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-            self.model: Any = model.to(device)
-        except BadArgument:
-            raise
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-            AssertionError,
-        ) as error:  # torch asserts that CUDA is there
-            raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}") from error
-        self.agent = HuggingFaceAgent(self.model, self.renderer, temperature, max_tokens)
+        self.model = model
+        self.renderer = renderer
+        self.agent = agent or HuggingFaceAgent(model, renderer)
         self.context = self.agent.context
-        self.pad = min(self.renderer.stop_ids)
-        self.temperature = temperature
+        self.pad = min(renderer.stop_ids)
+        base = getattr(model, "get_base_model", lambda: model)()  # what peft wraps
+        self._decoder: Any = base.get_decoder()
+        self._head: Any = base.get_output_embeddings()
+        text = base.config.get_text_config()
+        self._scale = getattr(text, "logit_scale", None) or 1 / (getattr(text, "logits_scaling", None) or 1)
+        self._cap: float | None = getattr(text, "final_logit_softcapping", None)
+        self.width: int = self._head.weight.shape[1]
+        self.capacity: int | None = capacity
+        with torch.no_grad(), evaluating(model):
+            self._try()
 
-    def distributions(self, batch: Batch) -> Tensor:
-        """See Policy.distributions."""
+    def _try(self) -> None:
+        """Compare logits made here with the model's own, in a tree and plain."""
+        few = min(40, self._head.weight.shape[0])
+        one, other = (tuple((7 * i + shift) % few for i in range(12)) for shift in (0, 3))
+        made = [one[:6] + one, one[:6] + other, one[:6] + other[:5] + one[2:8]]
+        rows = [Weighted(Row(ids, (0,) * 7 + (1,) * (len(ids) - 7), (0.0,) * len(ids), (0,) * len(ids)), {})
+                for ids in made]  # fmt: skip
         device = self.model.device
-        ids_BS = torch.cat((batch.prefix.expand(len(batch.ids), -1), batch.ids), 1).to(device)
-        # Logits are what takes memory, so they are made where some row needs them and nowhere else.
-        needed, place_N = (len(batch.prefix) + batch.column - 1).unique(return_inverse=True)  # type: ignore[no-untyped-call]
-        # Padding stands on the right, where causal attention never looks; no mask is needed.
-        output = self.model(input_ids=ids_BS, use_cache=False, logits_to_keep=needed.to(device))
-        logits_NV = output.logits[batch.row.to(device), place_N.to(device)]
-        return (logits_NV.float() / self.temperature).log_softmax(-1).cpu()  # type: ignore[no-any-return]
+        wanted_NV = torch.cat(
+            [self.model(input_ids=torch.tensor([ids], device=device)).logits[0, 6:-1] for ids in made]
+        ).float()
+        for capacity in (self.capacity, None):
+            batch = collate(rows, self.pad, capacity)
+            try:
+                found_UV = self.logits(self.states(batch))
+            except (ValueError, RuntimeError, TypeError, NotImplementedError, AttributeError):
+                continue  # a model that takes no tree may say so in any way
+            by_row = batch.row.argsort(stable=True)  # `of` sorts the tokens by place
+            found_NV = found_UV[batch.of[by_row].to(device)]
+            size = wanted_NV.std().item() or 1.0
+            if found_NV.shape == wanted_NV.shape and (found_NV - wanted_NV).abs().max() < 0.05 * size:
+                self.capacity = capacity
+                return
+        raise BadArgument(
+            f"{type(self.model).__name__} makes logits of its last states in a way that is not known here; "
+            "accepted: a causal language model whose logits are states times output embeddings."
+        )
+
+    def states(self, batch: Batch) -> Tensor:
+        """See Policy.states."""
+        device = self.model.device
+        shared = len(batch.prefix)
+        past = self._prefix(batch.prefix.to(device), len(batch.ids)) if shared else None
+        mask = None
+        if batch.sees is not None:
+            mask = _additive(batch.sees, shared, device, self.model.dtype)[:, None]
+        output = self._decoder(
+            input_ids=batch.ids.to(device),
+            position_ids=batch.position.to(device),
+            attention_mask=mask,
+            past_key_values=past,
+            use_cache=past is not None,
+        )
+        return output.last_hidden_state.flatten(0, 1)[batch.place.to(device)]  # type: ignore[no-any-return]
+
+    def _prefix(self, ids_P: Tensor, rows: int) -> Any:
+        """Return the keys and values of the shared prefix, with gradient, seen from every row."""
+        from transformers import DynamicCache
+
+        cache = self._decoder(input_ids=ids_P[None], use_cache=True).past_key_values
+        layers = ((layer.keys, layer.values) for layer in cache.layers)
+        return DynamicCache([(k.expand(rows, -1, -1, -1), v.expand(rows, -1, -1, -1)) for k, v in layers])
+
+    def logits(self, states_UD: Tensor) -> Tensor:
+        """See Policy.logits."""
+        head = self._head
+        bias = None if getattr(head, "bias", None) is None else head.bias.float()
+        logits_UV = F.linear(states_UD.float(), head.weight.float(), bias) * self._scale
+        return logits_UV if self._cap is None else self._cap * (logits_UV / self._cap).tanh()
 
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
         self.agent.temperature = temperature
 
-    def updated(self, version: int) -> None:
-        """See Policy.updated."""
-        self.agent.publish(version)
+
+class Base:
+    """What a policy was before LoRA: its model with the adapter switched off. Shares everything with it."""
+
+    def __init__(self, policy: CausalPolicy) -> None:
+        """Look past the adapter of `policy`."""
+        self._policy = policy
+        self.model, self.agent, self.renderer = policy.model, policy.agent, policy.renderer
+        self.pad, self.capacity, self.context = policy.pad, policy.capacity, policy.context
+        self.width = policy.width
+
+    def states(self, batch: Batch) -> Tensor:
+        """See Policy.states."""
+        with self.model.disable_adapter():
+            return self._policy.states(batch)
+
+    def logits(self, states_UD: Tensor) -> Tensor:
+        """See Policy.logits."""
+        with self.model.disable_adapter():
+            return self._policy.logits(states_UD)
+
+    def temper(self, temperature: float) -> None:
+        """See Policy.temper."""
+        self._policy.temper(temperature)
+
+
+def _additive(sees_BTT: Tensor, shared: int, device: Any, dtype: torch.dtype) -> Tensor:
+    """Return the additive mask (B, T, P + T): the whole prefix is seen, and what `sees` says."""
+    sees_BTS = F.pad(sees_BTT.to(device), (shared, 0), value=True)
+    mask = torch.zeros(sees_BTS.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(~sees_BTS, torch.finfo(dtype).min)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off, and back to what it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def make_policy(config: TrainConfig) -> Policy:
-    """Return the policy that a config asks for, with fresh or loaded weights."""
+    """Return the policy that a config asks for, with fresh or loaded weights.
+
+    Raises:
+        BadArgument: for a model that cannot be loaded, or more trained layers than it has.
+        MissingExtra: without the packages that the model wants.
+    """
     if config.model == "tiny":
         shape = TinyConfig(width=config.width, layers=config.layers, heads=config.heads)
-        return TinyPolicy(
-            shape, seeding.derive(config.seed, "weights"), config.temperature, config.max_tokens
+        seed = seeding.derive(config.seed, "weights")
+        return TinyPolicy(shape, seed, config.temperature, config.max_tokens)
+    model, tokenizer = load_causal(config.model, device=config.device, dtype=getattr(torch, config.dtype))
+    if config.train_layers is not None:
+        freeze_below(model, config.train_layers)
+    if config.lora_rank:
+        model = _with_adapter(model, config)
+    if config.checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    renderer = ChatTemplateRenderer(tokenizer)
+    agent = HuggingFaceAgent(
+        model, renderer, config.temperature, config.max_tokens, prefix=config.answer_prefix, stop=config.stop
+    )
+    policy = CausalPolicy(model, renderer, agent, config.pack)
+    if config.checkpointing:
+        policy.capacity = None  # a checkpointed model keeps no cache, so no prefix can be shared
+    return policy
+
+
+def settled(config: TrainConfig) -> TrainConfig:
+    """Return the config with what this machine decides decided: the type that a model computes in."""
+    if config.dtype != "auto":
+        return config
+    dtype = torch.float32 if config.model == "tiny" else faster_dtype(config.device, width=1024, hidden=4096)
+    return replace(config, dtype="bfloat16" if dtype is torch.bfloat16 else "float32")
+
+
+def freeze_below(model: Any, layers: int) -> None:
+    """Train the upper `layers` of a model alone; its embeddings and norms stay as they are too.
+
+    Raises:
+        BadArgument: for more layers than the model has.
+    """
+    blocks = next(
+        (m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) > 1), None
+    )
+    if blocks is None or len(blocks) < layers:
+        raise BadArgument(
+            f"train_layers is {layers}; accepted: 1 to {0 if blocks is None else len(blocks)}, the layers of "
+            f"{type(model).__name__}."
         )
-    return CausalPolicy(config.model, config.temperature, config.max_tokens, config.device)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    for block in blocks[len(blocks) - layers :]:
+        for parameter in block.parameters():
+            parameter.requires_grad_(parameter.dim() > 1)
+
+
+def _with_adapter(model: Any, config: TrainConfig) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise missing_extra("training with LoRA", "peft", "llm") from None
+    adapter = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=2 * config.lora_rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng():  # peft draws from the global generator
+        torch.default_generator.manual_seed(seeding.derive(config.seed, "adapter"))
+        return get_peft_model(model, adapter)

@@ -123,15 +123,18 @@ def table(figures: dict[str, Result]) -> Table:
             grid.add_row(
                 TITLES[name],
                 f"{success.mean:.1%}",
-                _bounds(success.low, success.high, "{:.1%}"),
+                _bounds(success, "{:.1%}"),
                 f"{needed.mean:.2f}",
-                _bounds(needed.low, needed.high, "{:.2f}"),
+                _bounds(needed, "{:.2f}"),
             )
     return grid
 
 
-def _bounds(low: float, high: float, form: str) -> str:
-    return "exact" if low == high else f"{form.format(low)} to {form.format(high)}"
+def _bounds(interval: Interval, form: str) -> str:
+    """Return the bounds; a sample whose values are all alike has the same one twice, and is not exact."""
+    if interval.exact:
+        return "exact"
+    return f"{form.format(interval.low)} to {form.format(interval.high)}"
 
 
 def sketch(values: Sequence[float], width: int = 72, height: int = 8) -> str:

@@ -33,7 +33,9 @@ class Metrics:
 
     `success`, `reward`, `turns` and `unreadable` are means over the episodes with a verdict, `loss` and the
     four after it over the steps: entropy, share of clipped tokens, divergence of the steps and divergence
-    from the reference, per token. `tokens_trained` counts every pass, and padding. Times are seconds;
+    from the reference, per token. `logprob_gap`: the mean absolute difference between the learner's and the
+    sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
+    `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
     """
 
@@ -49,6 +51,8 @@ class Metrics:
     clipped: float
     step_kl: float
     kl: float
+    logprob_gap: float
+    value_error: float
     lr: float
     tokens_sampled: int
     tokens_trained: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
+from torch import Tensor
 
 from gem import seeding
 from gem.agents.random import RandomAgent
@@ -20,7 +20,8 @@ from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import rows
-from gem.train.batch import Weighted, collate
+from gem.train.batch import Batch, Weighted
+from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
 
 
@@ -33,6 +34,7 @@ def warm_up(
     batch: int,
     lr: float,
     max_grad_norm: float,
+    pass_tokens: int | None = None,
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> None:
@@ -48,7 +50,8 @@ def warm_up(
     if demos is not None and not len(demos):
         raise BadArgument("the store of demonstrations is empty; `gem-gym demos` writes some.")
     what = "episodes of random play" if demos is None else "demonstrations"
-    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=lr, weight_decay=0.0)
+    settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
+    learner = Learner(policy, settings)
     for step in range(steps):
         if demos is None:
             jobs = [Job(maker, seeding.derive(seed, "warm-up", step, i)) for i in range(batch)]
@@ -57,7 +60,7 @@ def warm_up(
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
         demonstrations = [
-            Weighted(cut, {})
+            Weighted(cut)
             for episode in episodes
             if episode.scored
             for seat in episode.seats
@@ -70,13 +73,13 @@ def warm_up(
                 f"nothing to learn from among {batch} {what}: "
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
-        batch_ = collate(demonstrations, policy.pad)
-        logp_NV = policy.distributions(batch_)
-        loss = -logp_NV.gather(-1, batch_.target[:, None]).mean()
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm)
-        optimiser.step()
+        tokens = sum(sum(item.row.mask) for item in demonstrations)
+        sums, _ = learner.update(demonstrations, _cloning, tokens)
         if on_step is not None:
-            on_step(step, float(loss.detach()))
-    policy.updated(0)
+            on_step(step, sums["loss"])
+    learner.publish(0)
+
+
+def _cloning(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the negative log likelihood of a batch."""
+    return -outputs.logprob.sum(), {}

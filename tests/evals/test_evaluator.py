@@ -233,7 +233,8 @@ def measured(agent=None, *, samples=1, **how):
 def test_figures_by_hand():
     """Saying 1, 2, 3, 4 wins four secrets of ten, after 1, 2, 3, 4 guesses; a lost game counts five."""
     found = measured(exactly=True)
-    assert found.success[:3] == (0.4, 0.4, 0.4)
+    assert found.success == (0.4, 0.4, 0.4, 10, 10, True)
+    assert not measured().success.exact
     assert found.turns_to_success.mean == (1 + 2 + 3 + 4 + 6 * 5) / 10
     assert found.coverage == 1.0
     assert measured(budget=None, exactly=True).turns_to_success.mean == (1 + 2 + 3 + 4 + 6 * 5) / 10
@@ -245,8 +246,25 @@ def test_figures_by_hand():
 def test_samples_of_an_instance_are_one_cluster():
     once, again = measured(), measured(samples=5)
     assert (once.success.n, again.success.n, again.success.clusters) == (10, 50, 10)
-    assert again.success[:3] == pytest.approx(once.success[:3])  # nothing new was learnt
+    assert (
+        again.success.low <= once.success.low < once.success.high <= again.success.high
+    )  # nothing was learnt
     assert 0 <= once.success.low < once.success.mean < once.success.high <= 1
+
+
+def test_a_sample_that_always_succeeds_is_not_exact():
+    found = measured(SolverAgent(), samples=5)
+    assert found.success.mean == found.success.high == 1.0
+    assert found.success.low == pytest.approx(
+        1 / (1 + 2.262157**2 / 10), abs=1e-6
+    )  # t(0.975, 9), ten secrets
+    assert not found.turns_to_success.exact
+
+
+def test_results_of_before_there_was_exact_are_read():
+    values = measured(exactly=True).to_json()
+    del values["success"]["exact"]
+    assert not Result.from_json(values).success.exact
 
 
 def test_episodes_are_rounded_up_to_as_many_of_each_instance():
@@ -285,6 +303,8 @@ def test_episodes_without_verdict_are_told_and_not_counted(registry):
     found = evaluate(Fixed(), maker, instances=find_instances(maker, 0), **how)
     assert found.coverage == 0.5
     assert found.success.mean == 2 / 5
+    assert not found.success.exact  # half of the population was not counted
+    assert found.success.low < 2 / 5 < found.success.high
     assert found.at_least == 2 / 10
     maker = Maker("test:Never")
     found = evaluate(Fixed(), maker, instances=find_instances(maker, 0), **how)

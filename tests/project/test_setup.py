@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON = """#!/bin/sh
 printf '%s\\n' "$*" "no_index=${PIP_NO_INDEX:-}" >>calls
+case "$*" in *"--fetch"*) if [ -e offline ]; then echo "no index can be reached"; exit 2; fi ;; esac
 case "$*" in *"pip install"*) if [ -e broken ]; then echo "the network is down"; exit 1; fi ;; esac
 """
 
@@ -59,6 +60,20 @@ def test_set_up_installs_the_pinned_packages(checkout):
     assert len(installs(checkout)) == 2
     assert all("--constraint constraints.txt" in line for line in installs(checkout))
     assert "--editable .[" in installs(checkout)[-1]
+
+
+def test_set_up_fetches_the_model_and_goes_on_without_it(checkout):
+    done = set_up(checkout)
+    assert "-m gem models --fetch smollm2" in (checkout / "calls").read_text()
+    assert "without the model" not in done.stdout
+    with (checkout / "constraints.txt").open("a") as file:
+        file.write("# changed\n")
+    (checkout / "offline").touch()
+    done = set_up(checkout)
+    assert done.returncode == 0
+    assert "going on without the model smollm2" in done.stdout
+    assert "no index can be reached" in done.stdout
+    assert set_up(checkout).stdout == "set-up: .venv is ready\n"
 
 
 def test_a_second_run_does_nothing_and_says_so(checkout):

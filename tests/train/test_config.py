@@ -45,14 +45,58 @@ def test_shares_are_shares(name, value):
 
 
 def test_an_unknown_algorithm_is_refused():
-    with pytest.raises(BadArgument, match="algorithm is 'ppo'; accepted: reinforce, rebn, grpo, dr_grpo"):
-        TrainConfig(algorithm="ppo")
+    with pytest.raises(
+        BadArgument, match="algorithm is 'dpo'; accepted: reinforce, rebn, rloo, grpo, dr_grpo"
+    ):
+        TrainConfig(algorithm="dpo")
 
 
 def test_groups_divide_the_batch():
     with pytest.raises(BadArgument, match=r"batch is 20; grpo takes a multiple of group \(8\)"):
         TrainConfig(algorithm="grpo", batch=20, group=8)
     TrainConfig(algorithm="rebn", batch=20, group=8)
+
+
+def test_a_group_has_something_to_compare():
+    with pytest.raises(BadArgument, match="group is 1; rloo compares at least 2 samples of a task"):
+        TrainConfig(algorithm="rloo", group=1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"train_layers": 2},
+        {"lora_rank": 4},
+        {"checkpointing": True},
+        {"answer_prefix": "x"},
+        {"stop": ("}",)},
+    ],
+)
+def test_what_belongs_to_a_language_model_is_refused_for_the_tiny_one(given):
+    with pytest.raises(BadArgument, match=f"{next(iter(given))} belongs to a language model"):
+        TrainConfig(**given)
+    TrainConfig(model="some/model", **given)
+
+
+def test_lora_and_layers_exclude_each_other():
+    with pytest.raises(BadArgument, match="lora_rank and train_layers both say what is trained"):
+        TrainConfig(model="some/model", lora_rank=4, train_layers=2)
+
+
+def test_defaults_fit_the_algorithm_and_the_model():
+    assert TrainConfig.fit() == TrainConfig()
+    assert TrainConfig.fit(algorithm="grpo").gamma == 1.0
+    assert TrainConfig.fit(algorithm="grpo", gamma=0.5).gamma == 0.5
+    assert TrainConfig.fit(algorithm="gspo").ratio == "sequence"
+    large = TrainConfig.fit(model="some/model", algorithm="rloo", lr=1e-6)
+    assert (large.warmup_steps, large.batch, large.gamma, large.lr) == (0, 64, 1.0, 1e-6)
+
+
+def test_the_step_size_rises_and_falls():
+    config = TrainConfig(episodes=10 * 256, lr=1.0, lr_ramp=3, lr_end=0.1)
+    found = [config.lr_at(iteration) for iteration in range(10)]
+    assert found[:4] == pytest.approx([0.25, 0.5 * 0.91, 0.75 * 0.82, 0.73])
+    assert found[9] == pytest.approx(0.1 + 0.9 * 0.1)
 
 
 def test_the_tiny_model_lives_on_the_cpu():

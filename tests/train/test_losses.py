@@ -15,20 +15,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gem.estimators import discounted_returns, rebn
-from gem.train.losses import clipped_surrogate
+from gem.train.losses import clipped_surrogate, importance_weights, kl_estimate, value_loss
 
 
 def tensor(*values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-def coin(probability):
-    """Log probabilities (N, 2) of a coin per token, whose heads were thrown."""
-    return torch.stack((probability.log(), (1 - probability).log()), -1)
-
-
-def heads(like):
-    return torch.zeros(len(like), dtype=torch.long)
+CLIP = {"clip_low": 0.2, "clip_high": 0.2}
 
 
 # -- by hand
@@ -39,33 +33,10 @@ def test_value_by_hand():
     ratio = tensor(1.5, 1.5, 0.5, 0.5)
     advantage = tensor(2.0, -2.0, 2.0, -2.0)
     # min(r A, clip(r) A): 1.2 * 2 (held), 1.5 * -2, 0.5 * 2, 0.8 * -2 (held)
-    found = clipped_surrogate(coin(old * ratio), heads(old), old.log(), advantage, 2, clip=0.2)
-    assert float(found.loss) == pytest.approx(-(2.4 - 3.0 + 1.0 - 1.6) / 2)
-    assert found.clipped == pytest.approx(0.5)
-    assert found.step_kl == pytest.approx(sum(r - 1 - math.log(r) for r in (1.5, 1.5, 0.5, 0.5)) / 4)
-    assert math.isnan(found.kl)
-
-
-def test_entropy_is_summed_over_tokens_and_averaged_over_turns():
-    p = tensor(0.5, 0.1, 0.1)
-    nats = [-sum(q * math.log(q) for q in (x, 1 - x)) for x in p.tolist()]
-    found = clipped_surrogate(coin(p), heads(p), p.log(), 0 * p, 2, clip=0.2, entropy_weight=0.3)
-    assert float(found.loss) == pytest.approx(-0.3 * sum(nats) / 2)
-    assert found.entropy == pytest.approx(sum(nats) / 3)
-
-
-def test_divergence_from_the_reference_by_hand():
-    p, q = tensor(0.5, 0.1, 0.9), tensor(0.5, 0.3, 0.2)
-    nats = [
-        x * math.log(x / y) + (1 - x) * math.log((1 - x) / (1 - y))
-        for x, y in zip(p.tolist(), q.tolist(), strict=True)
-    ]
-    assert nats[0] == 0
-    found = clipped_surrogate(
-        coin(p), heads(p), p.log(), 0 * p, 2, clip=0.2, kl_weight=0.7, reference_NV=coin(q)
-    )
-    assert float(found.loss) == pytest.approx(0.7 * sum(nats) / 2)
-    assert found.kl == pytest.approx(sum(nats) / 3)
+    found = clipped_surrogate((old * ratio).log(), old.log(), advantage, **CLIP)
+    assert float(found.loss) == pytest.approx(-(2.4 - 3.0 + 1.0 - 1.6))
+    assert float(found.clipped) == 2
+    assert float(found.step_kl) == pytest.approx(sum(r - 1 - math.log(r) for r in (1.5, 1.5, 0.5, 0.5)))
 
 
 @pytest.mark.parametrize(
@@ -73,19 +44,79 @@ def test_divergence_from_the_reference_by_hand():
     [(1.3, 1.0, False), (1.3, -1.0, True), (0.7, 1.0, True), (0.7, -1.0, False), (1.1, 1.0, True)],
 )
 def test_a_ratio_that_went_too_far_the_good_way_is_held(ratio, advantage, moves):
-    logp = coin(tensor(0.4 * ratio)).requires_grad_()
-    clipped_surrogate(logp, heads(logp), tensor(0.4).log(), tensor(advantage), 1, clip=0.2).loss.backward()
-    assert float(logp.grad[0, 0]) == pytest.approx(-ratio * advantage if moves else 0.0)
+    logprob = tensor(0.4 * ratio).log().requires_grad_()
+    clipped_surrogate(logprob, tensor(0.4).log(), tensor(advantage), **CLIP).loss.backward()
+    assert float(logprob.grad[0]) == pytest.approx(-ratio * advantage if moves else 0.0)
 
 
-def test_on_policy_the_gradient_is_that_of_reinforce():
-    p, advantage = tensor(0.7, 0.3, 0.1), tensor(1.5, -0.5, 4.0)
-    logp = coin(p).requires_grad_()
-    found = clipped_surrogate(logp, heads(p), p.log(), advantage, 2, clip=0.2)
+def test_clip_higher_holds_later():
+    logprob, old = tensor(0.4 * 1.25).log(), tensor(0.4).log()
+    assert float(clipped_surrogate(logprob, old, tensor(1.0), clip_low=0.2, clip_high=0.28).clipped) == 0
+    assert float(clipped_surrogate(logprob, old, tensor(1.0), clip_low=0.2, clip_high=0.2).clipped) == 1
+
+
+@pytest.mark.parametrize("unit", [None, [0, 0, 1], [0, 0, 0]])
+def test_on_policy_the_gradient_is_that_of_reinforce(unit):
+    logprob, advantage = tensor(0.7, 0.3, 0.1).log().requires_grad_(), tensor(1.5, -0.5, 4.0)
+    unit = None if unit is None else torch.tensor(unit)
+    found = clipped_surrogate(logprob, logprob.detach(), advantage, unit_N=unit, **CLIP)
     found.loss.backward()
-    assert torch.allclose(logp.grad[:, 0], -advantage / 2)
-    assert found.clipped == 0.0
-    assert found.step_kl == pytest.approx(0.0, abs=1e-12)
+    assert torch.allclose(logprob.grad, -advantage)
+    assert float(found.clipped) == 0.0
+    assert float(found.step_kl) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_ratio_of_a_unit_is_the_geometric_mean_of_its_tokens_and_is_held_as_one():
+    ratio = tensor(1.5, 0.9, 1.1)
+    logprob, old = ratio.log().requires_grad_(), tensor(1.0, 1.0, 1.0).log()
+    advantage, unit = tensor(1.0, 1.0, 2.0), torch.tensor([0, 0, 1])
+    found = clipped_surrogate(logprob, old, advantage, clip_low=0.1, clip_high=0.15, unit_N=unit)
+    found.loss.backward()
+    mean = math.sqrt(1.5 * 0.9)  # 1.16: held, though its second token alone would not be
+    assert mean > 1.15
+    assert found.loss.item() == pytest.approx(-(1.15 + 1.15 + 1.1 * 2.0))
+    assert logprob.grad.tolist() == pytest.approx([0.0, 0.0, -2.2])
+
+
+def test_importance_weights_are_cut_and_have_no_gradient():
+    present = tensor(0.5, 0.9).log().requires_grad_()
+    weight = importance_weights(present, tensor(0.4, 0.1).log(), 2.0)
+    assert weight.tolist() == pytest.approx([1.25, 2.0])
+    assert not weight.requires_grad
+    found = clipped_surrogate(present, present.detach(), tensor(1.0, -1.0), weight_N=weight, **CLIP)
+    found.loss.backward()
+    assert present.grad.tolist() == pytest.approx([-1.25, 2.0])
+
+
+def test_estimates_of_a_divergence_agree_on_average_and_in_gradient_where_they_say():
+    """Over a whole distribution p, with reference q, enumerated."""
+    logits = tensor(0.3, -0.8, 1.1).requires_grad_()
+    reference = tensor(0.5, 0.2, -0.4).log_softmax(-1)
+    logp = logits.log_softmax(-1)
+    p = logp.detach().exp()
+    exact = (logp.exp() * (logp - reference)).sum()
+    (gradient,) = torch.autograd.grad(exact, logits, retain_graph=True)
+    for name in ("k1", "k3"):
+        assert (p * kl_estimate(logp, reference, name)).sum().item() == pytest.approx(exact.item())
+    of = {
+        name: torch.autograd.grad((p * kl_estimate(logp, reference, name)).sum(), logits, retain_graph=True)[
+            0
+        ]
+        for name in ("k1", "k2", "k3")
+    }
+    assert torch.allclose(of["k1"], torch.zeros(3, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose(of["k2"], gradient, atol=1e-12)
+    backward = (reference.exp() * (reference - logp)).sum()
+    assert torch.allclose(of["k3"], torch.autograd.grad(backward, logits)[0], atol=1e-12)
+
+
+def test_the_loss_of_values_by_hand():
+    value, old, returns = tensor(1.0, 0.0).requires_grad_(), tensor(0.0, 0.0), tensor(2.0, 1.0)
+    assert value_loss(value, old, returns, None).item() == pytest.approx(0.5 * (1 + 1))
+    held = value_loss(value, old, returns, 0.5)  # the first moved too far: as if it stood at 0.5
+    assert held.item() == pytest.approx(0.5 * (1.5**2 + 1))
+    (gradient,) = torch.autograd.grad(held, value)
+    assert gradient.tolist() == pytest.approx([0.0, -1.0])
 
 
 # -- a whole problem, enumerated
@@ -129,10 +160,9 @@ def logprobs_of(logits, actions):
 
 
 def ascent(logp_NV, actions, advantages, turns):
-    """The surrogate of one step, on policy, as the trainer takes it."""
-    targets = torch.tensor(actions)
-    old = logp_NV.detach().gather(-1, targets[:, None])[:, 0]
-    return -clipped_surrogate(logp_NV, targets, old, tensor(*advantages), turns, clip=0.2).loss
+    """The surrogate of one step, on policy, over `turns`."""
+    logprob = logp_NV.gather(-1, torch.tensor(actions)[:, None])[:, 0]
+    return -clipped_surrogate(logprob, logprob.detach(), tensor(*advantages), **CLIP).loss / turns
 
 
 def rewards_of(actions):

@@ -52,7 +52,7 @@ def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poke
         played.append(said(episodes))
         run.learn(episodes)
         run.iteration = iteration
-        run.policy.updated(iteration)
+        run.learner.publish(iteration)
     before, after = exploitability(played[0])[0], exploitability(sum(played[-20:], Counter()))[0]
     assert before > 0.8
     assert after < before / 2
@@ -72,9 +72,9 @@ def test_every_seat_is_trained_on_its_own_turns(terse, tmp_path):
                 if learn
             ]
             assert learnt == mine
-    figures, tokens = run.learn(episodes)
-    assert figures
-    assert tokens > sum(len(turn.token_ids) for episode in episodes for turn in episode.turns)
+    steps = run.learn(episodes)
+    sampled = sum(len(turn.token_ids) for episode in episodes for turn in episode.turns)
+    assert steps.sums["tokens"] == run.config.epochs * sampled
 
 
 def test_a_seat_without_a_turn_does_not_count_in_its_group():
@@ -117,6 +117,6 @@ def test_self_play_learns_to_coordinate(tmp_path, monkeypatch):
         paid.append([sum(e.reward(seat) for e in episodes) / len(episodes) for seat in MatrixGame.seats])
         run.learn(episodes)
         run.iteration = iteration
-        run.policy.updated(iteration)
+        run.learner.publish(iteration)
     assert max(paid[0]) < 0.65  # well-formed answers, at random
     assert min(paid[-1]) > 0.95

@@ -1,0 +1,336 @@
+"""How vLLM and SGLang take token ids and give token ids with log probabilities; how they take weights.
+
+Written from the source of vLLM 0.33.0 (``entrypoints/openai/completion``, ``entrypoints/rl``,
+``entrypoints/serve/dev``) and SGLang 0.5.23 (``srt/entrypoints/http_server.py``, ``srt/managers``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from gem.agents.outcomes import SERVER_ENDS, Said
+from gem.agents.wire import Collector, NoResponse, Settings, as_object, counted, error_of, word_in
+from gem.agents.wire import token_ids as ids_in
+from gem.errors import NoVerdict
+from gem.record import Ask
+from gem.tokens.renderer import Renderer
+
+FLOOR = -9999.0
+"""What vLLM writes for a log probability of minus infinity, which no JSON has."""
+
+_ROUNDING = 1e-3  # how far above 0 rounding may take a log probability
+_FLATTENING = 1e6  # a temperature at which every distribution is even
+_TOPS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a response says: ids, a value for each, the server's word for the end, and the labels of weights.
+
+    `prompt_ids`: the prompt as the server understood it, and `prompt_tokens` its length; None: not told.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: Sequence[Any]
+    end: str | None
+    weights: tuple[str, ...] = ()
+    prompt_ids: tuple[int, ...] | None = None
+    prompt_tokens: int | None = None
+    why: str = ""
+
+
+class Post(Protocol):
+    """Sends a command to the server and returns the object that it answers with, {} where there is none."""
+
+    async def __call__(
+        self, path: str, body: Mapping[str, Any] | None = None, optional: bool = False
+    ) -> dict[str, Any]:
+        """Send it; with `optional`, a server that does not know the address is none the worse.
+
+        Raises:
+            NoVerdict: when the server does not answer with 200.
+        """
+        ...
+
+
+class TokenFormat:
+    """What both protocols share: the prompt is `Ask.held`, and a response is checked before it counts."""
+
+    path: str
+    name: str
+    advice: str
+    """What makes the server's log probabilities those of the distribution that it samples from."""
+
+    missing: str
+    """What to do where the server does not know a command."""
+
+    def __init__(self, renderer: Renderer, vocabulary: int, greedy: bool) -> None:
+        """Take ids below `vocabulary`; answers end with the renderer's stop ids."""
+        self.renderer, self.vocabulary, self.greedy = renderer, vocabulary, greedy
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """Return the request for an ask; nothing but the temperature shapes the distribution."""
+        raise NotImplementedError
+
+    def sampled(self, data: dict[str, Any]) -> Sampled:
+        """Return what a response says.
+
+        Raises:
+            LookupError, TypeError, ValueError: for what is no response of the protocol.
+        """
+        raise NotImplementedError
+
+    def tops(self, data: dict[str, Any]) -> list[float]:
+        """Return the log probabilities of the most likely first tokens; see `probe`."""
+        raise NotImplementedError
+
+    async def load(self, post: Post, folder: str, label: str) -> None:
+        """Let the server load the safetensors in `folder` and call its weights `label` from then on."""
+        raise NotImplementedError
+
+    async def relabel(self, post: Post, label: str) -> None:
+        """Let the server call the weights that it has `label`."""
+        raise NotImplementedError
+
+    def collector(self) -> Collector:
+        """Nothing is streamed."""
+        raise NoResponse("a stream, where none was asked for")
+
+    def read(self, data: Any, ask: Ask) -> Said:
+        """Read a response to the prompt `ask.held`.
+
+        Raises:
+            LookupError, TypeError, ValueError: for what is no response of the protocol, and for one that
+                says something else than what the model sampled: other prompts, ids that nobody knows, log
+                probabilities that are missing or are none.
+        """
+        body = as_object(data)
+        if error := error_of(body):
+            return error
+        found = self.sampled(body)
+        if (found.end or "").lower() in SERVER_ENDS:
+            return Said(f"ended the answer itself: {found.why or found.end!r}", end=found.end)
+        self._check(found, ask)
+        # Greedy, the distribution that is sampled from has all its mass on one token.
+        logprobs = tuple(0.0 if self.greedy else min(0.0, float(value)) for value in found.logprobs)
+        ended = found.ids[-1] in self.renderer.stop_ids
+        usage = {"prompt_tokens": len(ask.held), "completion_tokens": len(found.ids)}
+        return Said(
+            text=self.renderer.decode(found.ids),
+            end="stop" if ended else found.end,
+            usage=counted(body.get("usage")) | usage,
+            prompt_ids=ask.held,
+            token_ids=found.ids,
+            logprobs=logprobs,
+            extra={"weight_versions": found.weights},
+        )
+
+    def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """Return a request for one token at a temperature that makes all tokens as likely."""
+        return self.request(ask, replace(settings, temperature=_FLATTENING), 1)
+
+    def tempered(self, data: Any) -> bool:
+        """Tell from a response to `probe` whether log probabilities are of the tempered distribution.
+
+        Those are all the same then, minus the logarithm of the vocabulary's size; logits would be 0.
+        """
+        tops = self.tops(as_object(data))
+        if len(tops) < 2 or not all(math.isfinite(each) for each in tops):
+            raise NoResponse(f"{_TOPS} log probabilities were asked for, {tops} came")
+        return max(tops) - min(tops) < _ROUNDING and max(tops) < math.log(0.75)
+
+    def _check(self, found: Sampled, ask: Ask) -> None:
+        if found.prompt_ids is not None and found.prompt_ids != tuple(ask.held):
+            raise NoResponse("the prompt is another than the ids that were sent")
+        if found.prompt_tokens is not None and found.prompt_tokens != len(ask.held):
+            raise NoResponse(f"{len(ask.held)} ids were sent, the prompt has {found.prompt_tokens}")
+        if not found.ids:
+            raise NoResponse("no token ids")
+        if ask.max_tokens is not None and len(found.ids) > ask.max_tokens:
+            raise NoResponse(f"{len(found.ids)} ids, where {ask.max_tokens} were asked for")
+        if max(found.ids) >= self.vocabulary:
+            raise NoResponse(f"id {max(found.ids)} is outside the vocabulary of {self.vocabulary}")
+        if len(found.logprobs) != len(found.ids):
+            raise NoResponse(f"{len(found.logprobs)} log probabilities for {len(found.ids)} ids")
+        for value in found.logprobs:
+            if type(value) not in (int, float) or not FLOOR < value <= _ROUNDING:  # NaN is neither
+                raise NoResponse(f"{value!r} as a log probability")
+        if found.end is None:
+            raise NoResponse("no word for the end")
+
+
+class VLLM(TokenFormat):
+    """vLLM's completions, with ``prompt`` as a list of ids.
+
+    ``logprobs: 0`` asks for the sampled tokens' alone. Tokens come as ids twice: ``token_ids`` (from
+    ``return_token_ids``) and ``token_id:7`` (from ``return_tokens_as_token_ids``, which older versions have
+    too). ``weight_versions`` says which weights sampled what; older versions ignore the field.
+    """
+
+    path = "/v1/completions"
+    name = "a completion with token ids"
+    advice = "start vLLM with --logprobs-mode processed_logprobs"
+    missing = "vLLM knows it when it is started with VLLM_SERVER_DEV_MODE=1"
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """See TokenFormat.request; without these fields the model's generation_config.json would shape."""
+        request = {
+            "prompt": list(ask.held),
+            "max_tokens": limit,
+            "seed": ask.seed,
+            "temperature": settings.temperature,
+            "top_p": 1.0,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": sorted(self.renderer.stop_ids),
+            "skip_special_tokens": False,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+            "return_weight_versions": True,
+        }
+        return {"model": settings.model, **request} if settings.model else request
+
+    def sampled(self, data: dict[str, Any]) -> Sampled:
+        """See TokenFormat.sampled."""
+        (choice,) = data["choices"]
+        logprobs = choice["logprobs"]
+        values = logprobs["token_logprobs"]
+        ids, prompt = choice.get("token_ids"), choice.get("prompt_token_ids")
+        return Sampled(
+            _ids(ids if ids is not None else [_named_id(token) for token in logprobs["tokens"]]),
+            values,
+            word_in(choice["finish_reason"]),
+            _labels(choice.get("weight_versions")),
+            prompt_ids=None if prompt is None else _ids(prompt),
+        )
+
+    def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """See TokenFormat.probe."""
+        return super().probe(ask, settings) | {"logprobs": _TOPS}
+
+    def tops(self, data: dict[str, Any]) -> list[float]:
+        """See TokenFormat.tops."""
+        return [float(value) for value in data["choices"][0]["logprobs"]["top_logprobs"][0].values()]
+
+    async def load(self, post: Post, folder: str, label: str) -> None:
+        """See TokenFormat.load; where a step fails, the server stays paused: its weights may be mixed."""
+        await post("/pause?mode=wait", optional=True)
+        await post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
+        if (await post("/reset_prefix_cache")).get("success") is False:
+            raise NoVerdict("/reset_prefix_cache could not drop what the old weights computed")
+        await self.relabel(post, label)
+        await post("/resume", optional=True)
+
+    async def relabel(self, post: Post, label: str) -> None:
+        """See TokenFormat.relabel; older versions have no labels."""
+        await post("/update_weight_version", {"new_version": label}, optional=True)
+
+
+class SGLang(TokenFormat):
+    """SGLang's native ``/generate`` with ``input_ids``.
+
+    ``output_token_logprobs`` holds ``[log probability, id, text or null]`` for each token, of the tempered
+    distribution. Seeds count under ``--enable-deterministic-inference`` alone.
+    """
+
+    path = "/generate"
+    name = "a generation with token ids"
+    advice = "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB"
+    missing = "a newer SGLang knows it"
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """See TokenFormat.request."""
+        sampling = {
+            "max_new_tokens": limit,
+            "sampling_seed": ask.seed,
+            "temperature": settings.temperature,
+            "top_p": 1.0,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": sorted(self.renderer.stop_ids),
+            "skip_special_tokens": False,
+        }
+        return {
+            "input_ids": list(ask.held),
+            "sampling_params": sampling,
+            "return_logprob": True,
+            "stream": False,
+        }
+
+    def sampled(self, data: dict[str, Any]) -> Sampled:
+        """See TokenFormat.sampled."""
+        meta = as_object(data["meta_info"])
+        end = as_object(meta["finish_reason"])
+        if end["type"] == "abort":
+            return Sampled((), (), "abort", why=str(end.get("message"))[:200])
+        entries = [(entry[0], entry[1]) for entry in meta["output_token_logprobs"]]
+        ids = _ids([entry[1] for entry in entries])
+        if data.get("output_ids") is not None and _ids(data["output_ids"]) != ids:
+            raise NoResponse("output_ids and output_token_logprobs are of different tokens")
+        spans = meta.get("weight_versions")
+        label = meta.get("weight_version")
+        return Sampled(
+            ids,
+            [entry[0] for entry in entries],
+            word_in(end["type"]),
+            _labels(spans) or (() if label is None else (str(label),)),
+            prompt_tokens=meta.get("prompt_tokens"),
+        )
+
+    def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """See TokenFormat.probe."""
+        return super().probe(ask, settings) | {"top_logprobs_num": _TOPS}
+
+    def tops(self, data: dict[str, Any]) -> list[float]:
+        """See TokenFormat.tops."""
+        return [float(entry[0]) for entry in data["meta_info"]["output_top_logprobs"][0]]
+
+    async def load(self, post: Post, folder: str, label: str) -> None:
+        """See TokenFormat.load; the server itself waits for the requests that it has begun."""
+        said = await post(
+            "/update_weights_from_disk",
+            {"model_path": folder, "weight_version": label, "flush_cache": True, "abort_all_requests": False},
+        )
+        _succeeded("/update_weights_from_disk", said)
+
+    async def relabel(self, post: Post, label: str) -> None:
+        """See TokenFormat.relabel."""
+        said = await post("/update_weight_version", {"new_version": label, "abort_all_requests": False})
+        _succeeded("/update_weight_version", said)
+
+
+FORMATS: dict[str, type[TokenFormat]] = {"vllm": VLLM, "sglang": SGLang}
+
+
+def _succeeded(path: str, said: Mapping[str, Any]) -> None:
+    if said.get("success") is not True:
+        raise NoVerdict(f"{path} answered {str(said)[:300]!r}")
+
+
+def _ids(values: Any) -> tuple[int, ...]:
+    found = ids_in(values)
+    if len(found) != len(values):
+        raise NoResponse("token ids that are none")
+    return found
+
+
+def _named_id(token: str) -> int:
+    kind, _, number = token.partition(":")
+    if kind != "token_id":
+        raise NoResponse("tokens that are no ids")
+    return int(number)
+
+
+def _labels(spans: Any) -> tuple[str, ...]:
+    """Return the labels of the weights that sampled an answer, as spans name them."""
+    return tuple(dict.fromkeys(str(as_object(span)["version"]) for span in spans or ()))

@@ -1,0 +1,390 @@
+"""TokenServerAgent: answers sampled by a vLLM or SGLang server, for training.
+
+Token ids go in and come back with their log probabilities, rendered here and nowhere else. The server takes
+new weights from a folder that it shares with the learner, and each reply says which weights sampled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from gem.agents.openai import Asking, OpenAIAgent
+from gem.agents.outcomes import EXCERPT, Said, complaint_of
+from gem.agents.token_formats import FORMATS, TokenFormat
+from gem.content import ToolCall
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, StoreError, missing_extra
+from gem.record import AgentInfo, Ask, Reply
+from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.sampled_calls import taken
+
+try:
+    import httpx
+except ImportError as error:
+    raise missing_extra("TokenServerAgent", "httpx", "openai") from error
+
+WEIGHTS = "model.safetensors"
+
+
+class TokenServerAgent(OpenAIAgent):
+    """Samples from a server that is given token ids: vLLM, or SGLang.
+
+    The distribution is ``softmax(logits / temperature)``, whatever sampling settings the model comes with,
+    and log probabilities are of that, as HuggingFaceAgent's are. Where the server is set to give others, the
+    first answer raises AgentUnavailable and says what to start it with. Greedy, they are 0.
+
+    Outcomes are those of OpenAIAgent: what the model did is scored, what the server did is no verdict after
+    the retries. An answer without usable ids and log probabilities is the server's doing.
+
+    `Reply.policy_version` is what the server says about the weights that sampled the answer, the least where
+    there were several; from servers that do not say, the version that was published last.
+
+    ::
+
+        renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
+        agent = TokenServerAgent("http://127.0.0.1:8000", renderer, weights_folder="/shared/weights")
+    """
+
+    callers: ClassVar[Mapping[str, str]] = {}
+    harmless: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        url: str,
+        renderer: Renderer,
+        protocol: Literal["vllm", "sglang"] = "vllm",
+        *,
+        model: str = "",
+        temperature: float = 1.0,
+        max_tokens: int = 1024,
+        context: int | None = None,
+        tools: Literal["native", "text"] | None = None,
+        vocabulary: int | None = None,
+        weights_folder: str | os.PathLike[str] | None = None,
+        load_s: float = 600.0,
+        api_key_env: str = "TOKEN_SERVER_API_KEY",
+        headers: Mapping[str, str] | None = None,
+        concurrency: int = 64,
+        timeout_s: float = 600.0,
+        connect_s: float = 10.0,
+        retries: int = 5,
+        backoff_s: float = 0.5,
+        grace_s: float = 30.0,
+    ) -> None:
+        """Say whom to ask and how; nothing is sent yet.
+
+        Args:
+            url: the server's address, such as ``http://127.0.0.1:8000``.
+            renderer: turns messages into the ids that are sent.
+            protocol: the server's.
+            model: vLLM's name for the model; empty: the one that it serves. SGLang serves one.
+            temperature: of sampling; 0 is greedy.
+            max_tokens: longest answer; the limits of an ask shorten it.
+            context: tokens of prompt and answer together; None: what the server refuses is too long.
+            tools: as HuggingFaceAgent's: ``native`` where the template knows tools, else ``text``.
+            vocabulary: ids from here on are no answer; None: as many as the renderer's tokenizer has. Models
+                whose embedding is padded can sample a few more.
+            weights_folder: where `publish` writes weights; the server reads the same path.
+            load_s: seconds for the server to take new weights.
+            api_key_env: the environment variable that holds the server's key; without it no key is sent.
+            headers: further headers of each request.
+            concurrency: requests in flight.
+            timeout_s: seconds for one answer.
+            connect_s: seconds for the connection.
+            retries: tries after the first one.
+            backoff_s: seconds before the second try; see OpenAIAgent.
+            grace_s: seconds for which a server may be away altogether.
+
+        Raises:
+            BadArgument: for a value that is not accepted; for native tools where the template knows none.
+        """
+        if protocol not in FORMATS:
+            raise BadArgument(f"protocol is {protocol!r}; accepted: {', '.join(map(repr, FORMATS))}.")
+        known = knows_tools(renderer)
+        if tools not in (None, "native", "text"):
+            raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
+        if tools == "native" and not known:
+            raise BadArgument("tools='native' wants a chat template that knows tools; this one does not.")
+        if not temperature >= 0 or max_tokens < 1:
+            raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")
+        self._root = url.rstrip("/").removesuffix("/v1")
+        super().__init__(
+            model,
+            base_url=self._root,
+            api_key_env=api_key_env,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            headers=headers,
+            max_tokens_field="max_tokens",
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            connect_s=connect_s,
+            retries=retries,
+            backoff_s=backoff_s,
+            grace_s=grace_s,
+        )
+        self.renderer, self.protocol, self.context = renderer, protocol, context
+        self.tools: Literal["native", "text"] = tools or ("native" if known else "text")
+        self._tokens: TokenFormat = FORMATS[protocol](
+            renderer, _size(renderer) if vocabulary is None else vocabulary, temperature == 0
+        )
+        self._format, self.url = self._tokens, self._root + self._tokens.path
+        self.weights_folder = None if weights_folder is None else Path(weights_folder).resolve()
+        self._load_timeout = httpx.Timeout(load_s, connect=connect_s)
+        self._written: Path | None = None  # what the server loaded last, of what was written here
+        self._doubt = ""  # why nobody knows which weights the server has
+        self._gate = _Gate(concurrency)
+        self._checking = asyncio.Lock()
+        self._checked = temperature in (0, 1)  # there the tempered distribution and the other are the same
+
+    @property
+    def info(self) -> AgentInfo:
+        """See BaseAgent.info."""
+        settings: dict[str, Any] = {
+            "protocol": self.protocol,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        if self.tools == "native":
+            settings["tools"] = self.tools
+        return AgentInfo(type(self).__name__, self.model, settings, self.renderer.vocab_hash)
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one ask; see OpenAIAgent.ask.
+
+        Raises:
+            AgentUnavailable: also after a publish that failed, until one succeeds.
+        """
+        native = self.tools == "native"
+        prompt = render(self.renderer, ask, tools=native)
+        room = [limit for limit in (self.max_tokens, ask.max_tokens) if limit is not None]
+        room += [limit - len(prompt) for limit in (self.context, ask.context) if limit is not None]
+        if min(room) < 1:
+            return Reply("", prompt, finish="context", policy_version=self.policy_version, policy_s=0.0)
+        # What is sent are the ids alone, so there is nothing to tell in another form where it is refused.
+        sent = replace(ask, messages=(), fresh=0, tools=(), held=prompt, max_tokens=min(room), context=None)
+        answer = await super().ask(sent)
+        text, calls = answer.text, tuple[ToolCall, ...]()
+        if native and ask.tools:
+            text, calls = taken(text, ask.turn)
+        return replace(answer, text=text, tool_calls=calls)
+
+    # -- weights
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Let the server answer as policy `version` from now on, with `weights` where they are given.
+
+        Requests that the server has begun are waited for; asks wait until the server has the weights. When
+        this returns, it has said that it does.
+
+        Args:
+            version: 0 or more; the server calls its weights so.
+            weights: a state dict by the names of the model's checkpoint, which is written to
+                `weights_folder`; or a folder of safetensors that the server can read. None: the server has
+                them, by whatever way.
+
+        Raises:
+            BadArgument: for a version below 0, weights of another kind, or no `weights_folder` to write to.
+            StoreError: when the weights cannot be written; the server was not told then.
+            AgentUnavailable: when the server does not take them. Nobody knows what it answers with, so that
+                asks raise the same until a publish succeeds.
+        """
+        if type(version) is not int or version < 0:
+            raise BadArgument(f"version is {version!r}; accepted: a whole number, 0 or more.")
+        written = None
+        if isinstance(weights, str | os.PathLike):
+            folder = str(Path(weights).resolve())
+        elif weights is not None:
+            written = self._write(version, weights)
+            folder = str(written)
+        self.loop.run(self._publish(version, None if weights is None else folder))
+        if written is not None:
+            if self._written is not None:
+                shutil.rmtree(self._written, ignore_errors=True)
+            self._written = written
+
+    def _write(self, version: int, weights: Any) -> Path:
+        """Write a state dict to a folder of its own: servers may hold files of an old path in memory."""
+        if not isinstance(weights, Mapping):
+            raise BadArgument(f"weights are {type(weights).__name__}; accepted: a state dict, or a folder.")
+        if self.weights_folder is None:
+            raise BadArgument("publish() got weights; pass weights_folder, which the server can read.")
+        try:
+            from safetensors import SafetensorError
+            from safetensors.torch import save_file
+        except ImportError as error:
+            raise missing_extra("publishing weights", "safetensors", "train") from error
+        # Copied one by one, because tensors of tied weights share memory, which the format does not know.
+        tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
+        try:
+            self.weights_folder.mkdir(parents=True, exist_ok=True)
+            for number in count():
+                folder = self.weights_folder / f"version-{version}-{number}"
+                if not folder.exists():
+                    break
+            folder.mkdir()
+            save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+        except (OSError, SafetensorError) as error:
+            raise StoreError(f"weights cannot be written to {self.weights_folder}: {error}") from error
+        return folder
+
+    async def _publish(self, version: int, folder: str | None) -> None:
+        self._begin()
+        async with self._gate.closed():
+            self._doubt = f"{self._root} did not finish taking version {version}; publish again."
+            try:
+                async with self._commands() as post:
+                    if folder is None:
+                        await self._tokens.relabel(post, str(version))
+                    else:
+                        await self._tokens.load(post, folder, str(version))
+            except NoVerdict as error:
+                self._doubt = f"{self._root} did not take version {version}: {error}. Publish again."
+                raise AgentUnavailable(self._doubt) from error
+            self._doubt = ""
+            self.policy_version = version
+
+    @asynccontextmanager
+    async def _commands(self) -> AsyncIterator[Any]:
+        """Yield what sends commands, over a connection of their own; see `token_formats.Post`."""
+        async with httpx.AsyncClient(timeout=self._load_timeout) as client:
+
+            async def post(
+                path: str, body: Mapping[str, Any] | None = None, optional: bool = False
+            ) -> dict[str, Any]:
+                content = json.dumps(body or {}).encode("ascii")
+                try:
+                    response = await client.post(
+                        self._root + path, content=content, headers=self._request_headers()
+                    )
+                except (httpx.HTTPError, OSError) as error:
+                    why = f"{path} was not answered: {type(error).__name__} {error}"
+                    raise NoVerdict(self._without_keys(why)) from error
+                if response.status_code == 404 and optional:
+                    return {}
+                if response.status_code != 200:
+                    said = self._without_keys(complaint_of(response.content))[:EXCERPT]
+                    hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
+                    raise NoVerdict(f"{path} answered {response.status_code}: {said!r}{hint}")
+                try:
+                    read = response.json() if response.content else {}
+                except (ValueError, RecursionError) as error:
+                    raise NoVerdict(f"{path} answered with no JSON: {response.text[:EXCERPT]!r}") from error
+                return read if isinstance(read, dict) else {}
+
+            yield post
+
+    # -- one ask
+
+    def _places_for(self, concurrency: int) -> AbstractAsyncContextManager[None]:
+        self._gate, self._checking = _Gate(concurrency), asyncio.Lock()  # of the loop that runs now
+        return self._gate
+
+    async def _answer(self, ask: Ask) -> Reply:
+        answer = await super()._answer(ask)
+        if not self._checked and answer.token_ids:
+            async with self._checking:
+                if not self._checked:
+                    await self._check(ask)
+        return answer
+
+    async def _check(self, ask: Ask) -> None:
+        """Make sure that log probabilities are of the distribution that is sampled from."""
+        async with self._commands() as post:
+            data = await post(self._tokens.path, self._tokens.probe(ask, self._settings))
+        try:
+            tempered = self._tokens.tempered(data)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise NoVerdict(
+                f"{self._address} did not answer a probe of its log probabilities: {error}"
+            ) from error
+        if not tempered:
+            raise AgentUnavailable(
+                f"{self._address} gives log probabilities of another distribution than the one that it "
+                f"samples from at temperature {self.temperature}: {self._tokens.advice}, "
+                "or pass temperature=1."
+            )
+        self._checked = True
+
+    async def _try(self, client: httpx.AsyncClient, asking: Asking) -> Said:
+        if self._doubt:
+            raise AgentUnavailable(self._doubt)
+        said = await super()._try(client, asking)
+        if not said.token_ids:
+            return said
+        labels = said.extra["weight_versions"]
+        told = {"weight_versions": list(labels)} if len(labels) > 1 else {}
+        return replace(said, extra={"policy_version": self._version(labels), **told})
+
+    def _version(self, labels: tuple[str, ...]) -> int | None:
+        """Return the version of the weights that sampled an answer."""
+        if not labels:
+            return self.policy_version
+        if all(label.isascii() and label.isdecimal() for label in labels):
+            return min(map(int, labels))
+        if self.policy_version is None:
+            return None  # what the server started with
+        raise AgentUnavailable(
+            f"{self._root} answers with weights that it calls {', '.join(labels)}, though version "
+            f"{self.policy_version} was published: was it started again? Publish again."
+        )
+
+    def _reply(self, asking: Asking, said: Said) -> Reply:
+        answer = super()._reply(asking, said)
+        extra = dict(answer.extra)
+        version = extra.pop("policy_version", self.policy_version)
+        return replace(answer, prompt_ids=asking.ask.held, policy_version=version, extra=extra)
+
+
+class _Gate:
+    """Lets so many requests through at once, and none while it is closed."""
+
+    def __init__(self, places: int) -> None:
+        self._places = asyncio.Semaphore(places)
+        self._closing = asyncio.Lock()
+        self._open, self._idle = asyncio.Event(), asyncio.Event()
+        self._open.set()
+        self._idle.set()
+        self._inside = 0
+
+    async def __aenter__(self) -> None:
+        await self._places.acquire()
+        try:
+            while not self._open.is_set():
+                await self._open.wait()
+        except BaseException:
+            self._places.release()
+            raise
+        self._inside += 1
+        self._idle.clear()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._inside -= 1
+        if not self._inside:
+            self._idle.set()
+        self._places.release()
+
+    @asynccontextmanager
+    async def closed(self) -> AsyncIterator[None]:
+        """Wait for the requests inside; while in the block, none goes through."""
+        async with self._closing:
+            self._open.clear()
+            try:
+                await self._idle.wait()
+                yield
+            finally:
+                self._open.set()
+
+
+def _size(renderer: Renderer) -> int:
+    """Return how many ids the renderer knows; all that there are where it does not say."""
+    held: Any = getattr(renderer, "tokenizer", renderer)
+    return len(held) if hasattr(held, "__len__") else 2**31

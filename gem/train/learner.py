@@ -1,0 +1,366 @@
+"""Learner: what a model says of sampled tokens, with gradient, and the steps of its optimiser.
+
+It knows nothing of rewards: an algorithm hands it rows and an objective over them. Rows are laid out so that
+nothing is computed twice (`gem.train.batch`), a step goes through the model in as many passes as its tokens
+need, and logits are made a part at a time: no tensor of all tokens by the whole vocabulary exists.
+
+N: sampled tokens of a batch. U: places whose next token was sampled. M: turns. D: width. V: vocabulary.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from gem.errors import BadArgument, SchemaMismatch
+from gem.train.batch import Batch, Weighted, collate, microbatches
+from gem.train.policy import Policy
+
+LOOKED_UP = 4096
+"""Rows of which is kept what the reference says."""
+
+LOGITS = 1 << 25
+"""Logits that are made at a time, 128 MiB in float32."""
+
+
+class Outputs(NamedTuple):
+    """What the model says of a batch.
+
+    Each sampled token's log probability, the entropy of the distribution that it came from and that
+    distribution's divergence from the reference's (None without), all (N,) in nats; and a critic's value
+    before each turn (M,), None without critic.
+    """
+
+    logprob: Tensor
+    entropy: Tensor
+    kl: Tensor | None
+    value: Tensor | None
+
+
+Objective = Callable[[Batch, Outputs], tuple[Tensor, dict[str, Tensor]]]
+"""Of a batch and the outputs on it: a loss to minimise, a sum, and sums to watch."""
+
+
+class Critic(nn.Module):
+    """The value of the state before a turn: a linear head on a policy's state where the answer begins.
+
+    On the states of the policy that is trained, or of a model of its own.
+    """
+
+    def __init__(self, width: int, own: Policy | None = None) -> None:
+        """Value every state 0; `own` is the critic's own model."""
+        super().__init__()
+        self.head = nn.Linear(width, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.own = own
+        self.body = None if own is None else own.model  # registers its parameters
+
+    def forward(self, batch: Batch, states_UD: Tensor) -> Tensor:
+        """Return values (M,)."""
+        if self.own is not None:
+            states_UD = self.own.states(batch)
+        at_M = batch.of[batch.first].to(states_UD.device)
+        value_M: Tensor = self.head(states_UD[at_M].to(self.head.weight.dtype))[:, 0]
+        return value_M
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a learner steps.
+
+    AdamW's step size and betas, the norm that gradients are scaled down to, the temperature that tokens are
+    sampled at, and the distinct tokens of one pass through the model (None: all).
+    """
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: float = 1.0
+    temperature: float = 1.0
+    pass_tokens: int | None = None
+
+
+class Learner:
+    """A policy's model and its optimiser.
+
+    Parameters of less than 32 bits are held as float32 copies beside the model, which the optimiser moves:
+    steps smaller than a bfloat16 would vanish otherwise.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: Settings | None = None,
+        *,
+        critic: Critic | None = None,
+        reference: Policy | None = None,
+    ) -> None:
+        """Train `policy`, and `critic` where there is one; divergence is measured from `reference`."""
+        self.policy = policy
+        self.settings = settings or Settings()
+        self.critic = critic
+        self._reference = reference
+        parameters = [p for p in policy.model.parameters() if p.requires_grad]
+        if critic is not None:
+            critic.to(parameters[0].device)
+            parameters += [p for p in critic.parameters() if p.requires_grad]
+        self.parameters = parameters
+        self._masters = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in parameters]
+        self._looked_up: dict[tuple[bytes, bytes], Tensor] = {}
+        self.optimiser = torch.optim.AdamW(
+            self._masters, lr=self.settings.lr, betas=self.settings.betas, weight_decay=0.0
+        )
+
+    @property
+    def reference(self) -> Policy | None:
+        """What divergence is measured from."""
+        return self._reference
+
+    @reference.setter
+    def reference(self, policy: Policy | None) -> None:
+        self._reference = policy
+        self._looked_up.clear()
+
+    # -- what the model says
+
+    def logprobs(self, batch: Batch) -> Tensor:
+        """Return the log probabilities of the batch's sampled tokens, (N,), with gradient.
+
+        They are of the distribution that was sampled from, at the settings' temperature, in float32 or
+        better, on the CPU as the batch is.
+        """
+        return self.forward(batch).logprob
+
+    def forward(self, batch: Batch) -> Outputs:
+        """Return what the model says of a batch; see Outputs."""
+        states_UD = self.policy.states(batch)
+        reference_UD = None
+        if "reference" in batch.noted and batch.noted["reference"].dim() == 2:
+            first_U = torch.searchsorted(batch.of, torch.arange(len(batch.place)))
+            reference_UD = batch.noted["reference"][first_U].to(states_UD.device)
+        logprob_N, entropy_N, kl_N = self._scores(self.policy, states_UD, reference_UD, batch)
+        value_M = None if self.critic is None else self.critic(batch, states_UD).to("cpu")
+        return Outputs(logprob_N, entropy_N, kl_N, value_M)
+
+    def _scores(
+        self, policy: Policy, states_UD: Tensor, reference_UD: Tensor | None, batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Make logits a part at a time; in the backward pass each part's are made again."""
+        device = states_UD.device
+        of_N, target_N = batch.of.to(device), batch.target.to(device)
+        with torch.no_grad():
+            vocabulary = policy.logits(states_UD[:1]).shape[-1]
+        places = max(1, LOGITS // vocabulary)
+        parts = []
+        for start in range(0, len(states_UD), places):
+            low, high = torch.searchsorted(batch.of, torch.tensor([start, start + places])).tolist()
+            part = (
+                policy,
+                states_UD[start : start + places],
+                None if reference_UD is None else reference_UD[start : start + places],
+                of_N[low:high] - start,
+                target_N[low:high],
+            )
+            if len(states_UD) > places and torch.is_grad_enabled():
+                parts.append(checkpoint(self._score, *part, use_reentrant=False))
+            else:
+                parts.append(self._score(*part))
+        logprobs, entropies, kls = zip(*parts, strict=True)
+        kl_N = None if reference_UD is None else torch.cat(kls).to("cpu")
+        return torch.cat(logprobs).to("cpu"), torch.cat(entropies).to("cpu"), kl_N
+
+    def _score(
+        self,
+        policy: Policy,
+        states_UD: Tensor,
+        reference_UD: Tensor | None,
+        of_N: Tensor,
+        target_N: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        logp_UV = (policy.logits(states_UD) / self.settings.temperature).log_softmax(-1)
+        probability_UV = logp_UV.exp()
+        entropy_U = -(probability_UV * logp_UV).sum(-1)
+        kl_N = None
+        if reference_UD is not None:
+            assert self.reference is not None
+            with torch.no_grad():
+                reference_UV = self.reference.logits(reference_UD) / self.settings.temperature
+                reference_UV = reference_UV.log_softmax(-1)
+            kl_N = (probability_UV * (logp_UV - reference_UV)).sum(-1)[of_N]
+        return logp_UV[of_N, target_N], entropy_U[of_N], kl_N
+
+    @torch.no_grad()
+    def note(self, rows: Sequence[Weighted]) -> None:
+        """Write into the rows what the model says before an iteration's first step.
+
+        ``present``: the log probability of each sampled token; with a critic ``value``: that of its turn.
+        """
+        for batch, part in self._parts(rows):
+            outputs = self.forward(batch)
+            found = {"present": outputs.logprob}
+            if outputs.value is not None:
+                found["value"] = outputs.value[batch.turn]
+            _write(found, batch, part)
+
+    @torch.no_grad()
+    def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
+        """Write into the rows what the reference says, as ``reference``, computed once per row.
+
+        Its log probability of each sampled token; with `full` the states of these tokens, from which a
+        divergence over the whole vocabulary is made. A reference never changes, so a row that comes again,
+        as in small games most do, is looked up.
+        """
+        if self.reference is None:
+            raise BadArgument("the learner has no reference; give it one.")
+        unknown: dict[tuple[bytes, bytes], Weighted] = {}
+        for item in rows:
+            key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+            known = self._looked_up.get(key)
+            if known is None:
+                unknown.setdefault(key, item)
+            else:
+                item.noted["reference"] = known
+        for batch, part in self._parts(list(unknown.values())):
+            states_UD = self.reference.states(batch)
+            if full:
+                _write({"reference": states_UD.to("cpu")[batch.of]}, batch, part)
+            else:
+                _write({"reference": self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        if len(self._looked_up) + len(unknown) > LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up.update({key: item.noted["reference"] for key, item in unknown.items()})
+        for item in rows:
+            if "reference" not in item.noted:  # the same row as one above
+                key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+                item.noted["reference"] = self._looked_up[key]
+
+    def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
+        for part in microbatches(rows, self.settings.pass_tokens) if rows else ():
+            bare = [replace(item, noted={}) for item in part]
+            yield collate(bare, self.policy.pad, self.policy.capacity), part
+
+    # -- steps
+
+    def update(
+        self, rows: Sequence[Weighted], objective: Objective, divisor: float
+    ) -> tuple[dict[str, float], int]:
+        """Take one step on `rows`; return the sums that the objective watches, and the positions computed.
+
+        The loss is the objective's sum over all rows, over `divisor`.
+        """
+        sums: dict[str, float] = {}
+        positions = 0
+        for part in microbatches(rows, self.settings.pass_tokens):
+            batch = collate(part, self.policy.pad, self.policy.capacity)
+            loss, watched = objective(batch, self.forward(batch))
+            (loss / divisor).backward()  # type: ignore[no-untyped-call]
+            self._gather()
+            positions += batch.positions
+            for name, value in {**watched, "loss": loss.detach() / divisor}.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+        self.step()
+        return sums, positions
+
+    def step(self) -> float:
+        """Scale the gradients down to the settings' norm, move the weights; return the norm as it was."""
+        norm = nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self._spread()
+        return float(norm)
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradients that the next step goes by, in the order of `parameters`, unscaled."""
+        return [master.grad for master in self._masters]
+
+    def set_lr(self, lr: float) -> None:
+        """Step by this size from now on."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+
+    def publish(self, version: int) -> None:
+        """Let the agent answer with the weights of now, as policy `version`."""
+        self.policy.agent.publish(version)
+
+    def _gather(self) -> None:
+        """Add a pass's gradients to those of the float32 copies: bfloat16 would lose small ones."""
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master and parameter.grad is not None:
+                gradient = parameter.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                parameter.grad = None
+
+    @torch.no_grad()
+    def _spread(self) -> None:
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master:
+                parameter.copy_(master)
+
+    # -- what a checkpoint holds
+
+    def state(self) -> dict[str, Any]:
+        """Return what load() takes: the trained weights, the critic, the optimiser, the vocabulary."""
+        return {
+            **weights(self.policy),
+            "masters": [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m],
+            "critic": None if self.critic is None else self.critic.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any], where: str) -> None:
+        """Become what state() told.
+
+        Raises:
+            SchemaMismatch: when it belongs to another vocabulary or shape of model.
+        """
+        load_weights(self.policy, state, where)
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        held = [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m]
+        with torch.no_grad():
+            for master, stored in zip(held, state["masters"], strict=True):
+                master.copy_(stored)
+
+
+def _write(found: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
+    """Note values of a batch's tokens in its rows: along a row places ascend, so its tokens are in order."""
+    for b, item in enumerate(rows):
+        mine_N = batch.row == b
+        item.noted.update({name: values_N[mine_N] for name, values_N in found.items()})
+
+
+def weights(policy: Policy) -> dict[str, Any]:
+    """Return what load_weights() takes: the weights that are trained, and the vocabulary they belong to."""
+    trained = {name: p.detach() for name, p in policy.model.named_parameters() if p.requires_grad}
+    return {"vocab_hash": policy.renderer.vocab_hash, "model": trained}
+
+
+def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
+    """Give a policy the weights of a checkpoint.
+
+    Raises:
+        SchemaMismatch: when they belong to another vocabulary or shape of model.
+    """
+    if state["vocab_hash"] != policy.renderer.vocab_hash:
+        raise SchemaMismatch(
+            f"{where} belongs to vocabulary {state['vocab_hash']}, this one is {policy.renderer.vocab_hash}: "
+            "its token ids mean other words here. Train anew, or use the version that wrote it."
+        )
+    mine = dict(policy.model.named_parameters())
+    stored = state["model"]
+    for name, tensor in stored.items():
+        if name not in mine or mine[name].shape != tensor.shape:
+            raise SchemaMismatch(
+                f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+            )
+    with torch.no_grad():
+        for name, tensor in stored.items():
+            mine[name].copy_(tensor)

@@ -1,0 +1,226 @@
+"""The algorithms that the oracle judges, as configs of the trainer, and what each is known to estimate.
+
+A case states its objective first, then what it may estimate instead, each as a function whose gradient is
+compared with the mean of the real learn step, and last why it may match none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from gem import seeding
+from gem.record import Episode
+from gem.train import policy_gradient, ppo
+from gem.train.config import TrainConfig
+from gem.train.learner import Critic
+from gem.train.oracle.exact import Exact, Listing
+from gem.train.oracle.measure import LearnStep, Probe
+from gem.train.oracle.table import TablePolicy
+from gem.train.steps import Progress
+
+Scalar = Callable[[Tensor], Tensor]
+"""Of a table: a scalar whose gradient is wanted."""
+
+NO_GAMMA = "ignores gamma^t"
+KL, ENTROPY = 0.2, 0.1
+"""Weights of the divergence and of the entropy, where a case has them."""
+STALE = 0.2
+"""The deviation of the sampler's logits from the learner's, where samples are stale."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm with settings of its own.
+
+    `settings` of TrainConfig. `stale`: older weights sampled. `critic`: whether values are exact or random.
+    `objective` and `instead` name methods of Aims, the
+    latter by what is wrong with them. `reason`: why it may estimate none of them, None where it may not.
+    `scale`: how much shorter than its aim the mean step is known to be, of the batch's size. `split`: a batch
+    is taken in two minibatches, so that its order matters.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    objective: str = "mean_return"
+    instead: Mapping[str, str] = field(default_factory=lambda: {NO_GAMMA: "to_go"})
+    reason: str | None = None
+    stale: bool = False
+    critic: Literal["none", "exact", "wrong"] = "none"
+    scale: Callable[[int], float] = lambda batch: 1.0
+    split: bool = False
+
+    def config(self, gamma: float, batch: int) -> TrainConfig:
+        """Return the trainer's config; algorithms that compare episodes compare all of a batch."""
+        given: dict[str, Any] = {"algorithm": "reinforce", "kl": 0.0, "epochs": 1, **self.settings}
+        if self.split:
+            given["minibatch"] = batch - 1
+        return TrainConfig.fit(**{**given, "gamma": gamma, "batch": batch, "group": batch})
+
+
+class Aims:
+    """Objectives at one gamma, and what estimates stand for instead, each a scalar of the table."""
+
+    def __init__(self, exact: Exact, gamma: float, reference: Tensor, older: Tensor) -> None:
+        """Take the exact sums; divergence is measured from `reference`, `older` samples, each (V, D)."""
+        self.exact, self.gamma, self.reference, self.older = exact, gamma, reference, older
+
+    def mean_return(self, table: Tensor) -> Tensor:
+        """Return the mean discounted return."""
+        return self.exact.mean_return(table, self.gamma)
+
+    def to_go(self, table: Tensor) -> Tensor:
+        """Return what lacks the factor gamma^t."""
+        return self.exact.to_go(table, self.gamma)
+
+    def clipped(self, table: Tensor) -> Tensor:
+        """Return PPO's clipped surrogate on stale samples."""
+        return self.exact.surrogate(table, self.older, self.gamma, clip=TrainConfig.clip)
+
+    def weighed(self, table: Tensor) -> Tensor:
+        """Return the surrogate with each token's own importance weight."""
+        return self.exact.surrogate(table, self.older, self.gamma)
+
+    def weighed_to_one(self, table: Tensor) -> Tensor:
+        """Return the surrogate with importance weights of at most 1."""
+        return self.exact.surrogate(table, self.older, self.gamma, cap=1.0)
+
+    def less_kl(self, table: Tensor) -> Tensor:
+        """Return the mean return less the weighed divergence."""
+        return self.mean_return(table) - KL * self.exact.mean_kl(table, self.reference)
+
+    def less_kl_at_visited(self, table: Tensor) -> Tensor:
+        """Return returns to go less the divergence where the policy happens to come."""
+        return self.to_go(table) - KL * self.exact.kl_at_visited(table, self.reference)
+
+    def less_reverse_kl(self, table: Tensor) -> Tensor:
+        """Return returns to go less KL(reference, policy) where the policy happens to come."""
+        return self.to_go(table) - KL * self.exact.reverse_kl_at_visited(table, self.reference)
+
+    def less_discounted_kl(self, table: Tensor) -> Tensor:
+        """Return the mean discounted return of rewards less the weighed divergence."""
+        return self.mean_return(table) - KL * self.exact.mean_kl(table, self.reference, self.gamma)
+
+    def less_kl_to_go(self, table: Tensor) -> Tensor:
+        """Return the same without the factor gamma^t."""
+        return self.exact.to_go(table, self.gamma, self.reference, KL)
+
+    def with_entropy(self, table: Tensor) -> Tensor:
+        """Return the mean return with the weighed entropy."""
+        return self.mean_return(table) + ENTROPY * self.exact.mean_entropy(table)
+
+    def with_entropy_at_visited(self, table: Tensor) -> Tensor:
+        """Return returns to go with the entropy where the policy happens to come."""
+        return self.to_go(table) + ENTROPY * self.exact.entropy_at_visited(table)
+
+
+GROUP_STD = "divides by the group's deviation, which depends on its samples"
+BATCH_STD = "mean and deviation are of the batch's own turns"
+AT_VISITED = "a bonus in the loss does not count where the policy goes"
+OWN_RATIO = "each token counts by its own ratio alone"
+CASES: dict[str, Case] = {
+    "reinforce": Case(),
+    "rloo": Case({"algorithm": "rloo"}),
+    "dr_grpo": Case({"algorithm": "dr_grpo"}, scale=lambda batch: 1 - 1 / batch),
+    "grpo": Case({"algorithm": "grpo"}, reason=GROUP_STD),
+    "gspo": Case({"algorithm": "gspo"}, reason=GROUP_STD),
+    "turn_grpo": Case({"algorithm": "turn_grpo"}, reason=GROUP_STD),
+    "rebn": Case({"algorithm": "rebn"}, reason=BATCH_STD),
+    "ppo": Case({"algorithm": "ppo"}, critic="wrong", reason=f"{BATCH_STD}; lambda trusts a wrong critic"),
+    "ppo-plain": Case(
+        {"algorithm": "ppo", "whiten": False}, critic="wrong", reason="lambda below 1 trusts a wrong critic"
+    ),
+    "ppo-lambda-1": Case({"algorithm": "ppo", "whiten": False, "lam": 1.0}, critic="wrong"),
+    "ppo-exact-critic": Case({"algorithm": "ppo", "whiten": False}, critic="exact"),
+    "minibatches": Case(split=True),
+    "mean-over-turns": Case(
+        {"normalise": "turn"}, reason="divides by the turns of the batch, which the policy controls"
+    ),
+    "mean-over-tokens": Case(
+        {"normalise": "token"}, reason="divides by the tokens of the batch, which the policy controls"
+    ),
+    "stale": Case(stale=True, instead={f"{NO_GAMMA}; clips; {OWN_RATIO}": "clipped"}),
+    "stale-weighted": Case(
+        {"importance_cap": 1e9}, stale=True, instead={f"{NO_GAMMA}; {OWN_RATIO}": "weighed"}
+    ),
+    "stale-cut": Case(
+        {"importance_cap": 1.0},
+        stale=True,
+        instead={f"{NO_GAMMA}; cuts weights; {OWN_RATIO}": "weighed_to_one"},
+    ),
+    "rloo-stale": Case({"algorithm": "rloo"}, stale=True, reason=f"clips; {OWN_RATIO}"),
+    "gspo-stale": Case({"algorithm": "gspo"}, stale=True, reason=f"{GROUP_STD}; clips all but tiny ratios"),
+    "kl-loss": Case(
+        {"kl": KL}, objective="less_kl", instead={f"{NO_GAMMA}; {AT_VISITED}": "less_kl_at_visited"}
+    ),
+    "kl-loss-k1": Case(
+        {"kl": KL, "kl_estimator": "k1"},
+        objective="less_kl",
+        instead={f"{NO_GAMMA}; k1 in a loss has no gradient on average": "to_go"},
+    ),
+    "kl-loss-k2": Case(
+        {"kl": KL, "kl_estimator": "k2"},
+        objective="less_kl",
+        instead={f"{NO_GAMMA}; {AT_VISITED}": "less_kl_at_visited"},
+    ),
+    "kl-loss-k3": Case(
+        {"kl": KL, "kl_estimator": "k3"},
+        objective="less_kl",
+        instead={f"{NO_GAMMA}; k3 in a loss follows KL(reference, policy)": "less_reverse_kl"},
+    ),
+    "kl-reward": Case(
+        {"kl": KL, "kl_reward": True},
+        objective="less_discounted_kl",
+        instead={NO_GAMMA: "less_kl_to_go"},
+    ),
+    "entropy": Case(
+        {"entropy": ENTROPY},
+        objective="with_entropy",
+        instead={f"{NO_GAMMA}; {AT_VISITED}": "with_entropy_at_visited"},
+    ),
+}
+"""What the oracle judges, by name."""
+
+
+def reference(listing: Listing, seed: int) -> TablePolicy:
+    """Return the policy that divergence is measured from."""
+    return listing.policy(seeding.derive(seed, "reference"))
+
+
+def sampler(listing: Listing, policy: TablePolicy, case: Case, seed: int) -> TablePolicy:
+    """Return the policy that samples: the one that is trained, or an older one."""
+    if not case.stale:
+        return policy
+    older = listing.policy(seeding.derive(seed, "stale"), STALE)
+    return listing.with_logits(policy.model.logits + older.model.logits)
+
+
+def learn_step(
+    listing: Listing, policy: TablePolicy, exact: Exact, case: Case, config: TrainConfig, seed: int
+) -> LearnStep:
+    """Return the real learn step of a case, as a function from a batch to its direction."""
+    critic = None
+    if case.critic != "none":
+        critic = Critic(policy.width).double()
+        with torch.no_grad():
+            for column, value in exact.values(config.gamma).items():
+                critic.head.weight[0, column] = value
+            if case.critic == "wrong":
+                generator = torch.Generator().manual_seed(seed)
+                noise = torch.randn(policy.width, generator=generator, dtype=torch.float64)
+                critic.head.weight[0] += 0.5 * noise
+    learner = Probe(policy, critic=critic, reference=reference(listing, seed) if config.kl else None)
+    algorithm = ppo if config.algorithm == "ppo" else policy_gradient
+    start = Progress(0, 1)
+
+    def step(episodes: Sequence[Episode]) -> Tensor:
+        learner.noted = []
+        algorithm.learn(learner, episodes, config, start)
+        if not learner.noted:  # no advantage differs from 0
+            return torch.zeros_like(policy.model.logits)
+        return torch.stack(learner.noted).mean(0)
+
+    return step

@@ -1,0 +1,232 @@
+"""The oracle's table: each algorithm in each environment, and what its mean step is, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gem.errors import BadArgument, did_you_mean
+from gem.train.oracle.cases import CASES, NO_GAMMA, Aims, Case, Scalar, learn_step, reference, sampler
+from gem.train.oracle.envs import SETTINGS
+from gem.train.oracle.exact import Exact, Listing
+from gem.train.oracle.measure import (
+    Estimate,
+    Group,
+    LearnStep,
+    batches,
+    branches,
+    drawn,
+    groups,
+    measure,
+    number,
+)
+
+ROUNDING = 1e-5
+"""What counts as equal, relative to the mean step: episodes hold log probabilities in float32."""
+DEVIATIONS = 4.0
+"""How many standard errors a mean of drawn batches may be off."""
+LISTED = 500
+"""Batches that are listed at most; where there are more of a size that was asked for, some are drawn."""
+SIZES = (4, 3, 2)
+"""Episodes of a batch, where nobody says: the first whose batches can be listed, else the last."""
+UNEXPECTED = "UNEXPECTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What an algorithm's learn step estimates in an environment.
+
+    `batch`: episodes of a step; `batches`: how many there are, all of them where `listed`, else drawn.
+    `cosine` and `length` of the mean step beside the exact gradient of the stated objective, `bias` their
+    distance over the gradient's length, `error` the standard error of that. `variance` per episode: the trace
+    of the step's covariance times `batch`, over the gradient's squared length. `undiscounted`: the cosine
+    with the gradient of the mean return without discount. `verdict` in words; whether it is `expected`.
+    """
+
+    env: str
+    algorithm: str
+    gamma: float
+    batch: int
+    batches: int
+    listed: bool
+    cosine: float
+    length: float
+    bias: float
+    error: float
+    variance: float
+    undiscounted: float
+    verdict: str
+    expected: bool
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text, without the environment."""
+        return (
+            self.algorithm,
+            f"{self.gamma:g}",
+            str(self.batch),
+            f"{self.batches}" if self.listed else f"{self.batches} drawn",
+            f"{self.cosine:.3f}",
+            f"{self.length:.3f}",
+            f"{self.bias:.3f}" if self.listed else f"{self.bias:.3f} +- {self.error:.3f}",
+            f"{self.variance:.3g}",
+            f"{self.undiscounted:.3f}",
+            self.verdict,
+        )
+
+
+class Judge:
+    """An environment with a policy drawn from `seed`, and its exact sums."""
+
+    def __init__(self, env: str, seed: int = 0) -> None:
+        """List the environment's episodes."""
+        self.env, self.seed = env, seed
+        self.listing = Listing(SETTINGS[env])
+        self.policy = self.listing.policy(seed)
+        outcomes = self.listing.outcomes(self.policy)
+        self.exact = Exact(self.policy, outcomes, self.listing.law)
+        self.scored = math.fsum(outcome.probability for outcome in outcomes if outcome.episode.scored)
+
+    def aims(self, gamma: float, older: Tensor) -> Aims:
+        """Return the objectives at one gamma; `older` is the sampler's table."""
+        other = reference(self.listing, self.seed)
+        return Aims(self.exact, gamma, other.model.logits.detach(), older)
+
+    def row(
+        self,
+        name: str,
+        gamma: float,
+        *,
+        batch: int | None = None,
+        samples: int = 2000,
+        step: LearnStep | None = None,
+    ) -> Row:
+        """Return what a case's learn step estimates; `step` takes the place of the real one."""
+        case = CASES[name]
+        older = sampler(self.listing, self.policy, case, self.seed)
+        outcomes = self.listing.outcomes(older)
+        sizes = SIZES if batch is None else (batch,)
+        for size in sizes:
+            config = case.config(gamma, size)
+            choices: list[Group]
+            if config.algorithm == "turn_grpo":
+                choices, count = branches(outcomes, size), 1
+            elif config.grouped:
+                choices, count = groups(outcomes, self.listing.law, size), 1
+            else:
+                choices, count = groups(outcomes, self.listing.law, 1), size
+            if number(len(choices), count, ordered=case.split) <= LISTED:
+                break
+        listed = batch is None or number(len(choices), count, ordered=case.split) <= LISTED
+        weighed = (
+            batches(choices, count, ordered=case.split)
+            if listed
+            else drawn(choices, count, samples, self.seed)
+        )
+        step = step or learn_step(self.listing, self.policy, self.exact, case, config, self.seed)
+        found = measure(step, weighed, listed=listed)
+        aims = self.aims(gamma, older.model.logits.detach())
+        gradient = self.exact.gradient(getattr(aims, case.objective))
+        verdict, expected = self._verdict(case, aims, gradient, found, size)
+        size_of = float(gradient.norm())
+        plain = self.exact.gradient(lambda table: self.exact.mean_return(table, 1.0))
+        return Row(
+            env=self.env,
+            algorithm=name,
+            gamma=gamma,
+            batch=size,
+            batches=found.batches,
+            listed=listed,
+            cosine=_cosine(found.mean, gradient),
+            length=float(found.mean.norm()) / size_of,
+            bias=float((found.mean - gradient).norm()) / size_of,
+            error=found.error / size_of,
+            variance=found.trace * size / size_of**2,
+            undiscounted=_cosine(found.mean, plain),
+            verdict=verdict,
+            expected=expected,
+        )
+
+    def _verdict(
+        self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int
+    ) -> tuple[str, bool]:
+        """Compare the mean step with what it may be, up to the scale that is known."""
+        if case.reason is not None and found.error:
+            return f"biased by design: {case.reason}", True  # too noisy to tell that it keeps the direction
+        known = case.scale(batch) * self.scored
+        gamma_counts = not self._agree(aims.mean_return, aims.to_go)
+        for label, name in (("", case.objective), *case.instead.items()):
+            aim = gradient if not label else self.exact.gradient(getattr(aims, name))
+            # A case with a reason has no scale that is known, and may still keep the direction.
+            scale = known if case.reason is None else float((found.mean * aim).sum() / aim.square().sum())
+            if scale > 0 and same(found, scale * aim):
+                if not gamma_counts:
+                    label = label.removeprefix(f"{NO_GAMMA}; ")
+                wrong = label and f"biased by design: {label}"
+                scaled = "" if abs(scale - 1) <= ROUNDING else f"scaled by {scale:.3g}"
+                return "; ".join(filter(None, (wrong, scaled))) or "unbiased", True
+        if case.reason is not None:
+            return f"biased by design: {case.reason}", True
+        factor = float((found.mean * gradient).sum() / gradient.square().sum())
+        if same(found, factor * gradient):
+            return f"{UNEXPECTED}: scaled by {factor:.3g}", False
+        return f"{UNEXPECTED}: biased", False
+
+    def _agree(self, one: Scalar, other: Scalar) -> bool:
+        """Return whether two scalars have the same gradient."""
+        first, second = self.exact.gradient(one), self.exact.gradient(other)
+        return float((first - second).norm()) <= ROUNDING * float(first.norm())
+
+
+def same(found: Estimate, gradient: Tensor) -> bool:
+    """Return whether a mean step is a gradient, up to rounding or to its standard error."""
+    distance = float((found.mean - gradient).norm())
+    return distance <= max(ROUNDING * float(gradient.norm()), DEVIATIONS * found.error)
+
+
+def _cosine(one: Tensor, other: Tensor) -> float:
+    return float((one * other).sum()) / (float(one.norm() * other.norm()) or math.inf)
+
+
+def judge(
+    envs: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    gammas: Sequence[float] = (0.9,),
+    *,
+    batch: int | None = None,
+    samples: int = 2000,
+    seed: int = 0,
+) -> Iterator[Row]:
+    """Judge algorithms in environments, a row at a time.
+
+    Args:
+        envs: names of SETTINGS; none: all.
+        algorithms: names of CASES; none: all.
+        gammas: discounts per turn; environments of one turn are judged at the first alone.
+        batch: episodes of a batch; None: as many as can be listed.
+        samples: batches that are drawn, where there are too many to list.
+        seed: of the policy, the reference, the critic and the batches that are drawn.
+
+    Raises:
+        BadArgument: for an unknown name, a discount outside [0, 1], or fewer than 2 episodes or samples.
+    """
+    for kind, names, known in (("environment", envs, SETTINGS), ("algorithm", algorithms, CASES)):
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise BadArgument(f"no {kind} {name!r} of the oracle.{hint} Accepted: {', '.join(known)}.")
+    for gamma in gammas:
+        if not 0 <= gamma <= 1:
+            raise BadArgument(f"gamma is {gamma}; accepted: 0 to 1.")
+    if batch is not None and batch < 2:
+        raise BadArgument(f"batch is {batch}; accepted: 2 or more episodes.")
+    if samples < 2:
+        raise BadArgument(f"samples is {samples}; accepted: 2 or more.")
+    for env in envs or SETTINGS:
+        one_turn = SETTINGS[env].kwargs.get("turns", 1) == 1
+        judged = Judge(env, seed)
+        for gamma in gammas[:1] if one_turn else gammas:
+            for name in algorithms or CASES:
+                yield judged.row(name, gamma, batch=batch, samples=samples)

@@ -1,0 +1,113 @@
+"""PPO with a turn-level critic: one iteration's learning.
+
+A turn is one action. The critic values the state before each turn, where the answer begins; generalised
+advantage estimates over turns (arXiv 1506.02438) take the place of returns, and the critic is trained towards
+advantage plus old value, in the same steps as the policy (arXiv 1707.06347).
+
+Where a limit from outside cut an episode off, the critic's value of what the agent was shown last stands in
+for what would have come (the table in `gem.rollout.episode`); where the task itself ended nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from gem.content import Message
+from gem.estimators import gae, turn_rewards
+from gem.record import Episode
+from gem.tokens.rows import Row
+from gem.train.batch import Target, Weighted, weigh
+from gem.train.config import TrainConfig
+from gem.train.learner import Learner
+from gem.train.steps import Progress, Steps, penalise, take_steps
+
+
+def learn(
+    learner: Learner, episodes: Sequence[Episode], config: TrainConfig, progress: Progress
+) -> Steps | None:
+    """Take one iteration's steps on its episodes; None where none has a verdict."""
+    weighted: list[Weighted] = []
+    for seat in dict.fromkeys(seat for episode in episodes for seat in episode.seats):
+        rows = weigh(episodes, seat)
+        if not rows:
+            continue
+        learner.note(rows)
+        penalties = penalise(learner, episodes, rows, seat, config, progress)
+        values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
+        for item in rows:
+            learnt = [t for t, learn in zip(item.row.turn, item.row.mask, strict=True) if learn]
+            for turn, value in zip(learnt, item.noted.pop("value").tolist(), strict=True):
+                values[item.source][turn] = value
+        after = bootstraps(learner, episodes, rows, seat)
+        targets: list[dict[int, Target]] = []
+        for source, episode in enumerate(episodes):
+            if not episode.scored:
+                targets.append({})
+                continue
+            rewards = turn_rewards(episode, seat)
+            if penalties is not None:
+                rewards = [reward - less for reward, less in zip(rewards, penalties[source], strict=True)]
+            advantages = gae(rewards, values[source], config.gamma, config.lam, after.get(source, 0.0))
+            targets.append(
+                {
+                    turn: Target(advantage, advantage + value, value)
+                    for turn, (advantage, value) in enumerate(zip(advantages, values[source], strict=True))
+                }
+            )
+        weighted += [replace(row, targets=targets[row.source]) for row in rows]
+    if not weighted:
+        return None
+    if config.whiten:
+        weighted = whitened(weighted)
+    scored = sum(episode.scored for episode in episodes)
+    return take_steps(learner, weighted, scored, config, progress)
+
+
+def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
+    """Return the rows with advantages of mean 0 and deviation 1 over all turns of the batch."""
+    turns = {
+        (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
+    }
+    flat = torch.tensor([target.advantage for target in turns.values()], dtype=torch.float64)
+    mean, deviation = flat.mean().item(), flat.std(correction=0).item()
+    if not deviation > 0:
+        return list(weighted)
+    return [
+        replace(
+            item,
+            targets={
+                turn: replace(target, advantage=(target.advantage - mean) / deviation)
+                for turn, target in item.targets.items()
+            },
+        )
+        for item in weighted
+    ]
+
+
+def bootstraps(
+    learner: Learner, episodes: Sequence[Episode], rows: Sequence[Weighted], seat: str
+) -> dict[int, float]:
+    """Return the critic's value of what a truncated episode's seat was shown last, by place in `episodes`."""
+    policy = learner.policy
+    ends: list[Weighted] = []
+    for source in dict.fromkeys(item.source for item in rows):
+        episode = episodes[source]
+        end = episode.ends[seat]
+        if not end.truncated or end.observation is None:
+            continue
+        turn = episode.turns_of(seat)[-1]
+        held = (*turn.prompt_ids, *turn.token_ids)
+        ids = (*held, *policy.renderer.delta(held, [Message("user", end.observation)]))
+        if policy.context is not None:
+            ids = ids[-policy.context + 1 :]
+        # The state wanted is that of the last token: a token is put behind it, which is never looked at.
+        size = len(ids)
+        row = Row((*ids, policy.pad), (*(0,) * size, 1), (0.0,) * (size + 1), (*(-1,) * size, 0))
+        ends.append(Weighted(row, source=source))
+    if not ends:
+        return {}
+    learner.note(ends)
+    return {item.source: float(item.noted["value"][0]) for item in ends}

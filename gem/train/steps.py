@@ -1,0 +1,177 @@
+"""The steps of one iteration, the same for every algorithm: minibatches, the objective, its divisor.
+
+What an algorithm adds is the targets of its turns, and for a critic the loss of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gem import seeding
+from gem.record import Episode
+from gem.train.batch import Batch, Weighted, minibatches
+from gem.train.config import TrainConfig
+from gem.train.learner import Learner, Objective, Outputs
+from gem.train.losses import clipped_surrogate, importance_weights, kl_estimate, value_loss
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands: the iterations that are done, and how many it has."""
+
+    iteration: int
+    iterations: int
+
+    @property
+    def left(self) -> float:
+        """The share of the run that is to come, from 1 falling to 0."""
+        return 1 - self.iteration / self.iterations
+
+
+@dataclass(slots=True)
+class Steps:
+    """What an iteration's steps were like: means over steps (`loss`) and over tokens (the others).
+
+    `entropy` of the policy in nats; `clipped`, the share of tokens whose gradient was cut; `step_kl`, how far
+    the policy moved from the one that sampled; `kl`, its divergence from the reference, NaN without one;
+    `gap`, how far sampler and learner disagree before the first step, the mean absolute difference of log
+    probabilities; `value_error`, a critic's mean squared error over turns. `positions` that were computed.
+    """
+
+    loss: float = NAN
+    entropy: float = NAN
+    clipped: float = NAN
+    step_kl: float = NAN
+    kl: float = NAN
+    gap: float = NAN
+    value_error: float = NAN
+    positions: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+
+def take_steps(
+    learner: Learner, weighted: Sequence[Weighted], episodes: int, config: TrainConfig, progress: Progress
+) -> Steps:
+    """Take an iteration's steps: `config.epochs` passes over the rows in minibatches.
+
+    `episodes`: how many of the iteration's have a verdict: a number that the policy does not control.
+    """
+    left = progress.left
+    learner.set_lr(config.lr_at(progress.iteration))
+    if config.importance_cap and not all("present" in item.noted for item in weighted):
+        learner.note(weighted)
+    if learner.reference is not None and config.kl * left and not config.kl_reward:
+        learner.note_reference(weighted, full=config.kl_estimator == "full")
+    objective = make_objective(config, left)
+    order = torch.Generator().manual_seed(seeding.derive(config.seed, "minibatches", progress.iteration))
+    steps = Steps()
+    totals: dict[str, float] = {}
+    count = 0
+    for _ in range(config.epochs):
+        parts = minibatches(weighted, config.minibatch, order)
+        for rows in parts:
+            divisor = _divisor(rows, episodes / len(parts), config)
+            sums, positions = learner.update(rows, objective, divisor)
+            if not count:
+                steps.gap = sums["gap"] / sums["tokens"]
+            count += 1
+            steps.positions += positions
+            for name, value in sums.items():
+                totals[name] = totals.get(name, 0.0) + value
+    tokens = totals["tokens"]
+    steps.loss = totals["loss"] / count
+    steps.entropy, steps.clipped = totals["entropy"] / tokens, totals["clipped"] / tokens
+    steps.step_kl = totals["step_kl"] / tokens
+    steps.kl = totals["kl"] / tokens if "kl" in totals else NAN
+    steps.value_error = 2 * totals["value"] / totals["turns"] if "value" in totals else NAN
+    steps.sums = totals
+    return steps
+
+
+def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> float:
+    """Return what the loss of a step is divided by, see losses.Normalise; `episodes` of the step."""
+    if config.normalise == "token":
+        return float(sum(sum(item.row.mask) for item in rows))
+    if config.normalise == "turn":
+        return float(
+            sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows)
+        )
+    return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
+
+
+def make_objective(config: TrainConfig, left: float) -> Objective:
+    """Return the loss of a config: surrogate, divergence, entropy, values; `left` of the run is to come."""
+
+    def objective(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+        start_N, weight_N = batch.old_logprob, None
+        if config.importance_cap:
+            start_N = batch.noted["present"]
+            weight_N = importance_weights(start_N, batch.old_logprob, config.importance_cap)
+        unit_N = {"token": None, "turn": batch.turn, "sequence": batch.row}[config.ratio]
+        step = clipped_surrogate(
+            outputs.logprob,
+            start_N,
+            batch.advantage[batch.turn],
+            clip_low=config.clip,
+            clip_high=config.clip_high or config.clip,
+            weight_N=weight_N,
+            unit_N=unit_N,
+        )
+        with torch.no_grad():
+            watched = {
+                "tokens": torch.tensor(float(len(batch.target))),
+                "turns": torch.tensor(float(batch.turns)),
+                "clipped": step.clipped,
+                "step_kl": step.step_kl,
+                "entropy": outputs.entropy.sum(),
+                "gap": (outputs.logprob - batch.old_logprob).abs().sum(),
+            }
+        loss = step.loss
+        if config.entropy:
+            loss = loss - config.entropy * left * outputs.entropy.sum()
+        kl_N = outputs.kl
+        if kl_N is None and "reference" in batch.noted:
+            estimator = "k3" if config.kl_reward or config.kl_estimator == "full" else config.kl_estimator
+            kl_N = kl_estimate(outputs.logprob, batch.noted["reference"], estimator)
+        if kl_N is not None:
+            watched["kl"] = kl_N.detach().sum()
+            if not config.kl_reward:
+                loss = loss + config.kl * left * kl_N.sum()
+        if outputs.value is not None:
+            error = value_loss(outputs.value, batch.value, batch.returns, config.value_clip or None)
+            watched["value"] = error.detach()
+            loss = loss + config.value_weight * error
+        return loss, watched
+
+    return objective
+
+
+def penalise(
+    learner: Learner,
+    episodes: Sequence[Episode],
+    rows: Sequence[Weighted],
+    seat: str,
+    config: TrainConfig,
+    progress: Progress,
+) -> list[list[float]] | None:
+    """Return what each turn's reward loses to the divergence from the reference; None where it stays whole.
+
+    The sum over the turn's tokens of ``log policy - log reference``, as when they were sampled, times the
+    weight of now. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
+    """
+    if not rows or learner.reference is None or not config.kl_reward or not config.kl * progress.left:
+        return None
+    learner.note_reference(rows, full=False)
+    penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
+    for item in rows:
+        learnt = [t for t, learn in zip(item.row.turn, item.row.mask, strict=True) if learn]
+        old = [value for value, learn in zip(item.row.logprobs, item.row.mask, strict=True) if learn]
+        for turn, mine, theirs in zip(learnt, old, item.noted["reference"].tolist(), strict=True):
+            penalties[item.source][turn] += config.kl * progress.left * (mine - theirs)
+    return penalties

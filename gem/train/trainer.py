@@ -1,0 +1,476 @@
+"""A training run: sample episodes, learn from them, measure, keep checkpoints, go on after a crash.
+
+An iteration plays whole episodes with the weights that stand, and hands them to the algorithm, which takes
+its steps (`gem.train.policy_gradient`, `gem.train.ppo`).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gem import seeding
+from gem.agents.base import BaseAgent
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.errors import BadArgument
+from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate
+from gem.record import Episode, Limits, StopReason
+from gem.registry import Maker, spec
+from gem.rollout import Branch, EpisodeStore, Job, Runner
+from gem.train import checkpoint, policy_gradient, ppo
+from gem.train.config import TrainConfig
+from gem.train.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.policy import Base, Policy, make_policy, settled
+from gem.train.run import Metrics, RunFolder
+from gem.train.steps import Progress, Steps
+from gem.train.warmup import warm_up
+from gem.train.watcher import Watcher
+
+NAN = float("nan")
+
+
+@dataclass
+class Trainer:
+    """A run: its config, its folder, and the state that a checkpoint holds."""
+
+    config: TrainConfig
+    folder: RunFolder
+    learner: Learner
+    watcher: Watcher
+    iteration: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    save_s: float = NAN
+    figures: dict[str, Any] = field(default_factory=dict)
+    _coming: Future[list[Episode]] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that is trained."""
+        return self.learner.policy
+
+    # -- the loop
+
+    def train(self) -> None:
+        """Train from where the run stands to its end, with checkpoints on the way."""
+        self.watcher.stage("training")
+        while self.iteration < self.config.iterations:
+            began, began_cpu = time.perf_counter(), time.process_time()
+            episodes = self.next_episodes()
+            sampled = time.perf_counter()
+            steps = self.learn(episodes)
+            updated = time.perf_counter()
+            self.iteration += 1
+            if not self.config.staleness:
+                self.learner.publish(self.iteration)
+            self.cpu_s += time.process_time() - began_cpu
+            self.wall_s += time.perf_counter() - began
+            metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled)
+            # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
+            self.folder.append(metrics)
+            if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
+                self.save()
+            self.watcher.iterated(metrics, self.config)
+
+    def next_episodes(self) -> list[Episode]:
+        """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
+        if not self.config.staleness:
+            return self.sample()
+        if self._coming is None:
+            self._coming = self._thread.submit(self.sample, self.iteration)
+        episodes = self._coming.result()
+        self._coming = None
+        # What is sampled while this iteration learns comes from the weights that stand before it does.
+        load_weights(self.sampler, weights(self.policy), "the learner")
+        self.sampler.agent.publish(self.iteration)
+        if self.iteration + 1 < self.config.iterations:
+            self._coming = self._thread.submit(self.sample, self.iteration + 1)
+        return episodes
+
+    def sample(self, iteration: int | None = None) -> list[Episode]:
+        """Play the episodes of an iteration, by default the present one."""
+        number = self.iteration if iteration is None else iteration
+        if self.config.algorithm == "turn_grpo":
+            return self._sample_branches(number)
+        size = self.config.group if self.config.grouped else 1
+        return self.runner.play([self._job(number, i // size, i % size) for i in range(self.config.batch)])
+
+    def _job(self, iteration: int, task: int, sample: int) -> Job:
+        seed = seeding.derive(self.config.seed, "episode", iteration, task)
+        return Job(self.maker, seed, str(task), sample, key=f"{iteration}-{task}")
+
+    def _sample_branches(self, iteration: int) -> list[Episode]:
+        """Play each group's first episode, draw one of its turns, and play the others from there.
+
+        The job's key says behind ``@`` at which turn an episode left the first one.
+        """
+        tasks = range(self.config.batch // self.config.group)
+        firsts = self.runner.play(
+            [replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks]
+        )
+        jobs: list[Job] = []
+        for task, first in zip(tasks, firsts, strict=True):
+            stream = seeding.stream(self.config.seed, "branch", iteration, task)
+            turn = int(stream.random() * len(first.turns))
+            first.job = f"{iteration}-{task}@{turn}"
+            start = Branch(first, turn) if turn else None
+            jobs += [
+                replace(self._job(iteration, task, sample), key=first.job, start=start)
+                for sample in range(1, self.config.group)
+                if first.scored and first.turns
+            ]
+        return [*firsts, *self.runner.play(jobs)]
+
+    def learn(self, episodes: Sequence[Episode]) -> Steps | None:
+        """Take the iteration's steps; None where its episodes teach nothing."""
+        if broken := [episode for episode in episodes if not episode.scored]:
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
+                f"and are left out; the first: {broken[0].error or broken[0].stop}"
+            )
+        learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
+        steps = learn(self.learner, episodes, self.config, self.progress)
+        if steps is None and len(broken) < len(episodes):
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: no return differs from another, so there is no "
+                "gradient. A policy that always fails does not recover by itself: warm up longer, or "
+                "make the task easier."
+            )
+        return steps
+
+    # -- around it
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return Progress(self.iteration, self.config.iterations)
+
+    @functools.cached_property
+    def sampler(self) -> Policy:
+        """The policy that episodes are sampled from: the one that is trained, or a copy of its own."""
+        return make_policy(self.config) if self.config.staleness else self.policy
+
+    @functools.cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "sampler")
+
+    @functools.cached_property
+    def runner(self) -> Runner:
+        """Plays the run's episodes, and stores them."""
+        return Runner(
+            self.sampler.agent,
+            host=self.config.host,
+            limits=self.limits,
+            concurrency=self.config.batch,
+            store=self.store,
+        )
+
+    @functools.cached_property
+    def store(self) -> EpisodeStore | None:
+        """Where the run's episodes go; None where the config wants none."""
+        if self.config.store == "none":
+            return None
+        return EpisodeStore(self.folder.episodes, tokens=self.config.store == "tokens")
+
+    def close(self) -> None:
+        """Close what plays and what stores."""
+        if self._coming is not None and not self._coming.cancel():
+            wait([self._coming])
+        if self.config.staleness:
+            self._thread.shutdown()
+        self.runner.close()
+        if self.store is not None:
+            self.store.close()
+
+    @functools.cached_property
+    def maker(self) -> Maker:
+        """The recipe of the environment."""
+        return make_maker(self.config)
+
+    @functools.cached_property
+    def instances(self) -> Instances:
+        """The instances that every figure of the run is measured on."""
+        return find_instances(self.maker, self.config.seed)
+
+    @functools.cached_property
+    def budget(self) -> int | None:
+        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
+        with self.maker() as env:
+            stated = env.spec.max_turns if env.spec else None
+        known = [turns for turns in (stated, self.config.max_turns) if turns is not None]
+        return min(known, default=None)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits from outside."""
+        return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
+
+    def summarise(
+        self, episodes: Sequence[Episode], steps: Steps, sample_s: float, update_s: float
+    ) -> Metrics:
+        """Return the figures of an iteration."""
+        scored = [episode for episode in episodes if episode.scored]
+        count = len(scored) or NAN
+        return Metrics(
+            iteration=self.iteration,
+            episodes=self.iteration * self.config.batch,
+            success=success_rate(episodes),
+            reward=sum(episode.reward() for episode in scored) / count,
+            turns=sum(len(episode.turns) for episode in scored) / count,
+            unreadable=sum(episode.stop is StopReason.UNREADABLE for episode in scored) / count,
+            no_verdict=len(episodes) - len(scored),
+            loss=steps.loss,
+            entropy=steps.entropy,
+            clipped=steps.clipped,
+            step_kl=steps.step_kl,
+            kl=steps.kl,
+            logprob_gap=steps.gap,
+            value_error=steps.value_error,
+            lr=self.learner.optimiser.param_groups[0]["lr"],
+            tokens_sampled=sum(len(turn.token_ids) for episode in episodes for turn in episode.turns),
+            tokens_trained=steps.positions,
+            sample_s=sample_s,
+            update_s=update_s,
+            save_s=self.save_s,
+            cpu_s=self.cpu_s,
+        )
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        began = time.perf_counter()
+        state = {
+            "iteration": self.iteration,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "figures": self.figures,
+            **self.learner.state(),
+            "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
+        }
+        checkpoint.save(self.folder.checkpoint, state)
+        self.save_s = time.perf_counter() - began
+
+    def restore(self) -> None:
+        """Become what the checkpoint holds.
+
+        Raises:
+            SchemaMismatch: for a checkpoint of another vocabulary or shape of model.
+        """
+        state = checkpoint.load(self.folder.checkpoint)
+        self.learner.load(state, str(self.folder.checkpoint))
+        self.iteration, self.figures = state["iteration"], state["figures"]
+        self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        self.learner.publish(self.iteration)
+        if self.config.staleness:
+            load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
+            self.sampler.agent.publish(max(0, self.iteration - 1))
+        self.folder.rewind(self.iteration)
+        self._take_reference()
+
+    def hold_reference(self) -> None:
+        """Take the present weights as the reference that training is held to, and write them once."""
+        if self.config.kl:
+            checkpoint.save(self.folder.reference, weights(self.policy))
+            self._take_reference()
+
+    def _take_reference(self) -> None:
+        if not self.config.kl:
+            return
+        if self.config.lora_rank and not self.config.warmup_steps:
+            self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
+            return
+        self.learner.reference = twin(self.policy)
+        load_weights(
+            self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference)
+        )
+
+
+def twin(policy: Policy) -> Policy:
+    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
+    shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
+    other = copy.copy(policy)
+    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
+    try:
+        other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
+    finally:
+        policy.agent = held  # type: ignore[misc]
+    for parameter in other.model.parameters():
+        parameter.requires_grad_(False)
+    return other
+
+
+def make_maker(config: TrainConfig) -> Maker:
+    """Return the recipe of a config's environment: tools are the innermost wrappers."""
+    wrappers = (*(f"{tool}_tool" for tool in config.tools), *config.wrappers)
+    return Maker(config.env, config.env_kwargs, wrappers)
+
+
+def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
+    """Return the agent that a run's folder holds, as of its newest checkpoint.
+
+    Raises:
+        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+    """
+    folder = RunFolder(path)
+    policy = make_policy(folder.read_config())
+    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    policy.temper(temperature)
+    return policy.agent
+
+
+def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+    """Carry out a run and return its summary, which also stands in the run's folder.
+
+    A new run measures random play and the solver, warms up, measures, trains, and measures again. With
+    `resume` the run goes on from its checkpoint, and is the run that it would have been.
+
+    Raises:
+        StoreError: when the folder holds a run already (or none, with `resume`), another trainer is at work
+            in it, or it cannot be written.
+        BadArgument: with `resume`, for another config than the run began with; for what cannot be trained.
+    """
+    watcher = watcher or Watcher()
+    folder = RunFolder(config.out)
+    if resume and config.dtype == "auto":
+        config = replace(config, dtype=folder.read_config().dtype)
+    config = settled(config)
+    if resume and (changed := config.differences(folder.read_config())):
+        raise BadArgument(
+            f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
+        )
+    trainer = make_trainer(config, watcher)
+    with folder.held():
+        if resume:
+            trainer.restore()
+            for name, figures in trainer.figures.items():
+                watcher.measured(name, Result.from_json(figures))
+        else:
+            folder.begin(config)
+            prepare(trainer)
+            trainer.hold_reference()
+            if config.staleness:
+                load_weights(trainer.sampler, weights(trainer.policy), "the learner")
+                trainer.sampler.agent.publish(0)
+            trainer.save()
+        try:
+            trainer.train()
+        finally:
+            trainer.close()
+        if config.staleness:
+            trainer.learner.publish(trainer.iteration)
+        return finish(trainer)
+
+
+def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer:
+    """Return a trainer with new weights.
+
+    Raises:
+        BadArgument: for a model, an environment or a wrapper that cannot be made.
+    """
+    config = settled(config)
+    make_maker(config)().close()  # what cannot be made is refused before a model is loaded
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    policy = make_policy(config)
+    critic = None
+    if config.algorithm == "ppo":
+        critic = Critic(policy.width, make_policy(config) if config.critic == "model" else None)
+    settings = Settings(
+        lr=config.lr,
+        max_grad_norm=config.max_grad_norm,
+        temperature=config.temperature,
+        pass_tokens=config.pass_tokens,
+    )
+    learner = Learner(policy, settings, critic=critic)
+    return Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
+
+
+def prepare(trainer: Trainer) -> None:
+    """Measure random play and the solver, warm the model up, and measure it before any RL."""
+    config, watcher = trainer.config, trainer.watcher
+    began, began_cpu = time.perf_counter(), time.process_time()
+    watcher.stage("measuring random play and the solver")
+    take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
+    if spec(config.env).solver != "none":
+        take_figures(trainer, "optimum", SolverAgent(), 0)
+    trainer.learner.publish(0)
+    if config.warmup_steps:
+        warm(trainer)
+    watcher.stage("measuring before any RL")
+    take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+    trainer.cpu_s = time.process_time() - began_cpu
+    trainer.wall_s = time.perf_counter() - began
+
+
+def warm(trainer: Trainer) -> None:
+    """Warm the model up on demonstrations, or on random play for the format alone."""
+    config, watcher = trainer.config, trainer.watcher
+    demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
+    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
+    warm_up(
+        trainer.policy,
+        trainer.maker,
+        seed=config.seed,
+        steps=config.warmup_steps,
+        batch=config.warmup_batch,
+        lr=config.warmup_lr,
+        max_grad_norm=config.max_grad_norm,
+        pass_tokens=config.pass_tokens,
+        demos=demos,
+        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
+    )
+    if demos is not None:
+        demos.close()
+
+
+def finish(trainer: Trainer) -> dict[str, Any]:
+    """Measure the trained policy, sampled and greedy, and write the summary."""
+    config, watcher = trainer.config, trainer.watcher
+    began, began_cpu = time.perf_counter(), time.process_time()
+    watcher.stage("measuring after training")
+    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, "greedy", trainer.policy.agent, 0)
+    trainer.policy.temper(config.temperature)
+    summary = {
+        **trainer.figures,
+        "env": config.env,
+        "model": config.model,
+        "algorithm": config.algorithm,
+        "gamma": config.gamma,
+        "episodes": trainer.iteration * config.batch,
+        "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
+        "wall_s": trainer.wall_s + time.perf_counter() - began,
+        "seed": config.seed,
+    }
+    trainer.folder.write(trainer.folder.summary, summary)
+    return summary
+
+
+def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance."""
+    config = trainer.config
+    instances = trainer.instances
+    samples = max(1, -(-episodes // len(instances.seeds)))
+    measured = evaluate(
+        agent,
+        trainer.maker,
+        episodes=samples * len(instances.seeds),
+        instances=instances,
+        budget=trainer.budget,
+        limits=trainer.limits,
+        exactly=episodes == 0 and instances.complete,
+        concurrency=config.batch,
+        host=config.host,
+    )
+    required(measured)
+    trainer.figures[name] = measured.to_json()
+    trainer.watcher.measured(name, measured)
