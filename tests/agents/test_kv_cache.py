@@ -191,6 +191,18 @@ def test_published_weights_may_come_from_a_module_in_another_precision():
     )
 
 
+def test_a_model_that_changes_its_precision_goes_on():
+    model = make_model()
+    agent = HuggingFaceAgent(model, RENDERER, max_tokens=4)
+    (before,) = agent([turn("e", 0)])
+    model.bfloat16()
+    (after,) = agent([turn("e", 1, "higher", before)])
+    (whole,) = Whole(model, RENDERER, max_tokens=4)([turn("e", 1, "higher", before)])
+    assert after.token_ids[0] == whole.token_ids[0]
+    assert after.logprobs[0] == pytest.approx(whole.logprobs[0], abs=0.05)
+    assert agent._cached.shape.dtype is torch.bfloat16
+
+
 @pytest.mark.parametrize("name", ["qwen3", "gemma2"])
 def test_half_precision_gives_the_logits_of_the_states_in_full(name):
     model = make_model(name).bfloat16()
