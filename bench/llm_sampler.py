@@ -1,6 +1,6 @@
 """What sampling from a language model costs, and what each saving of `HuggingFaceAgent` is worth.
 
-``OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive python -m bench.llm_sampler [--model FOLDER]``. Games of
+``OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive python -m bench.llm_sampler [--model NAME]``. Games of
 GuessTheNumber-v0-easy, 64 at a time, through `gem.rollout`, in float32 on the CPU. Whatever the model says
 becomes a guess, so that games go on as those of a trained model do. The first rows show the model whole
 prompts each turn; the next ones add one saving each. Prefix and stop make answers short: few tokens then
@@ -22,6 +22,7 @@ import torch
 import gem
 from bench.common import table, write_json
 from gem.agents.hugging_face import HuggingFaceAgent
+from gem.models import load_causal
 from gem.rollout import Job, rollout
 from gem.tokens.chat_template import ChatTemplateRenderer
 
@@ -94,9 +95,7 @@ LADDER: list[tuple[str, type[HuggingFaceAgent], dict[str, Any]]] = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a folder or a hub name"
-    )
+    parser.add_argument("--model", default="smollm2", help="as `gem.models.load_causal` takes it")
     parser.add_argument("--max-tokens", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=1, help="times that each row is measured")
     options = parser.parse_args()
@@ -123,10 +122,8 @@ def main() -> None:
 
 
 def load(name: str) -> tuple[Any, ChatTemplateRenderer]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-    return model.eval(), ChatTemplateRenderer(AutoTokenizer.from_pretrained(name))
+    model, tokenizer = load_causal(name)
+    return model.eval(), ChatTemplateRenderer(tokenizer)
 
 
 def measure(agent: HuggingFaceAgent, rounds: int) -> dict[str, float]:

@@ -105,7 +105,7 @@ class HuggingFaceAgent(BaseAgent):
         self.context: int | None = getattr(text, "max_position_embeddings", None)
         self._forward = _Forward(model)
         self._cached: Any = None
-        self._probed = False
+        self._probed: Any = None
 
     @property
     def info(self) -> AgentInfo:
@@ -151,8 +151,10 @@ class HuggingFaceAgent(BaseAgent):
         # Batches of equal lengths hold little padding, and equal prompts stand in the same one.
         rows.sort(key=lambda row: (len(prompts[row]), prompts[row]))
         with _evaluating(self.model), torch.inference_mode():
-            if rows and not self._probed:
-                self._cached, self._probed = self._probe(), True
+            place = (self.model.device, getattr(self.model, "dtype", None))
+            if rows and self._probed != place:  # the first call, or the model was moved
+                self._forward.clear()
+                self._cached, self._probed = self._probe(), place
             generate = self._generate if self._cached is None else self._generate_cached
             for start in range(0, len(rows), self.batch_size):
                 batch = [

@@ -70,7 +70,7 @@ class PrefixTree:
 
     def find(self, ids: Sequence[int]) -> list[tuple[Node, int]]:
         """Return the nodes along the longest known beginning of `ids`, and how many ids of each match."""
-        found = list(self._path(ids))
+        found = self._path(ids)
         self._use([node for node, _ in found])
         return found
 
@@ -98,14 +98,16 @@ class PrefixTree:
         for node in list(self._owned.get(episode, ())):
             self._remove(node)
 
-    def _path(self, ids: Sequence[int]) -> Iterable[tuple[Node, int]]:
+    def _path(self, ids: Sequence[int]) -> list[tuple[Node, int]]:
+        path: list[tuple[Node, int]] = []
         node, at = self._root, 0
         while at < len(ids) and (child := node.children.get(ids[at])) is not None:
             matched = common(child.ids, ids[at : at + len(child.ids)])
-            yield child, matched
+            path.append((child, matched))
             if matched < len(child.ids):
-                return
+                break
             node, at = child, at + matched
+        return path
 
     def _use(self, path: Sequence[Node]) -> None:
         """Make the nodes of a path the newest, parents newer than their children."""
