@@ -207,7 +207,9 @@ def evaluate(
     failed = [episode.error for episode in played if episode.error is not None]
     if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
         raise NoSolver(failed[0].message)
-    return summarise(_name(env), played, clustered=instances is not None, exactly=exactly, budget=budget)
+    # Where the instances are all there are, nobody drew them: they are strata, and only play is left to chance.
+    drawn = instances is not None and not instances.complete
+    return summarise(_name(env), played, clustered=drawn, exactly=exactly, budget=budget)
 
 
 def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
