@@ -21,7 +21,7 @@ SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo test test-slow test-all test-sandbox check format docs bench clean
+.PHONY: help setup wheels demo demo-llm test test-slow test-all test-sandbox check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
@@ -34,6 +34,9 @@ wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 
 demo: setup ## train an agent on game:GuessTheNumber, start to finish
 	$(PY) -m gem train --out runs/demo --overwrite
+
+demo-llm: setup ## train a pretrained language model of 135 million parameters on the same game
+	$(PY) -m gem train --config gem/train/recipes/guess_llm.json --out runs/demo-llm --overwrite
 
 test: setup ## every test but the slow ones
 	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal

@@ -13,6 +13,7 @@ from gem.estimators.advantages import (
     reinforce,
     rloo,
     turn_advantages,
+    turn_rebn,
     turn_rewards,
 )
 from gem.estimators.returns import discounted_returns, gae
@@ -28,5 +29,6 @@ __all__ = [
     "reinforce",
     "rloo",
     "turn_advantages",
+    "turn_rebn",
     "turn_rewards",
 ]

@@ -16,7 +16,7 @@ from gem.errors import BadArgument
 from gem.estimators.returns import discounted_returns
 from gem.record import SEAT, Episode
 
-Kind = Literal["reinforce", "rebn", "rloo", "grpo", "dr_grpo"]
+Kind = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ROUNDING = 1e-9
@@ -37,7 +37,8 @@ def turn_advantages(
 
     Args:
         episodes: a batch; ``rloo``, ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
-        kind: ``reinforce``, ``rebn``, ``rloo``, ``grpo``, or ``dr_grpo`` (grpo without the deviation).
+        kind: ``reinforce``, ``rebn``, ``turn_rebn`` (by place in the episode), ``rloo``, ``grpo``, or
+            ``dr_grpo`` (grpo without the deviation).
         gamma: the discount per turn, in [0, 1]. The score of an episode in the three that compare is its
             discounted return; their papers have 1.
         seat: whose turns.
@@ -62,6 +63,8 @@ def turn_advantages(
         advantages = reinforce(returns)
     elif kind == "rebn":
         advantages = rebn(returns)
+    elif kind == "turn_rebn":
+        advantages = turn_rebn(returns)
     else:
         acted = [index for index, turns in enumerate(returns) if turns]  # a seat may have had no turn
         scores = [returns[index][0] for index in acted]
@@ -99,6 +102,22 @@ def rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
     """
     flat = iter(_normalise([value for turns in returns for value in turns]))
     return [[next(flat) for _ in turns] for turns in returns]
+
+
+def turn_rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Normalise the returns of the batch's first turns among themselves, of its second turns, and so on.
+
+    As `rebn`, with a mean and a deviation for each place in an episode: where early turns return less than
+    late ones, as with rewards that come closer to the end, an early turn is not worse for being early. A
+    baseline that depends on time is none of the policy's doing: Greensmith, Bartlett and Baxter, J. Machine
+    Learning Research 5 (2004). A place that one episode alone has reached has advantage 0.
+    """
+    made = [[0.0] * len(turns) for turns in returns]
+    for place in range(max(map(len, returns), default=0)):
+        there = [index for index, turns in enumerate(returns) if len(turns) > place]
+        for index, value in zip(there, _normalise([returns[i][place] for i in there]), strict=True):
+            made[index][place] = value
+    return made
 
 
 def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = True) -> list[float]:

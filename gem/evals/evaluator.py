@@ -155,9 +155,9 @@ def evaluate(
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
     Each episode has a seed of its own, and success the Wilson interval; or, where `instances` are given,
-    these are played in turn, and the intervals are clustered by instance (`gem.statistics.rate_interval` and
-    `mean_interval`). An agent that answers each ask by itself, as an endpoint does, plays each episode at its
-    own pace, in another thread; the others play in rounds.
+    these are played in turn, and unless they are all there are the intervals are clustered by instance
+    (`gem.statistics.rate_interval` and `mean_interval`). An agent that answers each ask by itself, as an
+    endpoint does, plays each episode at its own pace, in another thread; the others play in rounds.
 
     Args:
         agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
@@ -207,7 +207,7 @@ def evaluate(
     failed = [episode.error for episode in played if episode.error is not None]
     if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
         raise NoSolver(failed[0].message)
-    # Where the instances are all there are, nobody drew them: they are strata, and only play is left to chance.
+    # Instances that are all there are were not drawn: they are strata, and play alone is left to chance.
     drawn = instances is not None and not instances.complete
     return summarise(_name(env), played, clustered=drawn, exactly=exactly, budget=budget)
 

@@ -51,7 +51,7 @@ MaybeInt: TypeAlias = Annotated[
     ),
 ]
 
-Algorithm = Literal["reinforce", "rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
+Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 Ratio = Literal["token", "turn", "sequence"]
@@ -80,6 +80,7 @@ NOT_NEGATIVE = (
 FITTING: dict[str, dict[str, Any]] = {
     "reinforce": {},
     "rebn": {},
+    "turn_rebn": {},
     "rloo": {"gamma": 1.0},
     "grpo": {"gamma": 1.0},
     "dr_grpo": {"gamma": 1.0},
@@ -119,7 +120,8 @@ class TrainConfig:
     """Tools that the environment carries: python, search, shell."""
 
     algorithm: Algorithm = "rebn"
-    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation. rloo, grpo,
+    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation.
+    turn_rebn: the same for the first turns, for the second turns, and so on. rloo, grpo,
     dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo:
     relative to samples of one turn, which branch off in the middle of an episode. ppo: a critic's
     estimates."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gem.errors import BadArgument, SchemaMismatch
+from gem.train import parallel
 from gem.train.batch import Batch, Weighted, collate, microbatches
 from gem.train.policy import Policy
 
@@ -256,11 +257,13 @@ class Learner:
     ) -> tuple[dict[str, float], int]:
         """Take one step on `rows`; return the sums that the objective watches, and the positions computed.
 
-        The loss is the objective's sum over all rows, over `divisor`.
+        The loss is the objective's sum over all rows, over `divisor`. Where several processes train, each
+        computes its share of the rows, and all take the step of the whole.
         """
         sums: dict[str, float] = {}
         positions = 0
-        for part in microbatches(rows, self.settings.pass_tokens):
+        mine = parallel.share(rows)
+        for part in microbatches(mine, self.settings.pass_tokens) if mine else ():
             batch = collate(part, self.policy.pad, self.policy.capacity)
             loss, watched = objective(batch, self.forward(batch))
             (loss / divisor).backward()  # type: ignore[no-untyped-call]
@@ -268,6 +271,10 @@ class Learner:
             positions += batch.positions
             for name, value in {**watched, "loss": loss.detach() / divisor}.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
+        if parallel.world() > 1:
+            parallel.add_up(parallel.missing_gradients(self._masters))
+            sums = parallel.add_up_figures({**sums, "positions": float(positions)})
+            positions = int(sums.pop("positions"))
         self.step()
         return sums, positions
 

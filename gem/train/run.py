@@ -129,7 +129,7 @@ class RunFolder:
         files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
         with self.held():
             try:
-                for file in (*files, *self.path.glob(f"{self.episodes.name}*")):  # with its index
+                for file in (*files, *self.path.glob(f"{self.episodes.stem}*.jsonl*")):  # with its index
                     file.unlink(missing_ok=True)
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error

@@ -11,6 +11,7 @@ import functools
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from gem.evals import Instances, Result, evaluate, find_instances, required, suc
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, Runner
-from gem.train import checkpoint, policy_gradient, ppo
+from gem.train import checkpoint, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
@@ -78,7 +79,8 @@ class Trainer:
             self.wall_s += time.perf_counter() - began
             metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled)
             # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
-            self.folder.append(metrics)
+            if parallel.rank() == 0:
+                self.folder.append(metrics)
             self.history.append(metrics)
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
@@ -107,7 +109,11 @@ class Trainer:
         if self.config.algorithm == "turn_grpo":
             return self._sample_branches(number)
         size = self.config.group if self.config.grouped else 1
-        return self.runner.play([self._job(number, i // size, i % size) for i in range(self.config.batch)])
+        return self._play([self._job(number, i // size, i % size) for i in range(self.config.batch)])
+
+    def _play(self, jobs: Sequence[Job]) -> list[Episode]:
+        """Play jobs, this process's share of them where there are several."""
+        return parallel.gathered(self.runner.play(parallel.share(jobs)))
 
     def _job(self, iteration: int, task: int, sample: int) -> Job:
         seed = seeding.derive(self.config.seed, "episode", iteration, task)
@@ -119,9 +125,7 @@ class Trainer:
         The job's key says behind ``@`` at which turn an episode left the first one.
         """
         tasks = range(self.config.batch // self.config.group)
-        firsts = self.runner.play(
-            [replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks]
-        )
+        firsts = self._play([replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks])
         jobs: list[Job] = []
         for task, first in zip(tasks, firsts, strict=True):
             stream = seeding.stream(self.config.seed, "branch", iteration, task)
@@ -133,7 +137,7 @@ class Trainer:
                 for sample in range(1, self.config.group)
                 if first.scored and first.turns
             ]
-        return [*firsts, *self.runner.play(jobs)]
+        return [*firsts, *self._play(jobs)]
 
     def learn(self, episodes: Sequence[Episode]) -> Steps | None:
         """Take the iteration's steps; None where its episodes teach nothing."""
@@ -177,7 +181,9 @@ class Trainer:
         """Where the run's episodes go; None where the config wants none."""
         if self.config.store == "none":
             return None
-        return EpisodeStore(self.folder.episodes, tokens=self.config.store == "tokens")
+        path, number = self.folder.episodes, parallel.rank()
+        path = path.with_stem(f"{path.stem}-{number}") if number else path
+        return EpisodeStore(path, tokens=self.config.store == "tokens")
 
     def close(self) -> None:
         """Close what plays and what stores."""
@@ -253,7 +259,8 @@ class Trainer:
             **self.learner.state(),
             "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
         }
-        checkpoint.save(self.folder.checkpoint, state)
+        if parallel.rank() == 0:
+            checkpoint.save(self.folder.checkpoint, state)
         self.learner.forget()
         self.save_s = time.perf_counter() - began
 
@@ -271,14 +278,18 @@ class Trainer:
         if self.config.staleness:
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
             self.sampler.agent.publish(max(0, self.iteration - 1))
-        self.folder.rewind(self.iteration)
+        if parallel.rank() == 0:
+            self.folder.rewind(self.iteration)
+        parallel.wait()
         self.history = self.folder.history()
         self._take_reference()
 
     def hold_reference(self) -> None:
         """Take the present weights as the reference that training is held to, and write them once."""
         if self.config.kl:
-            checkpoint.save(self.folder.reference, weights(self.policy))
+            if parallel.rank() == 0:
+                checkpoint.save(self.folder.reference, weights(self.policy))
+            parallel.wait()
             self._take_reference()
 
     def _take_reference(self) -> None:
@@ -347,13 +358,17 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
         )
     trainer = make_trainer(config, watcher)
-    with folder.held():
+    first = parallel.rank() == 0
+    if not first:
+        trainer.watcher = watcher = Watcher()
+    with folder.held() if first else nullcontext():
         if resume:
             trainer.restore()
             for name, figures in trainer.figures.items():
                 watcher.measured(name, Result.from_json(figures))
         else:
-            folder.begin(config)
+            if first:
+                folder.begin(config)
             prepare(trainer)
             trainer.hold_reference()
             if config.staleness:
@@ -364,6 +379,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             trainer.train()
         finally:
             trainer.close()
+        parallel.wait()
         if config.staleness:
             trainer.learner.publish(trainer.iteration)
         return finish(trainer)
@@ -377,6 +393,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     """
     config = settled(config)
     make_maker(config)().close()  # what cannot be made is refused before a model is loaded
+    config = replace(config, device=parallel.begin(config.device))
     if config.threads:
         torch.set_num_threads(config.threads)
     policy = make_policy(config)
@@ -451,7 +468,8 @@ def finish(trainer: Trainer) -> dict[str, Any]:
         "wall_s": trainer.wall_s + time.perf_counter() - began,
         "seed": config.seed,
     }
-    trainer.folder.write(trainer.folder.summary, summary)
+    if parallel.rank() == 0:
+        trainer.folder.write(trainer.folder.summary, summary)
     return summary
 
 

@@ -243,8 +243,14 @@ def test_figures_by_hand():
     assert Result.from_json(found.to_json()) == found
 
 
-def test_samples_of_an_instance_are_one_cluster():
-    once, again = measured(), measured(samples=5)
+def drawn(agent=None, samples=1):
+    """Figures over the ten secrets as if they were some of many."""
+    instances = find_instances(EASY, 0)._replace(complete=False)
+    return evaluate(agent or Fixed(), EASY, instances=instances, episodes=10 * samples)
+
+
+def test_samples_of_a_drawn_instance_are_one_cluster():
+    once, again = drawn(), drawn(samples=5)
     assert (once.success.n, again.success.n, again.success.clusters) == (10, 50, 10)
     assert (
         again.success.low <= once.success.low < once.success.high <= again.success.high
@@ -252,13 +258,22 @@ def test_samples_of_an_instance_are_one_cluster():
     assert 0 <= once.success.low < once.success.mean < once.success.high <= 1
 
 
+def test_instances_that_are_all_there_are_leave_play_alone_to_chance():
+    once, again = measured(), measured(samples=5)
+    assert (again.success.n, again.success.clusters) == (50, 50)
+    assert once.success.low < again.success.low < again.success.high < once.success.high
+
+
 def test_a_sample_that_always_succeeds_is_not_exact():
-    found = measured(SolverAgent(), samples=5)
+    found = drawn(SolverAgent(), samples=5)
     assert found.success.mean == found.success.high == 1.0
     assert found.success.low == pytest.approx(
         1 / (1 + 2.262157**2 / 10), abs=1e-6
     )  # t(0.975, 9), ten secrets
     assert not found.turns_to_success.exact
+    assert measured(SolverAgent(), samples=5).success.low == pytest.approx(
+        1 / (1 + 1.959964**2 / 50), abs=1e-6
+    )
 
 
 def test_results_of_before_there_was_exact_are_read():

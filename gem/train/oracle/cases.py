@@ -129,6 +129,7 @@ CASES: dict[str, Case] = {
     "gspo": Case({"algorithm": "gspo"}, reason=GROUP_STD),
     "turn_grpo": Case({"algorithm": "turn_grpo"}, reason=GROUP_STD),
     "rebn": Case({"algorithm": "rebn"}, reason=BATCH_STD),
+    "turn_rebn": Case({"algorithm": "turn_rebn"}, reason=f"{BATCH_STD} at one place"),
     "ppo": Case({"algorithm": "ppo"}, critic="wrong", reason=f"{BATCH_STD}; lambda trusts a wrong critic"),
     "ppo-plain": Case(
         {"algorithm": "ppo", "whiten": False}, critic="wrong", reason="lambda below 1 trusts a wrong critic"

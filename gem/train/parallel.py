@@ -1,0 +1,92 @@
+"""Several processes that train one model: each plays and learns its share, and all take the same steps.
+
+``torchrun --nproc-per-node 2 -m gem train ...`` starts them; torchrun says to each who it is. Every process
+holds the whole model (data parallel). Episodes are shared out and gathered again, so that advantages are of
+the whole batch; the rows of a step are shared out, and the gradients of the shares summed, so that the step
+is the one that a single process would take, up to the order of a sum. The first process writes the files.
+
+One process alone needs none of this: every function then gives back what it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, distributed
+
+T = TypeVar("T")
+
+
+def begin(device: str) -> str:
+    """Meet the other processes, if torchrun started several; return the device of this one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return device
+    cuda = device.startswith("cuda")
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl" if cuda else "gloo")
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+
+
+def world() -> int:
+    """Return how many processes there are."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def share(items: Sequence[T]) -> list[T]:
+    """Return this process's share of what all of them hold."""
+    return list(items[rank() :: world()])
+
+
+def gathered(mine: Sequence[T]) -> list[T]:
+    """Return what all processes have of shares, in the order before they were shared out."""
+    if world() == 1:
+        return list(mine)
+    shares: list[list[T]] = [[] for _ in range(world())]
+    distributed.all_gather_object(shares, list(mine))
+    total = sum(map(len, shares))
+    return [shares[place % world()][place // world()] for place in range(total)]
+
+
+def add_up(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by its sum over all processes."""
+    if world() > 1:
+        for tensor in tensors:
+            distributed.all_reduce(tensor)
+
+
+def add_up_figures(figures: dict[str, float]) -> dict[str, float]:
+    """Return figures summed over all processes; one that a process lacks counts as 0 there."""
+    if world() == 1:
+        return figures
+    found: list[dict[str, float]] = [{} for _ in range(world())]
+    distributed.all_gather_object(found, figures)
+    names = dict.fromkeys(name for each in found for name in each)
+    return {name: sum(each.get(name, 0.0) for each in found) for name in names}
+
+
+def wait() -> None:
+    """Wait until every process has come here."""
+    if world() > 1:
+        distributed.barrier()
+
+
+def end() -> None:
+    """Part from the other processes."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def missing_gradients(masters: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients of parameters, zeros where this process's share had none."""
+    for master in masters:
+        if master.grad is None:
+            master.grad = torch.zeros_like(master)
+    return [master.grad for master in masters if master.grad is not None]
