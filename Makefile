@@ -35,8 +35,10 @@ wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 demo: setup ## train an agent on game:GuessTheNumber, start to finish
 	$(PY) -m gem train --out runs/demo --overwrite
 
-demo-llm: setup ## train a pretrained language model of 135 million parameters on the same game
-	$(PY) -m gem train --config gem/train/recipes/guess_llm.json --out runs/demo-llm --overwrite
+demo-llm: setup ## train a pretrained language model (135 million parameters) on the same game
+	$(PY) -m gem models --fetch smollm2
+	$(PY) -m gem train --model smollm2 --algorithm turn_rebn --answer-prefix '\boxed{' --stop '}' --max-tokens 8 \
+		--train-layers 12 --batch 32 --minibatch 32 --episodes 1920 --lr 1e-4 --save-every 20 --out runs/demo-llm --overwrite
 
 test: setup ## every test but the slow ones
 	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
