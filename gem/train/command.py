@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -59,9 +60,9 @@ def command(args: list[str], prog: str) -> int:
             f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin "
             "another run with another --out."
         )
-    if parsed.overwrite:
+    if parsed.overwrite and _first():
         folder.clear()
-    elif not parsed.resume:
+    elif not parsed.resume and _first():
         folder.check_free()
     return _carry_out(parsed.config, folder, parsed.resume)
 
@@ -74,6 +75,11 @@ def _decisive(args: list[str]) -> dict[str, Any]:
     if _flag(args, "staleness") == "1":
         given["staleness"] = 1
     return given
+
+
+def _first() -> bool:
+    """Tell whether this is the first of several processes, as torchrun numbers them, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _flag(args: list[str], name: str) -> str | None:
@@ -89,7 +95,7 @@ def _flag(args: list[str], name: str) -> str | None:
 def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     from gem.train.trainer import train  # here: seconds, after all that can be refused at once
 
-    console = Console()
+    console = Console(quiet=not _first())
     watcher = Terminal(console)
     try:
         summary = train(config, resume=resume, watcher=watcher)
@@ -104,6 +110,8 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
             )
         raise
     watcher.close()
+    if not _first():
+        return 0
     figures = watcher.shown
     history = folder.history()
     console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)

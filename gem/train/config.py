@@ -116,8 +116,8 @@ class TrainConfig:
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, inner first: names, or module:function."""
 
-    tools: tuple[str, ...] = ()
-    """Tools that the environment carries: python, search, shell."""
+    tools: tuple[Literal["python", "search"], ...] = ()
+    """Tools that the environment carries; others come by --wrappers."""
 
     algorithm: Algorithm = "rebn"
     """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation.
@@ -315,6 +315,12 @@ class TrainConfig:
             if getattr(self, name) not in accepted:
                 shown = ", ".join(map(str, accepted))
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
+        for tool in self.tools:
+            if tool not in ("python", "search"):
+                raise BadArgument(
+                    f"tools has {tool!r}; accepted: python, search. Others come by wrappers, as "
+                    "module:function."
+                )
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."

@@ -286,9 +286,9 @@ def make_policy(config: TrainConfig) -> Policy:
 
 def settled(config: TrainConfig) -> TrainConfig:
     """Return the config with what this machine decides decided: the type that a model computes in."""
-    if config.dtype != "auto":
+    if config.dtype != "auto" or config.model == "tiny":
         return config
-    dtype = torch.float32 if config.model == "tiny" else faster_dtype(config.device, width=1024, hidden=4096)
+    dtype = faster_dtype(config.device, width=1024, hidden=4096)
     return replace(config, dtype="bfloat16" if dtype is torch.bfloat16 else "float32")
 
 

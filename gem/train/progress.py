@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,9 +55,12 @@ class Terminal(Watcher):
     def measured(self, name: str, figures: Result) -> None:
         """See Watcher.measured."""
         self.shown[name] = figures
-        success, needed = figures.success or UNKNOWN, figures.turns_to_success or UNKNOWN
+        told = (
+            f"{title} {form.format((read(figures) or UNKNOWN).mean)}"
+            for title, (read, form) in columns([figures]).items()
+        )
         self.console.print(
-            f"  {TITLES[name]}: success {success.mean:.1%}, turns to success {needed.mean:.2f}"
+            f"  {TITLES[name]}: {', '.join(told)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
@@ -77,7 +80,7 @@ class Terminal(Watcher):
         speed = sum(m.tokens_sampled + m.tokens_trained for m in self.recent) / seconds
         text = (  # with the bar and the clock it fits a terminal of 80 columns
             f"success {mean['success']:.1%} return {mean['reward']:.3f} turns {mean['turns']:.2f} "
-            f"{speed / 1000:.0f}k tok/s"
+            f"{_short(speed)} tok/s"
         )
         steps = config.iterations
         self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
@@ -113,20 +116,37 @@ class Terminal(Watcher):
         self.bar.update(self.task, completed=done, description=label, text=text)
 
 
+def _short(number: float) -> str:
+    return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
+
+
+def columns(figures: Iterable[Result]) -> dict[str, tuple[Callable[[Result], Interval | None], str]]:
+    """Return what is worth telling of a task, by name: how it is read from a result, and its format.
+
+    Success where the environment says what it is, else the return; turns where an episode has several.
+    """
+    known = list(figures)
+    if all(each.success is None for each in known):
+        return {"return": (lambda found: found.reward, "{:.3f}")}
+    found: dict[str, tuple[Callable[[Result], Interval | None], str]] = {
+        "success": (lambda found: found.success, "{:.1%}")
+    }
+    if any(each.turns is not None and each.turns > 1 for each in known):
+        found["turns to success"] = (lambda found: found.turns_to_success, "{:.2f}")
+    return found
+
+
 def table(figures: dict[str, Result]) -> Table:
-    """Return the final table: who played, how often it won, in how many turns."""
-    grid = Table("policy", "success", "95% interval", "turns to success", "95% interval")
+    """Return the final table: who played, and how well, by what the task has."""
+    told = columns(figures.values())
+    grid = Table("policy", *(title for name in told for title in (name, "95% interval")))
     for name in ROWS:
         if name in figures:
-            success = figures[name].success or UNKNOWN
-            needed = figures[name].turns_to_success or UNKNOWN
-            grid.add_row(
-                TITLES[name],
-                f"{success.mean:.1%}",
-                _bounds(success, "{:.1%}"),
-                f"{needed.mean:.2f}",
-                _bounds(needed, "{:.2f}"),
-            )
+            cells = []
+            for read, form in told.values():
+                value = read(figures[name]) or UNKNOWN
+                cells += [form.format(value.mean), _bounds(value, form)]
+            grid.add_row(TITLES[name], *cells)
     return grid
 
 

@@ -307,7 +307,6 @@ class Trainer:
 def twin(policy: Policy) -> Policy:
     """Return a policy of the same weights that shares with `policy` whatever is not trained."""
     shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
-    other = copy.copy(policy)
     held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
     try:
         other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
@@ -369,6 +368,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         else:
             if first:
                 folder.begin(config)
+            parallel.wait()
             prepare(trainer)
             trainer.hold_reference()
             if config.staleness:

@@ -70,7 +70,7 @@ def make_tokenizer():
     return tokenizer
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
 def folder(request, tmp_path_factory):
     """A randomly initialised model and its tokenizer, as a folder."""
     path = tmp_path_factory.mktemp(request.param)

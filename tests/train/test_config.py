@@ -46,9 +46,15 @@ def test_shares_are_shares(name, value):
 
 def test_an_unknown_algorithm_is_refused():
     with pytest.raises(
-        BadArgument, match="algorithm is 'dpo'; accepted: reinforce, rebn, rloo, grpo, dr_grpo"
+        BadArgument, match="algorithm is 'dpo'; accepted: reinforce, rebn, turn_rebn, rloo, grpo"
     ):
         TrainConfig(algorithm="dpo")
+
+
+def test_tools_are_named():
+    with pytest.raises(BadArgument, match="tools has 'shell'; accepted: python, search"):
+        TrainConfig(tools=("shell",))
+    assert TrainConfig(tools=("python",)).tools == ("python",)
 
 
 def test_groups_divide_the_batch():

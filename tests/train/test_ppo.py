@@ -20,7 +20,7 @@ from gem.train.policy import TinyPolicy
 from gem.train.policy_gradient import branch_advantages, branch_turn
 from gem.train.run import RunFolder
 from gem.train.steps import Progress
-from gem.train.trainer import make_trainer, train
+from gem.train.trainer import make_trainer, train, warm
 from gem.train.watcher import Watcher
 
 QUICK = TrainConfig.fit(
@@ -120,15 +120,18 @@ def test_the_critic_learns_what_turns_are_worth(tmp_path, critic):
 
 
 def test_the_samples_of_a_turn_share_what_came_before_it(tmp_path):
-    config = replace(QUICK, algorithm="turn_grpo", gamma=1.0, store="none", out=tmp_path)
+    config = replace(
+        QUICK, algorithm="turn_grpo", gamma=1.0, batch=32, warmup_steps=40, store="none", out=tmp_path
+    )
     trainer = make_trainer(config)
+    warm(trainer)  # before that, its first answer ends every episode
     episodes = trainer.sample()
     trainer.close()
-    assert len(episodes) == 16
+    assert len(episodes) == 32
     groups = {}
     for each in episodes:
         groups.setdefault(each.group, []).append(each)
-    assert [len(group) for group in groups.values()] == [4] * 4
+    assert [len(group) for group in groups.values()] == [4] * 8
     for first, *others in groups.values():
         turn = branch_turn(first)
         assert {branch_turn(each) for each in others} == {turn}
