@@ -370,10 +370,6 @@ class TrainConfig:
         rising = min(1.0, (iteration + 1) / (self.lr_ramp + 1))
         return self.lr * rising * (self.lr_end + (1 - self.lr_end) * left)
 
-    def regularised(self, left: float) -> bool:
-        """Whether there is something to learn without advantages, when `left` of the run is to come."""
-        return bool(((self.kl and not self.kl_reward) or self.entropy) and left)
-
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""
         return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}

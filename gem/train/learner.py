@@ -291,6 +291,11 @@ class Learner:
         """The gradients that the next step goes by, in the order of `parameters`, unscaled."""
         return [master.grad for master in self._masters]
 
+    @property
+    def moved(self) -> bool:
+        """Whether a step was ever taken."""
+        return bool(self.optimiser.state)
+
     def set_lr(self, lr: float) -> None:
         """Step by this size from now on."""
         for group in self.optimiser.param_groups:

@@ -30,7 +30,8 @@ def learn(
 ) -> Steps | None:
     """Take one iteration's steps on its episodes; None where nothing can be learnt from them.
 
-    Nothing can where no advantage differs from 0 and neither divergence nor entropy is weighed.
+    Nothing can where no advantage differs from 0, no entropy is weighed, and no divergence, or the policy is
+    the reference still: its gradient is rounding then, which Adam would make steps of full size of.
     """
     weighted: list[Weighted] = []
     signal = False
@@ -46,7 +47,8 @@ def learn(
             values = advantages[row.source]
             assert values is not None  # a row is of an episode with verdict
             weighted.append(replace(row, targets={t: Target(value) for t, value in enumerate(values)}))
-    if not weighted or not (signal or config.regularised(progress.left)):
+    diverged = config.kl and not config.kl_reward and learner.moved
+    if not weighted or not (signal or progress.left * config.entropy or progress.left * diverged):
         return None
     scored = sum(episode.scored for episode in episodes)
     return take_steps(learner, weighted, scored, config, progress)

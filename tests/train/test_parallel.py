@@ -12,7 +12,15 @@ from gem.train import parallel
 
 FLAGS = [
     *("--env-kwargs", '{"max_number": 4, "max_turns": 3}', "--width=16", "--layers=1", "--heads=2"),
-    *("--episodes=64", "--batch=16", "--minibatch=8", "--group=4", "--warmup-steps=4", "--warmup-batch=8"),
+    *(
+        "--episodes=64",
+        "--batch=16",
+        "--minibatch=8",
+        "--group=4",
+        "--warmup-steps=30",
+        "--warmup-batch=8",
+        "--warmup-lr=2e-2",
+    ),
     *("--eval-episodes=8",),
 ]
 
@@ -42,7 +50,7 @@ def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
     two = run(tmp_path / "two", "--algorithm", algorithm, processes=2)
     assert len(one) == len(two) == 4
     for mine, theirs in zip(one, two, strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
+        assert mine == pytest.approx(theirs, rel=1e-2, abs=1e-4)
     played = [file.read_text().count("\n") for file in (tmp_path / "two").glob("episodes*.jsonl")]
     assert len(played) == 2  # each process keeps what it played
 

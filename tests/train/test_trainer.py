@@ -499,7 +499,7 @@ def test_a_batch_that_all_broke_is_no_crash(tmp_path, registry):
 def test_a_policy_that_always_fails_is_told_and_left_alone(tmp_path, registry):
     register(EnvSpec("test:Echo", EchoEnv, {"turns": 1}, max_turns=1))
     log = Log()
-    config = replace(QUICK, env="test:Echo", env_kwargs={}, warmup_steps=0, kl=0.0, out=tmp_path)
+    config = replace(QUICK, env="test:Echo", env_kwargs={}, warmup_steps=0, out=tmp_path)
     train(config, watcher=log)
     assert same_weights(weights(tmp_path), make_policy(config).model.state_dict())
     (warning,) = log.warnings  # told once, when it has lasted
@@ -507,6 +507,22 @@ def test_a_policy_that_always_fails_is_told_and_left_alone(tmp_path, registry):
     assert "All returns were equal for 3 iterations" in warning
     history = RunFolder(tmp_path).history()
     assert all(m.success == 0 and math.isnan(m.loss) and m.tokens_trained == 0 for m in history)
+
+
+def test_divergence_and_entropy_are_weighed_where_no_return_differs(tmp_path, registry):
+    """But not before the first step: a policy that is the reference has no divergence, only rounding."""
+    register(EnvSpec("test:Echo", EchoEnv, {"turns": 1}, max_turns=1))
+    config = replace(QUICK, env="test:Echo", env_kwargs={}, out=tmp_path)
+    trainer = make_trainer(config)
+    trainer.learner.reference = make_policy(replace(config, seed=1))
+    episodes = trainer.sample()
+    assert trainer.learn(episodes) is None
+    trainer.config = replace(config, entropy=0.01)
+    assert trainer.learn(episodes).step_kl > 0
+    trainer.config = config
+    steps = trainer.learn(episodes)
+    assert steps.kl > 0
+    assert steps.loss == pytest.approx(config.kl * steps.kl * steps.sums["tokens"] / (2 * 16), rel=0.2)
 
 
 # -- warm-up
