@@ -29,6 +29,8 @@ from gem.train.policy import CausalPolicy
 
 SHAPES = ((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192))
 """Vocabulary, and sampled tokens of a step."""
+MANY = 400_000_000
+"""Logits of a step above which gem's way is taken alone: the others take minutes, and gigabytes."""
 QUICK = ((1_000, 512), (32_000, 512))
 LENGTH = 256
 """Tokens of a row; half of them are sampled, the first quarter is the same in all."""
@@ -69,7 +71,9 @@ def main() -> None:
     shapes = QUICK if parser.parse_args().quick else SHAPES
     rows, found = [], []
     for vocabulary, tokens in shapes:
-        figures = {name: measure(way, vocabulary, tokens) for name, way in WAYS.items()}
+        few = vocabulary * tokens <= MANY
+        ways = {name: way for name, way in WAYS.items() if few or name == "gem"}
+        figures = {name: measure(way, vocabulary, tokens) for name, way in ways.items()}
         found.append({"vocabulary": vocabulary, "tokens": tokens, **figures})
         base = figures["gem"]["seconds"]
         for name, each in figures.items():
