@@ -150,7 +150,7 @@ class HuggingFaceAgent(BaseAgent):
         rows = [row for row, limit in enumerate(limits) if limit > 0]
         # Batches of equal lengths hold little padding, and equal prompts stand in the same one.
         rows.sort(key=lambda row: (len(prompts[row]), prompts[row]))
-        with _evaluating(self.model), torch.inference_mode():
+        with evaluating(self.model), torch.inference_mode():
             place = (self.model.device, getattr(self.model, "dtype", None))
             if rows and self._probed != place:  # the first call, or the model was moved
                 self._forward.clear()
@@ -377,7 +377,7 @@ def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Switch dropout off, and back to what the trainer had."""
     was_training = model.training
     model.eval()

@@ -78,12 +78,6 @@ def wait() -> None:
         distributed.barrier()
 
 
-def end() -> None:
-    """Part from the other processes."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
-
-
 def missing_gradients(masters: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradients of parameters, zeros where this process's share had none."""
     for master in masters:

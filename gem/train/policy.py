@@ -6,8 +6,6 @@ width of the model, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,7 +15,7 @@ from torch.nn import functional as F
 
 from gem import seeding
 from gem.agents.base import BaseAgent
-from gem.agents.hugging_face import HuggingFaceAgent
+from gem.agents.hugging_face import HuggingFaceAgent, evaluating
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
 from gem.errors import BadArgument, missing_extra
 from gem.models import faster_dtype, load_causal
@@ -243,17 +241,6 @@ def _additive(sees_BTT: Tensor, shared: int, device: Any, dtype: torch.dtype) ->
     sees_BTS = F.pad(sees_BTT.to(device), (shared, 0), value=True)
     mask = torch.zeros(sees_BTS.shape, dtype=dtype, device=device)
     return mask.masked_fill_(~sees_BTS, torch.finfo(dtype).min)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off, and back to what it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def make_policy(config: TrainConfig) -> Policy:
