@@ -83,13 +83,14 @@ def _first() -> bool:
 
 
 def _flag(args: list[str], name: str) -> str | None:
-    """Return what a flag is given, before anything is parsed."""
+    """Return what a flag is given, before anything is parsed; given twice, the last counts, as in parsing."""
+    found = None
     for word, following in zip(args, (*args[1:], ""), strict=True):
         if word == f"--{name}":
-            return following
-        if word.startswith(f"--{name}="):
-            return word.partition("=")[2]
-    return None
+            found = following
+        elif word.startswith(f"--{name}="):
+            found = word.partition("=")[2]
+    return found
 
 
 def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:

@@ -8,7 +8,8 @@ import tyro
 
 pytest.importorskip("torch")
 
-from gem.errors import BadArgument, SchemaMismatch
+from gem.errors import BadArgument, SchemaMismatch, StoreError
+from gem.train.command import _flag, command
 from gem.train.config import AT_LEAST_ONE, NOT_NEGATIVE, TrainConfig
 
 
@@ -142,3 +143,16 @@ def test_other_keywords_are_refused(text, capsys):
         tyro.cli(TrainConfig, args=["--env-kwargs", text])
     assert stopped.value.code == 2
     assert "Error parsing --env-kwargs" in capsys.readouterr().err
+
+
+def test_a_flag_that_is_given_twice_counts_as_last_given(tmp_path):
+    """What is looked up before parsing, and removed with --overwrite, is the folder that the run goes to."""
+    assert _flag(["--out", "a", "--out=b"], "out") == "b"
+    assert _flag(["--out=b", "--out", "a"], "out") == "a"
+    assert _flag(["--output", "a"], "out") is None
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "checkpoint.pt").write_text("a run")
+    args = ["--out", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
+    with pytest.raises(StoreError, match=f"{tmp_path / 'b'} holds a run already"):
+        command(args, "gem-gym train")
