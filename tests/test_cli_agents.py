@@ -7,6 +7,7 @@ import pytest
 
 from gem import cli
 from gem.agents.base import BaseAgent, BatchBroken
+from gem.cli import players
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.record import Reply
 from gem.rollout import EpisodeStore
@@ -69,7 +70,7 @@ def test_a_model_behind_a_server_is_an_agent(capsys):
 def test_the_name_of_a_model_may_hold_anything_but_a_url(name, model, url, monkeypatch):
     pytest.importorskip("httpx")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    agent = cli.local_agent(name)
+    agent = players.local_agent(name)
     assert agent.info.model == model
     assert agent.url.startswith(url or "https://api.openai.com/v1")
 

@@ -6,7 +6,7 @@ import json as json_module
 from dataclasses import asdict
 from itertools import groupby
 
-from gem.cli import FAILED, MaybeInt, table
+from gem.cli.terms import FAILED, MaybeInt, table
 
 
 def oracle(

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from gem import codec
-from gem.cli import FAILED, MaybeInt, MaybeText, show, table
+from gem.cli.play import show
+from gem.cli.terms import FAILED, MaybeInt, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument, did_you_mean
 from gem.record import Verdict

@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
-from tyro.constructors import PrimitiveConstructorSpec
 
 import gem
-from gem import cli, seeding
+from gem import seeding
+from gem.cli.players import limits_of, local_agent, others_of
+from gem.cli.terms import FAILED, MaybeFolder, MaybeInt, table
 from gem.content import printable
 from gem.errors import AgentUnavailable, BadArgument, StoreError
 from gem.evals import Result, unfair
@@ -25,24 +26,13 @@ from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
 from gem.statistics import Interval
 
-MaybeFolder: TypeAlias = Annotated[
-    Path | None,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FOLDER",
-        instance_from_str=lambda words: Path(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, Path),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
-
 
 def evaluate(
     env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]", help_behavior_hint="")],
     agent: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME", help_behavior_hint="")] = (),
     episodes: int = 200,
     seed: int = 0,
-    turns: cli.MaybeInt = None,
+    turns: MaybeInt = None,
     temperature: float = 1.0,
     seat: str | None = None,
     others: str | None = None,
@@ -79,17 +69,17 @@ def evaluate(
         raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
     if len({*names}) < len(names) or len({*env_ids}) < len(env_ids):
         raise BadArgument("an agent or an environment was named twice; once is enough.")
-    seed, limits = seeding.check(seed), cli._limits(turns)
+    seed, limits = seeding.check(seed), limits_of(turns)
     total = len(env_ids) * len(names) * episodes
     with ExitStack() as last:
-        actors = {name: _kept(last, cli.local_agent(name, temperature)) for name in names}
+        actors = {name: _kept(last, local_agent(name, temperature)) for name in names}
         report = Report(total, out)
         stores = {name: _store(last, out, name, alone=len(names) == 1) for name in names}
         try:
             for env_id in env_ids:
                 for name, actor in actors.items():
                     report.now = name
-                    rest = cli._others(env_id, seat, others)
+                    rest = others_of(env_id, seat, others)
                     for other in rest.values():
                         _kept(last, other)
                     result = measured(
@@ -109,7 +99,7 @@ def evaluate(
             report.show()
             said = f"agent {report.now} can answer nobody: {gone}"
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
-            return cli.FAILED
+            return FAILED
         except StoreError:
             report.show()  # what is known already is lost to nobody
             raise
@@ -117,7 +107,7 @@ def evaluate(
             stop.add_note(report.progress())
             raise
     report.show()
-    return cli.FAILED if any(not result.scored for _, result in report.results) else 0
+    return FAILED if any(not result.scored for _, result in report.results) else 0
 
 
 @dataclass
@@ -194,9 +184,9 @@ class Report:
                 rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", ""))
         columns = ("success", "bounds", "return", "turns", "verdicts")
         if self.several:
-            cli.table("env", "agent", *columns, rows=rows)
+            table("env", "agent", *columns, rows=rows)
         elif rows:
-            cli.table("env", *columns, rows=[(row[0], *row[2:]) for row in rows])
+            table("env", *columns, rows=[(row[0], *row[2:]) for row in rows])
         for warning in self.warnings:
             print(printable(f"warning: {warning}"), file=sys.stderr)
 

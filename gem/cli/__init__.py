@@ -1,0 +1,109 @@
+"""The command ``gem-gym``.
+
+A command is one row of `COMMANDS` and one function, or a dict of functions by subcommand; tyro turns a
+function's signature and docstring into flags and help. Only the command that was asked for is imported, so
+that listing ids does not load torch.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tyro
+from tyro.conf import FlagCreatePairsOff
+
+import gem
+from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
+from gem.content import printable
+from gem.errors import BadArgument, GemError, did_you_mean
+from gem.registry import load
+
+
+class Command(NamedTuple):
+    """A row of the table: where the function is, and the line that ``gem-gym --help`` shows."""
+
+    entry_point: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "list": Command("gem.cli.play:list_ids", "list the environments"),
+    "play": Command("gem.cli.play:play", "play an episode, or watch an agent play one"),
+    "check": Command("gem.cli.check:check", "judge environments by what they claim"),
+    "audit": Command("gem.cli.check:audit", "find out what the rewards of environments are worth"),
+    "demos": Command("gem.cli.demos:demos", "write expert episodes for a supervised warm-up"),
+    "init": Command("gem.cli.init:init", "write a package with an environment of your own"),
+    "train": Command("gem.train.command:command", "train a language model on an environment"),
+    "oracle": Command(
+        "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
+    ),
+    "eval": Command("gem.cli.eval:evaluate", "measure agents on environments"),
+    "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
+    "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
+    "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
+    "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
+    "doctor": Command("gem.cli.machine:doctor", "say what works on this machine, and how to get the rest"),
+    "sandbox": Command("gem.cli.machine:sandbox", "say how well programs are isolated here, and test it"),
+}
+
+
+PARSES_ITSELF = ("train",)
+"""Commands whose defaults follow their arguments: their functions take the words and the program's name."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a model wrote may not fit the terminal's encoding; that must not end the program.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except GemError as error:
+        print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
+        return MISUSED
+    except KeyboardInterrupt as stop:
+        notes = getattr(stop, "__notes__", ())
+        print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `gem-gym list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _run(args: list[str]) -> int:
+    name, *rest = args or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return 0
+    if name in ("-V", "--version"):
+        print(f"gem-gym {gem.__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
+    found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
+    if name in PARSES_ITSELF:
+        return found(rest, prog) or 0
+    run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
+    return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+
+
+def _help() -> str:
+    rows = [f"  {name:<14}{command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: gem-gym COMMAND [...]",
+            "",
+            "A gym for LLM agents.",
+            "",
+            *rows,
+            "",
+            "`gem-gym COMMAND --help` explains a command; `gem-gym --version` says which gem this is.",
+        ]
+    )

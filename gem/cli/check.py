@@ -1,0 +1,197 @@
+"""``gem-gym check`` and ``gem-gym audit``: what environments and graders are worth."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+import gem
+from gem.cli.terms import FAILED, MaybePath, MaybeText, table
+from gem.content import printable
+from gem.errors import BadArgument, GemError
+from gem.registry import load
+
+
+def check(
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|FILE.py:Class", help_behavior_hint="")],
+    seeds: int = 3,
+    thorough: bool = False,
+    faults: bool = False,
+    record: bool = False,
+) -> int:
+    """Judge environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
+
+    Args:
+        targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
+        seeds: how many episodes to try.
+        thorough: also compare transcripts on every host and under two hash seeds; seconds each, ids alone.
+        faults: also break it and what is around it: its code, tools, sandbox, process and agent; seconds.
+        record: write the golden transcript of each id, under tests/golden/.
+    """
+    from gem.testing import check_env
+    from gem.testing.golden import FOLDER
+    from gem.testing.golden import record as write_golden
+
+    if not targets:
+        raise BadArgument("nothing to check was named: an id, or a class as my_envs.py:MyEnv.")
+    if record and not FOLDER.is_dir():
+        raise BadArgument(
+            f"there is no {FOLDER}/ here; --record writes into a checkout of gem, from its root."
+        )
+    code = 0
+    for name in targets:
+        target = environment(name)
+        report = check_env(target, seeds=range(seeds), hosts=thorough, hash_seed=thorough, faults=faults)
+        print(printable(str(report)))
+        if not report.ok:
+            code = FAILED
+        elif record:
+            if not isinstance(target, str):
+                raise BadArgument(f"{name} is a class; golden transcripts are kept for ids.")
+            print(f"  recorded {write_golden(target)}")
+    return code
+
+
+def audit(
+    targets: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="ID|FAMILY|FILE.py:Class", help_behavior_hint="")
+    ],
+    episodes: int = 40,
+    instances: int = 200,
+    json: MaybePath = None,
+    grader: MaybeText = None,
+    data: MaybePath = None,
+    answer_key: str = "answer",
+) -> int:
+    """Audit environments: is the full reward reached, what does knowing nothing earn, does the answer leak?
+
+    A solver, legal random play and policies that know nothing play each environment. The card of one is
+    printed in full, of several a line each, with the findings that are open.
+
+    Args:
+        targets: ids, whole families as game, or classes as my_envs.py:MyEnv.
+        episodes: how many each policy plays, at most; fewer where episodes are long.
+        instances: how many seeds are dealt to count distinct instances.
+        json: write the cards to this file; the cards of other environments that it holds stay.
+        grader: audit a grader instead, math, text or code: rewritings must score the same, mutants not.
+        data: list instead the references in this file that the mathematics grader cannot read whole.
+        answer_key: the column of the reference in that file.
+    """
+    if data is not None:
+        if targets or json is not None or grader is not None:
+            raise BadArgument("--data audits the references of a file alone; leave out the others.")
+        return _audit_data(data, answer_key)
+    if grader is not None:
+        if targets or json is not None:
+            raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
+        if grader == "code":
+            return _audit_code()
+        from gem.testing.audit_grader import audit_grader
+
+        found = audit_grader(grader)
+        print(found)
+        return 0 if found.ok else FAILED
+    from gem.testing.audit import audit_env
+    from gem.testing.card import read_cards, write_cards
+
+    wanted: list[str | Callable[..., Any]] = []
+    for name in targets:
+        wanted += gem.ids(name.removesuffix(":")) or [environment(name)]
+    if not wanted:
+        raise BadArgument("nothing to audit was named: an id, a family, or a class as my_envs.py:MyEnv.")
+    cards = read_cards(json) if json is not None and json.exists() else {}
+    rows, code = [], 0
+    for target in wanted:
+        try:
+            card = audit_env(target, episodes=episodes, instances=instances)
+        except GemError as error:  # of a family, what is not installed or takes several seats
+            if len(wanted) == 1:
+                raise
+            print(f"{target}: not audited: {printable(str(error))}", file=sys.stderr)
+            continue
+        cards[card.env] = card
+        if not card.ok:
+            code = FAILED
+        if len(wanted) == 1 or not card.ok:
+            print(printable(str(card)))
+        expert, lottery = card.policies.get("solver"), card.policies.get("random")
+        rows.append(
+            (
+                card.env,
+                f"{expert.reward:.3f}" if expert else "-",
+                f"{lottery.reward:.3f}" if lottery else "-",
+                f"{max(card.ignorant.values()):.3f}",
+                f"{card.distinct} of {card.dealt}",
+                card.first.median,
+                len(card.findings) or "-",
+            )
+        )
+        if json is not None:
+            write_cards(cards, json)
+    if len(wanted) > 1:
+        columns = ("solver", "random", "knowing nothing", "distinct", "tokens", "open")
+        table("env", *columns, rows=rows)
+    return code
+
+
+def _audit_code() -> int:
+    from gem.testing.audit_code import audit_code
+    from gem.testing.solutions import HUMANEVAL, basics, humaneval
+
+    code = 0
+    for name, solutions in (("code:Basics", basics()), ("HumanEval", humaneval())):
+        if not solutions:
+            print(f"{name}: not audited: GEM_DATA names no folder that holds {' or '.join(HUMANEVAL)}.")
+            continue
+        print(f"{name}: about {30 * len(solutions)} programs, which takes minutes ...", file=sys.stderr)
+        found = audit_code(solutions)
+        print(f"{name}, {found}")
+        code = code if found.ok else FAILED
+    return code
+
+
+def _audit_data(path: Path, answer_key: str) -> int:
+    from gem.tasks.sources import load
+    from gem.testing.audit_grader import unread_references
+
+    tasks = load(path, None, answer_key, answer_key)
+    found = unread_references([tasks[i].reference for i in range(len(tasks))])
+    for row, text in found:
+        print(f"  row {row}: {printable(text)[:200]}")
+    print(
+        f"{path}: {len(found)} of {len(tasks)} references cannot be read whole: only the same words "
+        "are right."
+    )
+    return FAILED if found else 0
+
+
+def environment(name: str) -> str | Callable[..., Any]:
+    """Return the id that `name` is, or the class that ``file.py:Class`` or ``module:Class`` names.
+
+    Raises:
+        UnknownEnv: for an unknown id of a known family. BadArgument: when there is no such file or class.
+    """
+    source, _, class_name = name.rpartition(":")
+    if not source and class_name.endswith(".py"):
+        raise BadArgument(f"{name} names a file and no class in it; accepted: {name}:Class.")
+    if not source or any(env_id.startswith(f"{source}:") for env_id in gem.ids()):
+        return gem.spec(name).id
+    if not source.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+        try:
+            return load(name)
+        except BadArgument as error:
+            raise BadArgument(
+                f"no environment {name!r} is registered, and as module:Class: {error} "
+                "Accepted: an id that `gem-gym list` shows, file.py:Class, or module:Class."
+            ) from error
+    path = Path(source)
+    if not path.is_file():
+        raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
+    sys.path.insert(0, str(path.parent.resolve()))  # its own imports, and the processes that unpickle it
+    return load(f"{path.stem}:{class_name}")

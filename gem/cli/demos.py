@@ -1,0 +1,40 @@
+"""``gem-gym demos``: expert episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem import seeding
+
+
+def demos(
+    env_id: Annotated[Positional[str], arg(metavar="ID")],
+    out: Path,
+    episodes: Annotated[int, arg(aliases=["-n"])] = 1000,
+    seed: int = 0,
+    lost: bool = False,
+) -> int:
+    """Write episodes that the environment's own solver plays to an episode store, for a supervised warm-up.
+
+    What was stopped goes on by the same command: episodes that the store holds are not played again.
+
+    Args:
+        env_id: the environment; `gem-gym list` shows which have a solver.
+        out: the store; episodes are added to what it holds.
+        episodes: how many of this seed the store is to hold.
+        seed: the same seed gives the same episodes.
+        lost: also keep the episodes that the solver lost.
+    """
+    from gem.rollout.demos import write_demos
+
+    done = write_demos(env_id, out, episodes=episodes, seed=seeding.check(seed), lost=lost)
+    if done.stored:
+        print(f"{out} already holds {done.stored} episodes of {env_id} with seed {seed}: not played again")
+    print(f"wrote {done.kept} episodes of {env_id} to {out}")
+    if done.kept:
+        left_out = done.played - done.kept
+        print(f"{done.turns} turns, mean return {done.reward:.3f}; {left_out} lost ones left out")
+    return 0

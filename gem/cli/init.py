@@ -1,0 +1,32 @@
+"""``gem-gym init``: a package with an environment of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+
+def init(
+    name: Annotated[Positional[str], arg(metavar="NAME")],
+    dataset: bool = False,
+    into: Path = Path(),
+) -> int:
+    """Write a package with an environment of your own, ready to install, check and change.
+
+    Args:
+        name: of the package, as word-ladder; its environment becomes word_ladder:WordLadder-v0.
+        dataset: an environment over a data set (questions, answers, a grader) instead of a game.
+        into: the folder in which the package's own folder is made.
+    """
+    from gem.scaffold import write_package
+
+    package = write_package(name, into, kind="dataset" if dataset else "class")
+    print(
+        f"wrote {package.folder}, with {package.env_id}. Next:\n"
+        f"  pip install -e {package.folder}\n"
+        f"  gem-gym check {package.env_id}\n"
+        f"  gem-gym audit {package.env_id}"
+    )
+    return 0

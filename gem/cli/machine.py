@@ -1,0 +1,84 @@
+"""``gem-gym doctor``, ``sandbox`` and ``models``: what is on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import arg
+
+from gem.cli.terms import FAILED, MaybeText, table
+from gem.content import printable
+
+
+def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None) -> int:
+    """List the language models that can be loaded by name: what they are, and where, or how to get them.
+
+    Those that the cache of the Hugging Face hub holds are listed too. Any of them can be trained, as in
+    `gem-gym train --model NAME`.
+
+    Args:
+        fetch: bring the model of this name by pip into the cache: GEM_CACHE, else gem-gym in the user's own.
+        json: the list as JSON, one object a line.
+        device: time products of the shapes of SmolLM2-135M in float32 and bfloat16 there, as cpu or cuda.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from gem import models as known
+
+    if fetch is not None:
+        print(known.fetch(fetch))
+        return 0
+    if device is not None:
+        seconds = known.matmul_seconds(device, width=576, hidden=1536)
+        table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
+        return 0
+    found = known.listed()
+    if json:
+        for model in found:
+            print(dumps(asdict(model)))
+        return 0
+    rows = [
+        (
+            model.name,
+            f"{model.parameters / 1e6:.0f}M" if model.parameters else "-",
+            model.context or "-",
+            model.licence,
+            model.origin,
+            model.path or f"not here: {model.way}",
+        )
+        for model in found
+    ]
+    table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
+    return 0
+
+
+def doctor() -> int:
+    """Try what works on this machine, and say what to type for the rest.
+
+    Environments of each kind are begun, the backends of the sandbox tested, packages and engines looked for.
+
+    The exit code is 1 when something that is installed is broken. What is absent is no fault.
+    """
+    from gem.doctor import report
+
+    text, sound = report()
+    print(text)
+    return 0 if sound else FAILED
+
+
+def sandbox(
+    backend: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    seen: bool = False,
+) -> int:
+    """Say which sandbox programs get on this machine, after trying what it holds back.
+
+    Args:
+        backend: try this one alone: remote, container, userns, bwrap-slots, landlock or none.
+        seen: say also what a program in it can see of this machine.
+    """
+    from gem.sandbox.command import describe
+
+    lines, held = describe(backend, sights=seen)
+    print(printable("\n".join(lines)))
+    return 0 if held else FAILED

@@ -1,0 +1,98 @@
+"""``gem-gym list`` and ``gem-gym play``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+import gem
+from gem import seeding
+from gem.cli.players import limits_of, local_agent, others_of
+from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, table
+from gem.content import printable, text_of
+from gem.errors import UnknownEnv, did_you_mean
+from gem.record import Episode, StopReason
+
+
+def list_ids(
+    family: Annotated[Positional[str | None], arg(metavar="[FAMILY]", help_behavior_hint="")] = None,
+) -> None:
+    """List the environments: id, turns that the task states, solver, and the pip extra it needs.
+
+    Args:
+        family: the part of an id before the colon; all families when left out.
+    """
+    found = gem.ids(family and family.rstrip(":"))
+    if not found:
+        families = sorted({env_id.partition(":")[0] for env_id in gem.ids()})
+        raise UnknownEnv(
+            f"no family {family!r}.{did_you_mean(family or '', families)} There are: {', '.join(families)}."
+        )
+    specs = [gem.spec(env_id) for env_id in found]
+    rows = [(s.id, s.max_turns or "-", s.solver, s.extra or "-") for s in specs]
+    table("id", "turns", "solver", "extra", rows=rows)
+
+
+def play(
+    env_id: Annotated[Positional[str], arg(metavar="ID")],
+    agent: str = "human",
+    seed: MaybeInt = None,
+    turns: MaybeInt = None,
+    seat: str | None = None,
+    others: str | None = None,
+) -> int:
+    """Play an episode in the terminal, or watch an agent play it.
+
+    Args:
+        env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
+        agent: human (you), random (legal actions), solver (the environment's own expert),
+            openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run.
+        seed: which episode; drawn, and shown, when left out.
+        turns: stop after so many turns.
+        seat: of a game of several, the seat that the agent takes; it takes all when left out.
+        others: who plays the other seats, beside `seat`: an agent's name as above, but for human.
+    """
+    from gem.rollout import Job, rollout
+    from gem.rollout.session import session
+
+    seed = seeding.fresh() if seed is None else seeding.check(seed)
+    limits = limits_of(turns)
+    actor = None if agent == "human" else local_agent(agent, accepted="human, random, solver")
+    rest = others_of(env_id, seat, others)
+    print(f"{gem.spec(env_id).id}, seed {seed}\n")
+    if actor is None:
+        episode = session(env_id, seed, limits=limits, others=rest)
+    else:
+        holders = {seat: actor, **rest} if seat else actor
+        (episode,) = rollout([Job(env_id, seed)], holders, limits=limits)
+        show(episode)
+    if episode.stop is StopReason.CANCELLED:
+        return INTERRUPTED
+    return 0 if episode.scored else FAILED
+
+
+def show(episode: Episode, rewards: bool = False) -> None:
+    """Print what was said in an episode, and how it ended; with `rewards`, what each turn earned too."""
+    lines = []
+    for turn in episode.turns:
+        heard = f"[{turn.seat}]\n" if episode.several else ""
+        lines.append(f"{heard}{text_of(turn.observation)}\n\n{turn.seat}> {turn.action or ''}\n")
+        if rewards and turn.reward is not None:
+            lines.append(f"reward {turn.reward:g}\n")
+    for seat, end in episode.ends.items():
+        heard = f"[{seat}]\n" if episode.several else ""
+        lines.append(f"{heard}{text_of(end.observation)}\n")
+    count = len(episode.turns)
+    after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
+    if episode.error:
+        broken = episode.error
+        lines.append(f"no verdict: {broken.type} in {broken.boundary}: {broken.message}")
+    elif not episode.several:
+        lines.append(f"{after}, return {episode.reward():g}")
+    else:
+        lines.append(after)
+        lines += [
+            f"{seat}: {end.stop}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
+        ]
+    print(printable("\n".join(lines)))

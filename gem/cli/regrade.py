@@ -1,0 +1,67 @@
+"""``gem-gym regrade``: stored episodes scored again."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem.cli.terms import MaybePath, table
+from gem.content import printable
+from gem.errors import StoreError
+
+
+def regrade(
+    store: Annotated[Positional[Path], arg(metavar="STORE")],
+    grader: str = "math",
+    cache: MaybePath = None,
+    out: MaybePath = None,
+) -> int:
+    """Score stored episodes again, without running them, and say where the verdicts differ.
+
+    What is graded is an episode's last answer; its reference comes from the environment's task.
+
+    Args:
+        store: a file of episodes, as EpisodeStore writes them.
+        grader: math, text, code, or module:Name of a grader that is made without arguments.
+        cache: an SQLite file of verdicts by content, so that nothing is graded twice.
+        out: write each verdict to this file, one JSON object a line.
+    """
+    from dataclasses import asdict
+
+    import msgspec
+
+    from gem.graders.cache import CachedGrader
+    from gem.rollout.regrade import named_grader
+    from gem.rollout.regrade import regrade as regraded
+    from gem.rollout.store import EpisodeStore
+
+    judge = named_grader(grader)
+    with contextlib.ExitStack() as stack:
+        if cache is not None:
+            judge = stack.enter_context(CachedGrader(judge, cache, name=getattr(judge, "name", grader)))
+        episodes = stack.enter_context(EpisodeStore(store, read_only=True))
+        found = list(regraded(episodes, judge))
+        left_out = len(episodes) - len(found)
+    if out is not None:
+        try:
+            out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in found))
+        except OSError as error:
+            raise StoreError(f"{out}: cannot write the verdicts: {error.strerror}.") from error
+    rows = []
+    for spec in sorted({row.spec for row in found}):
+        of = [row for row in found if row.spec == spec]
+        newly = [row.after for row in of if row.changed]
+        before, after = ([getattr(row, name) for row in of] for name in ("before", "after"))
+        rows.append((spec, len(of), before.count(True), after.count(True), *map(newly.count, (True, False))))
+        rows[-1] += (after.count(None),)
+    columns = ("episodes", "right before", "right now", "newly right", "newly wrong", "no verdict")
+    table("env", *columns, rows=rows)
+    for row in [row for row in found if row.changed][:10]:
+        verdict = "right" if row.after else "wrong"
+        print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
+    if left_out:
+        print(f"{left_out} episodes without a verdict or an answer were left out.")
+    return 0

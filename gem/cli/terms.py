@@ -1,0 +1,61 @@
+"""What commands share: exit codes, flags that may be left out, and tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from tyro.constructors import PrimitiveConstructorSpec
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
+
+
+def _maybe(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """Return how a flag that may be left out is read; tyro's own way would speak of {None}|INT."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: kind(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
+MaybeText: TypeAlias = Annotated[str | None, _maybe(str, "NAME")]
+MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
+MaybeFolder: TypeAlias = Annotated[Path | None, _maybe(Path, "FOLDER")]
+
+
+def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:
+    """Print a table; into a pipe as aligned plain text, one row a line, never wrapped.
+
+    On a terminal that is too narrow the columns that are `cropped` lose their ends instead of being wrapped.
+    """
+    if sys.stdout.isatty():
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        heads = [  # ids differ at their ends; rich narrows the columns that may wrap
+            Column(name, no_wrap=name not in cropped if cropped else place == 0)
+            for place, name in enumerate(columns)
+        ]
+        grid = Table(*heads, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for row in rows:
+            cells = [
+                Text(str(cell), no_wrap=True, overflow="ellipsis") if name in cropped else Text(str(cell))
+                for name, cell in zip(columns, row, strict=True)
+            ]
+            grid.add_row(*cells)
+        Console().print(grid)
+        return
+    lines = [columns, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
