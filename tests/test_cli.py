@@ -340,7 +340,7 @@ def test_an_agent_without_any_verdict_fails_and_its_first_error_is_shown(monkeyp
         def __call__(self, asks):
             raise ConnectionError("the server\x1b[2J is gone")
 
-    monkeypatch.setattr(cli, "local_agent", lambda *_: Broken())
+    monkeypatch.setattr("gem.cli.eval.local_agent", lambda *_: Broken())
     assert cli.main(["eval", "game:GuessTheNumber-v0-easy", "--episodes", "3"]) == 1
     streams = capsys.readouterr()
     assert "0/3" in streams.out

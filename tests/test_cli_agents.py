@@ -114,7 +114,7 @@ class Leaves(BaseAgent):
 @pytest.fixture
 def agent(monkeypatch):
     given = Leaves()
-    monkeypatch.setattr(cli, "local_agent", lambda *_: given)
+    monkeypatch.setattr("gem.cli.eval.local_agent", lambda *_: given)
     return given
 
 
@@ -209,7 +209,7 @@ class Drops(Leaves):
 
 def test_several_agents_have_a_row_each_and_unequal_losses_are_told(monkeypatch, tmp_path, capsys):
     made = {"good": Leaves(), "bad": Drops(), "one/more": Leaves()}
-    monkeypatch.setattr(cli, "local_agent", lambda name, *_: made[name])
+    monkeypatch.setattr("gem.cli.eval.local_agent", lambda name, *_: made[name])
     command = ["eval", EASY, "--episodes", "80", "--out", str(tmp_path)]
     for name in made:
         command += ["--agent", name]
