@@ -2,6 +2,16 @@
 
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
+from gem.statistics.paired import (
+    holm,
+    mcnemar,
+    mean_of,
+    paired_bootstrap,
+    paired_difference,
+    paired_p,
+    score_difference,
+    sign_flips,
+)
 from gem.statistics.passes import pass_at_k, pass_hat_k
 from gem.statistics.trend import mann_kendall
 
@@ -10,10 +20,18 @@ __all__ = [
     "clustered_rate",
     "exact",
     "fisher_exact",
+    "holm",
     "mann_kendall",
+    "mcnemar",
     "mean_interval",
+    "mean_of",
+    "paired_bootstrap",
+    "paired_difference",
+    "paired_p",
     "pass_at_k",
     "pass_hat_k",
     "rate_interval",
+    "score_difference",
+    "sign_flips",
     "wilson",
 ]
