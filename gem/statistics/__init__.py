@@ -13,10 +13,12 @@ from gem.statistics.paired import (
     sign_flips,
 )
 from gem.statistics.passes import pass_at_k, pass_hat_k
+from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference
 from gem.statistics.trend import mann_kendall
 
 __all__ = [
     "Interval",
+    "Noise",
     "clustered_rate",
     "exact",
     "fisher_exact",
@@ -25,6 +27,8 @@ __all__ = [
     "mcnemar",
     "mean_interval",
     "mean_of",
+    "noise",
+    "noise_of_rate",
     "paired_bootstrap",
     "paired_difference",
     "paired_p",
@@ -33,5 +37,6 @@ __all__ = [
     "rate_interval",
     "score_difference",
     "sign_flips",
+    "smallest_difference",
     "wilson",
 ]
