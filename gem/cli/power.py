@@ -39,7 +39,7 @@ def power(
     tasks of their own show, `paired` on the same tasks, at a 95% interval and with the probability --power.
     Of two runs the noise of their differences is measured. Over several environments `all` is their mean.
 
-    Where each task was sampled once, nobody can tell `between` from `within`: what hangs on it is shown as -.
+    Where each task was sampled once, nobody can tell `between` from `within`, and the worst split is taken.
 
     Args:
         run: a folder of `gem-gym eval --out`, or a file of episodes; a second one of another agent.
@@ -75,8 +75,8 @@ def power(
         return 0
     if run:
         _show_noise(known, metric)
-    elif known[0].worst:
-        print("within a task: not known, the worst is taken (--within)\n")
+    if any(own.within is None for suite in known for own in suite.own):
+        print("What varies between tasks, and what within, is not known: the worst is taken.\n")
     rows = [_cells(each, metric) for each in found]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
     return 0

@@ -30,6 +30,8 @@ from gem.statistics.power import POWER
 MIN_COVERAGE = 0.95
 """The share of pairs with both verdicts below which no headline is given."""
 
+Z_POWER = NormalDist().inv_cdf(POWER)
+
 ALL = "all"
 """The name of the row over environments."""
 
@@ -234,15 +236,15 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
             won=sum(won),
             p=sign_flips([up - down for down, up in zip(lost, won, strict=True)]),
         )
-    return replace(row, difference=difference, bootstrap=bootstrap, smallest=_smallest(difference, level))
+    return replace(
+        row, difference=difference, bootstrap=bootstrap, smallest=_smallest(difference, metric, level)
+    )
 
 
-def _smallest(difference: Interval, level: float) -> float | None:
-    """Return what would be shown four times in five; None where nothing would."""
-    half = (difference.high - difference.low) / 2
-    if not math.isfinite(half):
-        return None
-    return half * (1 + NormalDist().inv_cdf(POWER) / normal_quantile(level))
+def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:
+    """Return what would be shown four times in five; None where nothing would, whatever the agents."""
+    smallest = (difference.high - difference.low) / 2 * (1 + Z_POWER / normal_quantile(level))
+    return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 
 
 def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
@@ -262,7 +264,7 @@ def _headline(row: Paired, better: str | None, metric: Metric) -> str:
     if better and row.difference is not None:
         return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
     if row.smallest is None:
-        return "no difference shown, and none could be: one task says nothing about others"
+        return f"no difference shown, and none could be: too few tasks ({row.tasks})"
     return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"
 
 
@@ -315,7 +317,7 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,
         at_most=sum(row.at_most or 0.0 for row in rows) / len(rows) if of_success else None,
-        smallest=_smallest(difference, level),
+        smallest=_smallest(difference, metric, level),
     )
     if low := [row.env for row in rows if row.withheld]:
         return replace(overall, withheld=f"no headline: coverage is too low on {', '.join(low)}")

@@ -18,8 +18,8 @@ class Suite:
     `own` has the noise of each agent: of one, then another like it is what it will be compared with; or of
     two. `difference` is that of the differences of two agents on the same samples of tasks. `tasks` and
     `samples` (of a task, the mean) were seen, `scored` of `held` samples with a verdict, by both agents where
-    there are two. `worst`: nobody knows how the noise splits into that between tasks and that within, and the
-    worst split is taken.
+    there are two. Where nobody knows how noise splits into that between tasks and that within, the split is
+    taken that is worst for what is asked.
     """
 
     env: str
@@ -29,35 +29,31 @@ class Suite:
     held: int
     own: tuple[Noise, ...]
     difference: Noise | None = None
-    worst: bool = False
 
-    def error(self, tasks: int, samples: int) -> float | None:
-        """Return the standard error of a figure, of the noisier agent; None where it cannot be told."""
-        found = [self._variance(each, tasks, samples) for each in self.own]
-        return max(math.sqrt(each) for each in found if each is not None) if None not in found else None
+    def alone(self, tasks: int, samples: int) -> float:
+        """Return the variance of a figure, of the noisier agent."""
+        return max(_variance(own, tasks, samples) for own in self.own)
 
-    def unpaired(self, tasks: int, samples: int) -> float | None:
+    def unpaired(self, tasks: int, samples: int) -> float:
         """Return the variance of the difference of agents on tasks of their own."""
-        one, other = (self._variance(each, tasks, samples) for each in (self.own[0], self.own[-1]))
-        return None if one is None or other is None else one + other
+        return _variance(self.own[0], tasks, samples) + _variance(self.own[-1], tasks, samples)
 
-    def paired(self, tasks: int, samples: int, alike: float) -> float | None:
+    def paired(self, tasks: int, samples: int, alike: float) -> float:
         """Return the variance of the difference of agents on the same tasks.
 
         `alike` is the correlation of the agents' own means of the tasks; of two runs it was measured, and is
         not asked for.
         """
         if self.difference is not None:
-            return self._variance(self.difference, tasks, samples)
-        (own,) = self.own
-        if self.worst:
-            splits = [noise_of_rate(own.mean, share) for share in (0.0, own.mean * (1 - own.mean))]
-            return 2 * max(each.variance(tasks, samples, alike) for each in splits)
-        one = None if own.within is None and alike else own.variance(tasks, samples, alike)
-        return None if one is None else 2 * one
+            return _variance(self.difference, tasks, samples)
+        return 2 * _variance(self.own[0], tasks, samples, alike)
 
-    def _variance(self, of: Noise, tasks: int, samples: int) -> float | None:
-        return None if of.within is None and samples > 1 else of.variance(tasks, samples)
+
+def _variance(of: Noise, tasks: int, samples: int, alike: float = 0.0) -> float:
+    if of.within is not None:
+        return of.variance(tasks, samples, alike)
+    splits = (of._replace(within=0.0), of._replace(between=0.0, within=of.between))
+    return max(each.variance(tasks, samples, alike) for each in splits)
 
 
 def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> list[Suite]:
@@ -139,15 +135,17 @@ def planned(rate: float, within: float | None = None) -> Suite:
     Raises:
         BadArgument: for a rate that is none, or `within` outside what the rate allows.
     """
-    own = noise_of_rate(rate, 0.0 if within is None else within)
-    return Suite("plan", 0, 0, 0, 0, (own,), worst=within is None)
+    if not 0 < rate < 1:
+        raise BadArgument(f"rate is {rate}; accepted: between 0 and 1, where success varies.")
+    own = noise_of_rate(rate, within or 0.0)
+    return Suite("plan", 0, 0, 0, 0, (own if within is not None else own._replace(within=None),))
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
     """What so many tasks and samples show: the standard error, and the smallest differences.
 
-    None: what was played does not tell: each task was sampled once, or nothing varied.
+    None: nothing varied, so that nothing is known of the noise.
     """
 
     env: str
@@ -188,36 +186,35 @@ def floors(
         if value is not None and value < least:
             raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
     found: list[Floor] = []
-    sums: dict[float, list[tuple[int, int, list[float | None]]]] = {}
     for suite in known:
         for scale in scales:
-            n = max(2, round(scale * (tasks or suite.tasks)))
-            k = samples or max(1, round(suite.samples))
-            error = suite.error(n, k)
-            variances = [None if error is None else error**2, suite.unpaired(n, k), suite.paired(n, k, alike)]
+            n, k = _size(suite, scale, tasks, samples)
+            variances = suite.alone(n, k), suite.unpaired(n, k), suite.paired(n, k, alike)
             found.append(_floor(suite.env, n, k, variances, level, power))
-            sums.setdefault(scale, []).append((n, k, variances))
-    if len(known) > 1:
-        for each in sums.values():
-            columns = zip(*(variances for _, _, variances in each), strict=True)
-            means = [
-                None if None in column else math.fsum(v or 0.0 for v in column) / len(known) ** 2
-                for column in columns
-            ]
-            n, k = sum(n for n, _, _ in each), max(k for _, k, _ in each)
-            found.append(_floor("all", n, k, means, level, power))
+    for scale in scales if len(known) > 1 else ():
+        sizes = [_size(suite, scale, tasks, samples) for suite in known]
+        each = [
+            (suite.alone(n, k), suite.unpaired(n, k), suite.paired(n, k, alike))
+            for suite, (n, k) in zip(known, sizes, strict=True)
+        ]
+        means = [math.fsum(column) / len(known) ** 2 for column in zip(*each, strict=True)]
+        found.append(_floor("all", sum(n for n, _ in sizes), max(k for _, k in sizes), means, level, power))
     return found
 
 
+def _size(suite: Suite, scale: float, tasks: int | None, samples: int | None) -> tuple[int, int]:
+    return max(2, round(scale * (tasks or suite.tasks))), samples or max(1, round(suite.samples))
+
+
 def _floor(
-    env: str, tasks: int, samples: int, variances: Sequence[float | None], level: float, power: float
+    env: str, tasks: int, samples: int, variances: Sequence[float], level: float, power: float
 ) -> Floor:
-    error, unpaired, paired = (each or None for each in variances)  # no noise at all: nothing is known of it
+    alone, unpaired, paired = variances
     return Floor(
         env,
         tasks,
         samples,
-        None if error is None else math.sqrt(error),
-        None if unpaired is None else smallest_difference(unpaired, tasks, level, power, paired=False),
-        None if paired is None else smallest_difference(paired, tasks, level, power),
+        math.sqrt(alone) or None,
+        smallest_difference(unpaired, tasks, level, power, paired=False) or None,
+        smallest_difference(paired, tasks, level, power) or None,
     )
