@@ -42,6 +42,8 @@ COMMANDS: dict[str, Command] = {
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),
     "eval": Command("gem.cli.eval:evaluate", "measure agents on environments"),
+    "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
+    "power": Command("gem.cli.power:power", "say how small a difference a suite of tasks can show"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
