@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 import gem
-from gem.adapters.carried import KEY, carried, carry, next_messages, shown, whole_file
+from gem.adapters.carried import KEY, arguments_of, carried, carry, next_messages, shown, whole_file
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
 from gem.errors import BadArgument, MissingData, StoreError
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -165,18 +165,10 @@ def _step(turn: Turn, answers: Sequence[Message], tokens: bool) -> dict[str, Any
 
 def _call(call: ToolCall) -> dict[str, Any]:
     named = {"tool_call_id": shown(call.id), "function_name": shown(call.name)}
-    try:
-        arguments = json.loads(call.arguments or "{}", parse_constant=_refuse)
-        msgspec.json.encode(arguments)  # no lone surrogates
-    except (ValueError, RecursionError):
-        arguments = None
-    if isinstance(arguments, dict):
-        return {**named, "arguments": arguments}
-    return {**named, "arguments": {}, "extra": {"written": shown(call.arguments)}}
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    arguments = arguments_of(call)
+    if arguments is None:
+        return {**named, "arguments": {}, "extra": {"written": shown(call.arguments)}}
+    return {**named, "arguments": arguments}
 
 
 def _metrics(turn: Turn, tokens: bool) -> dict[str, Any]:

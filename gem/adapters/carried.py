@@ -6,6 +6,7 @@ objects. `gem.codec` knows their form.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gem import codec
-from gem.content import Message
+from gem.content import Message, ToolCall
 from gem.errors import BadArgument, StoreError
 from gem.history import CHAT, messages
 from gem.record import Episode, Turn
@@ -78,6 +79,19 @@ def _line(record: object) -> bytes:
 def shown(text: str) -> str:
     r"""Return text as JSON and Arrow can hold it: a lone surrogate becomes its escape, ``\udc80``."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """Return what a model wrote as the arguments of a call; None where it is no JSON object.
+
+    What other programs may not read of it (NaN, lone surrogates, 33 levels of nesting) stands as
+    `gem.codec.plain` writes it.
+    """
+    try:
+        given = codec.plain(json.loads(call.arguments.strip() or "{}"))
+    except (ValueError, RecursionError):
+        return None
+    return given if isinstance(given, dict) else None
 
 
 def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Message, ...]]]:
