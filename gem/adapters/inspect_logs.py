@@ -219,17 +219,17 @@ class _Told:
             self.said.append(ChatMessageSystem(content=shown(policy.system)))
         turns = episode.exchanges(seat)
         if turns:
-            self.said += map(_message, messages(turns[:1], CHAT))
+            self.said += map(message_of, messages(turns[:1], CHAT))
         self.begun = list(self.said)
         agent = run.seats.get(seat) or run
         model = shown(agent.model or agent.agent or "none")
-        tools = [_tool(tool) for tool in tools_in(episode.starts.get(seat, {}))]
+        tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
         at_s = 0.0
         for number, (turn, answers) in enumerate(next_messages(episode, seat)):
             if turn.messages is not None or not policy.append_only:
-                asked = list(map(_message, messages(turns[: number + 1], policy)))
+                asked = list(map(message_of, messages(turns[: number + 1], policy)))
                 if turn.messages is not None:
-                    asked = list(map(_message, turn.messages))
+                    asked = list(map(message_of, turn.messages))
             else:
                 asked = list(self.said)
             self.output = _output(turn, model, self.tokens)
@@ -254,7 +254,7 @@ class _Told:
             if role is not None:
                 earned["seat"] = role
             self.events += [call, InfoEvent(source="gem", data=earned, **begun)]
-            self.said += [self.output.message, *map(_message, answers)]
+            self.said += [self.output.message, *map(message_of, answers)]
             if self.output.usage is not None:
                 self.usage += self.output.usage
 
@@ -306,7 +306,8 @@ def _usage(counted: Mapping[str, Any], turn: Turn) -> ModelUsage | None:
     )
 
 
-def _message(message: Message) -> Any:
+def message_of(message: Message) -> Any:
+    """Return a message as Inspect has it."""
     content = _content(message.content)
     if message.role == "system":
         return ChatMessageSystem(content=content)
@@ -345,7 +346,8 @@ def _call(call: Any) -> ToolCall:
     return ToolCall(**named, arguments=arguments)
 
 
-def _tool(tool: ToolSpec) -> ToolInfo:
+def tool_of(tool: ToolSpec) -> ToolInfo:
+    """Return a tool as Inspect has it."""
     try:
         schema = ToolParams.model_validate(codec.plain(tool.schema))
     except ValueError:  # what JSON schema has, and Inspect does not
