@@ -65,7 +65,7 @@ class Tally(NamedTuple):
     stop: str
     verdict: str
     success: bool | None
-    count: int
+    episodes: int
     reward: float
     reward_squares: float
     turns: int
@@ -295,15 +295,14 @@ def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
     what the job begins with.
     """
     for name, value in wanted.items():
-        if name in _BOUNDS:
-            if entry.reward is None or (
-                entry.reward < value if name == "min_reward" else entry.reward > value
-            ):
-                return False
-        elif name == "job_prefix":
-            if not entry.job.startswith(value):
-                return False
-        elif getattr(entry, name) != value:
+        if name == "job_prefix":
+            fits = entry.job.startswith(value)
+        elif name in _BOUNDS:
+            reward = entry.reward
+            fits = reward is not None and (reward >= value if name == "min_reward" else reward <= value)
+        else:
+            fits = getattr(entry, name) == value
+        if not fits:
             return False
     return True
 

@@ -329,7 +329,7 @@ class EpisodeStore(Sequence[Episode]):
         self.refresh()
         with self._lock:
             found: list[Tally] = self._asked(lambda index: index.tally(wanted, self._base.episodes), [])
-            sums = {each[:4]: list(each[4:]) for each in found}
+            sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
             for entry in self._new:
                 if matches(entry, wanted):
                     reward = entry.reward or 0.0
