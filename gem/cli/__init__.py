@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
     "export": Command("gem.cli.export:export", "write stored episodes for other tools"),
     "import": Command("gem.cli.export:import_", "read episodes of other tools' files into a store"),
+    "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
