@@ -20,7 +20,7 @@ from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, MaybeFolder, MaybeInt, table
 from gem.content import printable
 from gem.errors import AgentUnavailable, BadArgument, StoreError
-from gem.evals import Result, unfair
+from gem.evals import EnvResult, unfair
 from gem.evals import evaluate as measured
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
@@ -118,7 +118,7 @@ class Report:
     out: Path | None
     done: int = 0
     now: str = ""
-    results: list[tuple[str, Result]] = field(default_factory=list)
+    results: list[tuple[str, EnvResult]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     said: dict[str, str] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Report:
         if episode.error:
             self.said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
 
-    def add(self, name: str, result: Result) -> None:
+    def add(self, name: str, result: EnvResult) -> None:
         """Take in a result, and say what broke."""
         self.results.append((name, result))
         of = f"{result.env}, {name}" if self.several else result.env
@@ -191,7 +191,7 @@ class Report:
             print(printable(f"warning: {warning}"), file=sys.stderr)
 
 
-def _row(result: Result) -> tuple[str, ...]:
+def _row(result: EnvResult) -> tuple[str, ...]:
     return (
         _interval(result.success, "{:.1%}"),
         "-" if result.at_least is None else f"{result.at_least:.1%} to {result.at_most:.1%}",
@@ -201,7 +201,7 @@ def _row(result: Result) -> tuple[str, ...]:
     )
 
 
-def _verdicts(result: Result) -> str:
+def _verdicts(result: EnvResult) -> str:
     """Return how many have a verdict, and the rate of those that have none."""
     told = f"{result.scored}/{result.episodes}"
     if not result.unscored:

@@ -1,12 +1,12 @@
 """Evals: agents measured on environments."""
 
-from gem.evals.evaluator import Result, SeatResult, evaluate, required, success_rate, summarise
+from gem.evals.evaluator import EnvResult, SeatResult, evaluate, required, success_rate, summarise
 from gem.evals.fairness import unfair
 from gem.evals.instances import Instances, find_instances
 
 __all__ = [
+    "EnvResult",
     "Instances",
-    "Result",
     "SeatResult",
     "evaluate",
     "find_instances",

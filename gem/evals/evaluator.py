@@ -23,7 +23,7 @@ from gem.statistics import Interval, exact, mean_interval, rate_interval, wilson
 
 @dataclass(frozen=True, slots=True)
 class SeatResult:
-    """The figures of one seat of a game: as in Result; `turns` are the seat's own."""
+    """The figures of one seat of a game: as in EnvResult; `turns` are the seat's own."""
 
     success: Interval | None
     reward: Interval
@@ -31,7 +31,7 @@ class SeatResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EnvResult:
     """An agent's figures on one environment.
 
     `episodes` is how many jobs were asked for, each counted once; `scored` of them have a verdict,
@@ -95,7 +95,7 @@ class Result:
         return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Result:
+    def from_json(cls, values: Mapping[str, Any]) -> EnvResult:
         """Return what to_json() gave; fields that an earlier version did not write hold their default."""
         plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         for name in INTERVALS:
@@ -108,7 +108,7 @@ class Result:
 
 
 INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
-"""The figures of a Result that are intervals."""
+"""The figures of a EnvResult that are intervals."""
 
 
 def _bounds(interval: Interval | None) -> dict[str, Any] | None:
@@ -151,7 +151,7 @@ def evaluate(
     store: Store | None = None,
     resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
-) -> Result:
+) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
     Each episode has a seed of its own, and success the Wilson interval; or, where `instances` are given,
@@ -244,7 +244,7 @@ def summarise(
     clustered: bool = False,
     exactly: bool = False,
     budget: int | None = None,
-) -> Result:
+) -> EnvResult:
     """Return the figures of episodes that have been played, one per job that was asked for.
 
     `clustered`: episodes of one `group` are samples of one instance, and not independent. `exactly` and
@@ -286,7 +286,7 @@ def summarise(
         )
 
     unscored = len(episodes) - len(scored)
-    return Result(
+    return EnvResult(
         env=name,
         episodes=len(episodes),
         scored=len(scored),
@@ -331,7 +331,7 @@ def success_rate(episodes: Sequence[Episode]) -> float:
     return sum(told) / len(told) if told else float("nan")
 
 
-def required(result: Result) -> Result:
+def required(result: EnvResult) -> EnvResult:
     """Return a result that says something.
 
     Raises:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import Result
+from gem.evals.evaluator import EnvResult
 from gem.statistics import fisher_exact
 
 LEVEL = 0.01
 """Rates that would differ so much by chance in fewer than one comparison of so many are said to differ."""
 
 
-def unfair(results: Mapping[str, Result], level: float = LEVEL) -> list[str]:
+def unfair(results: Mapping[str, EnvResult], level: float = LEVEL) -> list[str]:
     """Return why results of several agents on one environment cannot be compared; nothing where they can.
 
     Episodes without verdict are left out of every figure. Where one agent loses more of them than another,
@@ -39,7 +39,7 @@ def unfair(results: Mapping[str, Result], level: float = LEVEL) -> list[str]:
     return found
 
 
-def _pair(one: str, first: Result, other: str, second: Result, level: float) -> list[str]:
+def _pair(one: str, first: EnvResult, other: str, second: EnvResult, level: float) -> list[str]:
     p = fisher_exact(first.unscored, first.episodes, second.unscored, second.episodes)
     if p < level:
         return [

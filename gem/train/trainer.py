@@ -23,7 +23,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument
-from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate
+from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, Runner
@@ -364,7 +364,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         if resume:
             trainer.restore()
             for name, figures in trainer.figures.items():
-                watcher.measured(name, Result.from_json(figures))
+                watcher.measured(name, EnvResult.from_json(figures))
         else:
             if first:
                 folder.begin(config)
