@@ -900,8 +900,9 @@ def rollout(
         AgentUnavailable: when an agent can answer nobody; what has ended is in the store.
     """
     jobs = list(jobs)
-    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    options |= {"resume": resume, "retry_failed": retry_failed, "admit": admit, "on_episode": on_episode}
+    options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
+    options |= {"store": store, "resume": resume, "on_episode": on_episode}
+    options |= {"retry_failed": retry_failed, "admit": admit}
     with _runner_for(jobs, agent, concurrency, **options) as runner:
         return runner.play(()) if jobs else []
 
@@ -923,8 +924,9 @@ async def rollout_async(
 ) -> list[Episode]:
     """Play every job, each episode at its own pace; otherwise as `rollout`."""
     jobs = list(jobs)
-    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    options |= {"resume": resume, "retry_failed": retry_failed, "admit": admit, "on_episode": on_episode}
+    options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
+    options |= {"store": store, "resume": resume, "on_episode": on_episode}
+    options |= {"retry_failed": retry_failed, "admit": admit}
     with _runner_for(jobs, agent, concurrency, **options) as runner:
         return _in_order([numbered async for numbered in runner._paces()] if jobs else ())
 

@@ -36,6 +36,7 @@ from gem.train.run import Metrics, RunFolder
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
 from gem.train.watcher import Watcher
+from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
 
@@ -319,7 +320,7 @@ def twin(policy: Policy) -> Policy:
 
 def make_maker(config: TrainConfig) -> Maker:
     """Return the recipe of a config's environment: tools are the innermost wrappers."""
-    wrappers = (*(f"{tool}_tool" for tool in config.tools), *config.wrappers)
+    wrappers = (*tool_wrappers(config.tools), *config.wrappers)
     return Maker(config.env, config.env_kwargs, wrappers)
 
 
