@@ -41,7 +41,7 @@ COMMANDS: dict[str, Command] = {
     "oracle": Command(
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),
-    "eval": Command("gem.cli.eval:evaluate", "measure agents on environments"),
+    "eval": Command("gem.cli.eval:command", "measure agents on environments"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-PARSES_ITSELF = ("train",)
+PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults follow their arguments: their functions take the words and the program's name."""
 
 

@@ -108,13 +108,13 @@ class EnvResult:
         """Return plain JSON values; a bound that is infinite, or no number, is None."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in INTERVALS:
-            plain[name] = _bounds(plain[name])
+            plain[name] = bounds(plain[name])
         seats = {}
         for name, seat in self.seats.items():
             seats[name] = asdict(seat)
-            seats[name]["success"] = _bounds(seat.success)
-            seats[name]["reward"] = _bounds(seat.reward)
-        plain["passes"] = {name: _bounds(each) for name, each in self.passes.items()}
+            seats[name]["success"] = bounds(seat.success)
+            seats[name]["reward"] = bounds(seat.reward)
+        plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
         plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
         coverage = self.coverage if self.episodes else None
         return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
@@ -138,7 +138,8 @@ INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
 """The figures of a EnvResult that are intervals."""
 
 
-def _bounds(interval: Interval | None) -> dict[str, Any] | None:
+def bounds(interval: Interval | None) -> dict[str, Any] | None:
+    """Return an interval as JSON values; a bound that is infinite, or no number, is None."""
     if interval is None:
         return None
     plain = interval._asdict()
@@ -170,6 +171,7 @@ def evaluate(
     episodes: int = 200,
     samples: int = 1,
     seed: int = 0,
+    seeds: Sequence[int] | None = None,
     instances: Instances | None = None,
     exactly: bool = False,
     budget: int | None = None,
@@ -197,6 +199,8 @@ def evaluate(
         episodes: how many tasks, `samples` episodes of each; of `instances` rounded up to as many of each.
         samples: episodes of one task; not with `instances`.
         seed: what is played follows from it.
+        seeds: of the tasks, in place of `episodes` of them that follow from `seed`: ``range(n)`` is each of a
+            data set's n tasks once.
         instances: what is played, in place of seeds derived from `seed`.
         exactly: the agent plays without chance and `instances` are all there are, so that the figures are no
             estimates: their intervals are points that say so (`Interval.exact`).
@@ -220,7 +224,9 @@ def evaluate(
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
         raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
-    jobs = _jobs(env, episodes, samples, seed, instances)
+    if seeds is None:
+        seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]
+    jobs = _jobs(env, episodes, samples, seeds, instances)
     if isinstance(agent, Runner):
         given = limits, store, admit, on_episode
         if any(each is not None for each in given) or host != "auto" or resume:
@@ -267,12 +273,16 @@ def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
 
 
 def _jobs(
-    env: str | TaskRef | Maker, episodes: int, samples: int, seed: int, instances: Instances | None
+    env: str | TaskRef | Maker,
+    episodes: int,
+    samples: int,
+    seeds: Sequence[int],
+    instances: Instances | None,
 ) -> list[Job]:
     if instances is None:
         return [
-            Job(env, seeding.derive(seed, "eval", i), group=str(i), sample=sample)
-            for i in range(episodes)
+            Job(env, seed, group=str(i), sample=sample)
+            for i, seed in enumerate(seeds)
             for sample in range(samples)
         ]
     return [

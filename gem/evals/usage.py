@@ -170,7 +170,7 @@ def _price(path: Path, model: str, given: Any) -> Price:
     for name in ("input", "output"):
         if name not in given:
             raise BadArgument(f"{path}: the price of {model!r} lacks {name!r}.")
-    cached: float = given.get("cached", given["input"])
+    cached = given["cached"] if "cached" in given else given["input"]
     return Price(given["input"], given["output"], cached)
 
 

@@ -37,6 +37,13 @@ def _search_tool(env: Env, **kwargs: Any) -> Env:
     return ToolEnvWrapper(env, [_search_over(os.environ.get(URL))], **kwargs)
 
 
+def _world_search_tool(env: Env, **kwargs: Any) -> Env:
+    """Give `env` a search over the built-in world, which `qa:Facts` asks about."""
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    return ToolEnvWrapper(env, [_search_over("world")], **kwargs)
+
+
 @cache
 def _search_over(url: str | None) -> BaseTool:
     """Return the tool that all environments of this process share: its index is built once."""
@@ -75,6 +82,7 @@ _FNS: Mapping[str, WrapperFn] = {
     "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
     "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
     "search_tool_no_int_reward": _search_tool,
+    "world_search_tool": partial(_world_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
 }
 
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
@@ -82,7 +90,7 @@ WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
 )
 """What each name makes: called with an environment, it returns a new wrapper around it."""
 
-Tool = Literal["python", "search"]
+Tool = Literal["python", "search", "world_search"]
 """A tool that has a wrapper of its own; others come as wrappers."""
 
 
