@@ -41,7 +41,7 @@ COMMANDS: dict[str, Command] = {
     "oracle": Command(
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),
-    "eval": Command("gem.cli.eval:evaluate", "measure agents on environments"),
+    "eval": Command("gem.cli.eval:command", "measure agents on environments"),
     "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
     "power": Command("gem.cli.power:power", "say how small a difference a suite of tasks can show"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-PARSES_ITSELF = ("train",)
+PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults follow their arguments: their functions take the words and the program's name."""
 
 
