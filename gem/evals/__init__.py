@@ -1,6 +1,6 @@
 """Evals: agents measured on environments."""
 
-from gem.evals.compare import Comparison, Paired, compare
+from gem.evals.comparison import Comparison, Paired, compare
 from gem.evals.evaluator import EnvResult, SeatResult, evaluate, required, success_rate, summarise
 from gem.evals.fairness import unfair
 from gem.evals.instances import Instances, find_instances
