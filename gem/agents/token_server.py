@@ -177,6 +177,12 @@ class TokenServerAgent(OpenAIAgent):
             text, calls = taken(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
 
+    def temper(self, temperature: float) -> None:
+        """Sample at this temperature from now on; 0 is greedy."""
+        self.temperature = self._settings.temperature = temperature
+        self._tokens.greedy = temperature == 0
+        self._checked = temperature in (0, 1)
+
     # -- weights
 
     def publish(self, version: int, weights: Any = None) -> None:
