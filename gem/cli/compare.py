@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import FAILED, MaybePath, table
 from gem.content import printable
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
-from gem.evals.compare import MIN_COVERAGE
+from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
 from gem.statistics import Interval
 

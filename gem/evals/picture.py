@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gem.content import printable
 from gem.errors import BadArgument, StoreError, missing_extra
-from gem.evals.compare import Comparison, Paired
+from gem.evals.comparison import Comparison, Paired
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = {"A": "#b3541e", "B": "#1f5fa8", None: "#555555"}

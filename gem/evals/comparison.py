@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import Result
+from gem.evals.evaluator import EnvResult
 from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
 from gem.statistics import (
@@ -325,8 +325,8 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
 
 
 def _unfair(row: Paired) -> list[str]:
-    def result(held: int, scored: int) -> Result:
-        return Result(row.env, held, scored, None, None, None, None)
+    def result(held: int, scored: int) -> EnvResult:
+        return EnvResult(row.env, held, scored, None, None, None, None)
 
     return unfair({"A": result(row.a_held, row.a_scored), "B": result(row.b_held, row.b_scored)})
 
