@@ -14,9 +14,9 @@ from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
 from gem.statistics import (
     Interval,
+    combined,
     holm,
     mean_interval,
-    mean_of,
     paired_bootstrap,
     paired_difference,
     paired_p,
@@ -305,14 +305,14 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
         for name in ("tasks", "pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
     }
     of_success = metric == "success"
-    difference = mean_of([row.difference for row in known if row.difference is not None])
+    difference = combined([row.difference for row in known if row.difference is not None])
     overall = Paired(
         env=ALL,
         **sums,
-        a=mean_of([row.a for row in known if row.a is not None]),
-        b=mean_of([row.b for row in known if row.b is not None]),
+        a=combined([row.a for row in known if row.a is not None]),
+        b=combined([row.b for row in known if row.b is not None]),
         difference=difference,
-        bootstrap=mean_of([row.bootstrap for row in known if row.bootstrap is not None]),
+        bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None]),
         lost=sum(row.lost or 0 for row in known) if of_success else None,
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,

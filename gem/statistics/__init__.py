@@ -1,12 +1,12 @@
 """Statistics: how sure a mean, a rate or a difference is, what a suite can show, pass@k, and tests."""
 
+from gem.statistics.combined import combined
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
 from gem.statistics.normalise import normalised
 from gem.statistics.paired import (
     holm,
     mcnemar,
-    mean_of,
     paired_bootstrap,
     paired_difference,
     paired_p,
@@ -23,13 +23,13 @@ __all__ = [
     "Interval",
     "Noise",
     "clustered_rate",
+    "combined",
     "exact",
     "fisher_exact",
     "holm",
     "mann_kendall",
     "mcnemar",
     "mean_interval",
-    "mean_of",
     "noise",
     "noise_of_rate",
     "normalised",

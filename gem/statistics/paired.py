@@ -244,26 +244,6 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def mean_of(intervals: Sequence[Interval]) -> Interval:
-    """Return the mean of independent estimates, each of which counts alike, and its interval.
-
-    Each bound is as far away as the distances of the estimates' own bounds, squared and added: so bounds that
-    lie unevenly stay so. Source: Zou and Donner, Statistics in Medicine 27 (2008), equations 5 and 6 (the
-    method of variance estimates recovery). All intervals are of one level.
-
-    Raises:
-        BadArgument: without intervals.
-    """
-    if not intervals:
-        raise BadArgument("no intervals; a mean needs at least one.")
-    count = len(intervals)
-    mean = math.fsum(each.mean for each in intervals) / count
-    down = math.hypot(*(each.mean - each.low for each in intervals)) / count
-    up = math.hypot(*(each.high - each.mean for each in intervals)) / count
-    n, clusters = sum(each.n for each in intervals), sum(each.clusters for each in intervals)
-    return Interval(mean, mean - down, mean + up, n, clusters, all(each.exact for each in intervals))
-
-
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
     if len(first) != len(second):
         raise BadArgument(f"got {len(first)} and {len(second)} values; a pair takes one of each.")
