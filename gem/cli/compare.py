@@ -35,8 +35,8 @@ def compare_runs(
     several environments. `all` is the mean over environments, each counting alike.
 
     An episode without verdict enters no figure. `coverage` is the share of all samples where both have a
-    verdict; `bounds` is B - A with all others counted one way, and the other. The exit code is 1 where a
-    headline is withheld.
+    verdict; all figures are of these. `bounds` is B - A with all others counted one way, and the other. The
+    exit code is 1 where a headline is withheld.
 
     Args:
         run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
@@ -85,8 +85,8 @@ def _cells(row: Paired, success: bool, several: bool) -> list[str]:
     cells = [
         printable(row.env),
         str(row.tasks),
-        f"{_number(row.a, success)} ({row.a_scored}/{row.a_held})",
-        f"{_number(row.b, success)} ({row.b_scored}/{row.b_held})",
+        _number(row.a, success),
+        _number(row.b, success),
         _difference(row.difference, success),
         _bounds(row.bootstrap, success),
     ]
@@ -98,7 +98,13 @@ def _cells(row: Paired, success: bool, several: bool) -> list[str]:
     cells.append(_p(row.p))
     if several:
         cells.append(_p(row.corrected))
-    return [*cells, f"{row.coverage:.1%} ({row.pairs}/{row.of})"]
+    return [*cells, _coverage(row)]
+
+
+def _coverage(row: Paired) -> str:
+    """Return how many pairs there are of all; and where they are not all, how many each run has."""
+    own = "" if row.pairs == row.of else f"; A {row.a_scored}, B {row.b_scored}"
+    return f"{row.coverage:.1%} ({row.pairs}/{row.of}{own})"
 
 
 def _number(value: Interval | None, success: bool) -> str:

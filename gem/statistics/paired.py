@@ -78,7 +78,8 @@ def score_difference(
     differences in place of successes: the rarer outcome is a pair that differs. With one pair per task it is
     Tango's interval itself. One task alone says nothing about others: its interval is [-1, 1].
 
-    It covers 95% and more; of few tasks with many samples it is wide (``python -m bench.intervals differences``).
+    It covers 95% and more; of few tasks with many samples it is wide. ``python -m bench.intervals
+    differences`` prints how often, and how wide.
 
     Args:
         lost: of each task, the pairs that the first agent alone solves.
