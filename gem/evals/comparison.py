@@ -250,7 +250,7 @@ def _smallest(difference: Interval, metric: Metric, level: float) -> float | Non
 def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
     """Return a row with its headline, or with why there is none."""
     if row.coverage < min_coverage or row.difference is None:
-        return replace(row, withheld=_why(row, metric, min_coverage))
+        return replace(row, withheld=_why(row, min_coverage))
     shown = row.corrected is None or row.corrected < alpha
     better: Literal["A", "B"] | None = None
     if shown and row.difference.low > 0:
@@ -268,22 +268,18 @@ def _headline(row: Paired, better: str | None, metric: Metric) -> str:
     return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"
 
 
-def _why(row: Paired, metric: Metric, min_coverage: float) -> str:
+def _why(row: Paired, min_coverage: float) -> str:
     """Return why a row has no headline."""
     both = row.a_held + row.b_held - row.of
-    lacks = [
-        f"{name} lacks {scored_less} verdicts"
-        if metric == "return"
-        else f"{name} lacks {scored_less} outcomes"
-        for name, scored_less in (("A", row.a_held - row.a_scored), ("B", row.b_held - row.b_scored))
-        if scored_less
-    ]
-    lacks += [
-        f"{count} are in {name} alone"
-        for name, count in (("A", row.a_held - both), ("B", row.b_held - both))
-        if count
-    ]
-    why = f" ({'; '.join(lacks)})" if lacks else ""
+    lacks = {
+        "no verdict": {"A": row.a_held - row.a_scored, "B": row.b_held - row.b_scored},
+        "in one run alone": {"A": row.a_held - both, "B": row.b_held - both},
+    }
+    told = []
+    for what, counts in lacks.items():
+        if named := [f"{count} of {name}" for name, count in counts.items() if count]:
+            told.append(f"{what}: {', '.join(named)}")
+    why = f" ({'; '.join(told)})" if told else ""
     return (
         f"no headline: coverage is {row.coverage:.1%}, {row.pairs} of {row.of} pairs{why}; "
         f"{min_coverage:.0%} is asked for"

@@ -18,6 +18,9 @@ from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
 
 Metric = Literal["success", "return"]
+LARGEST = 1e100
+"""Returns from here on, and those that are no numbers, have no mean and no variance worth the name."""
+
 METRICS: tuple[Metric, ...] = ("success", "return")
 
 
@@ -38,9 +41,9 @@ class Outcome:
     reward: float | None
 
     def value(self, metric: Metric) -> float | None:
-        """Return the figure that is compared; None where there is none."""
+        """Return the figure that is compared; None where there is none, or a return beyond LARGEST."""
         if metric == "return":
-            return self.reward
+            return None if self.reward is None or not abs(self.reward) < LARGEST else self.reward
         return None if self.success is None else float(self.success)
 
 

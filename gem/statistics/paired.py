@@ -214,10 +214,12 @@ def paired_bootstrap(
     for i, difference in enumerate(_differences(first, second)):
         sums.setdefault(i if clusters is None else clusters[i], []).append(difference)
     # Of each task: what its pairs are off the mean in sum, and how many they are.
+    if not math.isfinite(classical.high):  # one task, or squares beyond all numbers
+        return classical._replace(low=-math.inf, high=math.inf)
     off = np.array([math.fsum(own) - len(own) * mean for own in sums.values()])
     sizes = np.array([float(len(own)) for own in sums.values()])
-    error = math.sqrt(g / max(1, g - 1) * float(off @ off)) / n
-    if g == 1 or error <= 1e-12 * max(1.0, abs(mean)):
+    error = math.sqrt(g / (g - 1) * float(off @ off)) / n
+    if error <= 1e-12 * max(1.0, abs(mean)):
         return classical._replace(low=-math.inf, high=math.inf)
     rng = np.random.default_rng(seed)
     ts = []

@@ -86,8 +86,8 @@ def test_too_little_coverage_withholds_the_headline_and_says_why():
     (row,) = found.rows
     assert row.headline is row.better is None
     assert row.withheld == (
-        "no headline: coverage is 76.2%, 16 of 21 pairs (B lacks 2 outcomes; 2 are in A alone; 1 are in B "
-        "alone); 95% is asked for"
+        "no headline: coverage is 76.2%, 16 of 21 pairs (no verdict: 2 of B; in one run alone: 2 of A, 1 of "
+        "B); 95% is asked for"
     )
     assert found.overall.withheld == row.withheld
     assert compare(a, b, min_coverage=0.7).rows[0].better == "B"
@@ -144,6 +144,19 @@ def test_returns_are_compared_by_students_t():
     assert row.headline.startswith("no difference shown; smallest that could be seen: 0.")
     with pytest.raises(BadArgument, match=r"no pair has a success on both sides .*--metric return"):
         compare(a, b)
+
+
+def test_returns_that_have_no_mean_lower_the_coverage():
+    a = [
+        Outcome(ENV, str(i), 0, 0, None, value)
+        for i, value in enumerate([math.inf, math.nan, 1e200, 2.0, 1.0])
+    ]
+    b = [Outcome(ENV, str(i), 0, 0, None, 1.0) for i in range(5)]
+    row = compare(a, b, metric="return").rows[0]
+    assert (row.pairs, row.difference.mean) == (2, -0.5)
+    assert row.withheld == (
+        "no headline: coverage is 40.0%, 2 of 5 pairs (no verdict: 3 of A); 95% is asked for"
+    )
 
 
 @pytest.mark.parametrize("metric", ["success", "return"])

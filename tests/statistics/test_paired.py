@@ -154,8 +154,8 @@ def test_the_bootstrap_draws_no_more_at_a_time_than_it_may(monkeypatch):
     assert paired_bootstrap([0.0] * 50, values) == whole
 
 
-@pytest.mark.parametrize("differences", [[1.0], [2.0, 2.0, 2.0], [0.1] * 30])
-def test_what_does_not_vary_gives_a_bootstrap_nothing(differences):
+@pytest.mark.parametrize("differences", [[1.0], [2.0, 2.0, 2.0], [0.1] * 30, [1e200, -1e200, 0.0]])
+def test_what_does_not_vary_or_beyond_all_numbers_gives_a_bootstrap_nothing(differences):
     interval = paired_bootstrap([0.0] * len(differences), differences)
     assert interval[1:3] == (-math.inf, math.inf)
 
