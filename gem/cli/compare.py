@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import FAILED, MaybePath, table
+from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
@@ -22,6 +22,7 @@ def compare_runs(
     run_a: Annotated[Positional[Path], arg(metavar="RUN_A")],
     run_b: Annotated[Positional[Path], arg(metavar="RUN_B")],
     metric: Metric = "success",
+    seat: MaybeText = None,
     min_coverage: float = MIN_COVERAGE,
     json: bool = False,
     picture: MaybePath = None,
@@ -42,6 +43,8 @@ def compare_runs(
         run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
         run_b: another one.
         metric: success or return.
+        seat: of a game of several, whose success and return are compared; left out, the episode's success and
+            the mean return.
         min_coverage: below this coverage no headline is given.
         json: print the figures as JSON.
         picture: draw the differences into this file; .png, .svg or .pdf.
@@ -50,7 +53,7 @@ def compare_runs(
 
     if picture is not None:
         check_picture(picture)
-    a, b = read_run(run_a), read_run(run_b)
+    a, b = read_run(run_a, seat), read_run(run_b, seat)
     found = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}

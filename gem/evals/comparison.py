@@ -192,7 +192,7 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
     for key in keys:
         one, other = (run[key].value(metric) if key in run else None for run in (a, b))
         if one is not None and other is not None:
-            told.append((key[0], one, other))
+            told.append((a[key].cluster, one, other))
         low += (0.0 if other is None else other) - (1.0 if one is None else one)
         high += (1.0 if other is None else other) - (0.0 if one is None else one)
     row = Paired(

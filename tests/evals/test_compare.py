@@ -265,6 +265,32 @@ def test_the_same_task_played_twice_is_two_samples(tmp_path):
     assert (row.tasks, row.pairs, row.lost) == (1, 2, 1)
 
 
+def test_seeds_of_one_instance_are_one_cluster_and_groups_of_merged_runs_are_not(tmp_path):
+    def run_of(name, sample):
+        return stored(tmp_path / name, *(episode(s, group=str(s % 2), sample=sample(s)) for s in range(8)))
+
+    instances = run_of("a.jsonl", lambda s: s // 2)
+    assert len({o.cluster for o in instances.outcomes}) == 2
+    row = compare(instances.outcomes, instances.outcomes).rows[0]
+    assert (row.tasks, row.pairs) == (2, 8)
+    (suite,) = suites([instances.outcomes], "return")
+    assert (suite.tasks, suite.samples) == (2, 4.0)
+    merged = run_of("b.jsonl", lambda s: 0)
+    assert len({o.cluster for o in merged.outcomes}) == 8
+
+
+def test_a_seat_has_its_own_success_and_return(tmp_path):
+    game = episode(1, StopReason.ENDED)
+    game.ends = {name: SeatEnd(stop, terminated=True, unearned=pay) for name, stop, pay in (
+        ("black", StopReason.SOLVED, 1.0), ("white", StopReason.FAILED, -1.0))}  # fmt: skip
+    stored(tmp_path / "a.jsonl", game, episode(2, StopReason.ERROR))
+    for seat, success, reward in ((None, None, 0.0), ("black", True, 1.0), ("white", False, -1.0)):
+        first, broken = read_run(tmp_path / "a.jsonl", seat).outcomes
+        assert (first.success, first.reward, broken.reward) == (success, reward, None)
+    with pytest.raises(BadArgument, match="test:X has no seat 'red'; it has 'black', 'white'"):
+        read_run(tmp_path / "a.jsonl", "red")
+
+
 def test_a_store_of_two_agents_is_no_run(tmp_path):
     with pytest.raises(BadArgument, match=r"several settings \(agents: OpenAIAgent a-model, RandomAgent\)"):
         stored(tmp_path / "a.jsonl", episode(1), episode(1, of=RunInfo("other", "RandomAgent")))
