@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -50,6 +50,7 @@ PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0
 LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
+TAIL_S = 0.05  # for the end of a stream that has said that it is over
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
@@ -469,6 +470,10 @@ class OpenAIAgent(BaseAgent):
                     _take(collector, data)
                 if piece is None:
                     break
+            else:  # what is read to its end leaves a connection that the next request can take
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TAIL_S):
+                        await anext(pieces, None)
         except (httpx.HTTPError, OSError) as error:
             why += f": {type(error).__name__}"
         except ValueError:

@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from gem.agents.connections import EACH, Clients
 from gem.agents.openai import OpenAIAgent
 from gem.content import Message
@@ -55,3 +57,18 @@ def test_an_agent_asks_with_all_its_places_at_once():
         assert [reply.text for reply in agent(asks)] == [str(number) for number in range(3 * EACH)]
         assert stub.most_at_once <= 2 * EACH
         agent.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_the_next_request_takes_the_same_connection(stream, api):
+    with StubServer("yes") as stub:
+        opened, server = [], stub._server
+        process = server.process_request
+        server.process_request = lambda *args: opened.append(1) or process(*args)
+        agent = OpenAIAgent("m", base_url=stub.base_url, stream=stream, api=api)
+        for number in range(4):
+            (reply,) = agent([Ask(str(number), "agent", 0, (Message("user", "?"),))])
+            assert reply.text == "yes"
+        agent.close()
+    assert len(opened) == 1
