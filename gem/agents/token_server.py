@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from gem.agents.connections import Clients
 from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.token_formats import FORMATS, TokenFormat
@@ -261,12 +262,13 @@ class TokenServerAgent(OpenAIAgent):
         self, path: str, body: Mapping[str, Any] | None = None, optional: bool = False
     ) -> dict[str, Any]:
         """Send a command; see `token_formats.Post`."""
-        client, _ = self._begin()
+        clients, _ = self._begin()
         content, headers = json.dumps(body or {}).encode("ascii"), self._request_headers()
         try:
-            response = await client.post(
-                self._root + path, content=content, headers=headers, timeout=self._load_timeout
-            )
+            async with clients.one() as client:
+                response = await client.post(
+                    self._root + path, content=content, headers=headers, timeout=self._load_timeout
+                )
         except (httpx.HTTPError, OSError) as error:
             why = f"{path} was not answered: {type(error).__name__} {error}"
             raise NoVerdict(self._without_keys(why)) from error
@@ -314,10 +316,10 @@ class TokenServerAgent(OpenAIAgent):
             )
         self._checked = True
 
-    async def _try(self, client: httpx.AsyncClient, asking: Asking) -> Said:
+    async def _try(self, clients: Clients, asking: Asking) -> Said:
         if self._doubt:
             raise AgentUnavailable(self._doubt)
-        said = await super()._try(client, asking)
+        said = await super()._try(clients, asking)
         if not said.token_ids:
             return said
         labels = said.extra["weight_versions"]
