@@ -49,7 +49,7 @@ def view(
         return 0
     server = Server(sources, port)
     count = sum(len(source.store) for source in sources)
-    print(f"{len(sources)} runs, {count:,} episodes", flush=True)
+    print(f"{len(sources)} run{'s' * (len(sources) != 1)}, {count:,} episodes", flush=True)
     print(server.url, flush=True)
     server.serve()
     return 0

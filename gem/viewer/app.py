@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -36,7 +36,7 @@ from gem.viewer.conversation import (
 from gem.viewer.guard import BODY_AT_MOST, Guard
 from gem.viewer.search import search
 from gem.viewer.sources import Source
-from gem.viewer.text import shown
+from gem.viewer.text import shown, visible
 from gem.viewer.through import same_start, short_actions, through
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
@@ -535,12 +535,14 @@ def _limits(episode: Episode) -> dict[str, Any]:
     return {f"limit of {name}": value for name in names if (value := getattr(limits, name)) is not None}
 
 
+@cache
 def templates() -> Environment:
-    """Return the templates; everything that is put into one is escaped."""
+    """Return the templates; what is put into one is escaped, and characters that cannot be seen are named."""
     env = Environment(
         loader=PackageLoader("gem.viewer", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -550,6 +552,7 @@ def templates() -> Environment:
         "short": short,
         "percent": percent,
         "seconds": seconds,
+        "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
     }
     env.globals |= {
         "iteration_of": iteration_of,
