@@ -220,6 +220,21 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}{hint}") from error
 
 
+def load_tokenizer(name: str) -> Any:
+    """Load the transformers tokenizer of a causal language model; `name` and errors as in load_causal."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise missing_extra(f"the tokenizer of {name!r}", error.name or "transformers", "train") from None
+    try:
+        return AutoTokenizer.from_pretrained(str(_folder(name)))
+    except (BadArgument, StoreError):
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        hint = did_you_mean(name, KNOWN)
+        raise BadArgument(f"the tokenizer of {name!r} cannot be loaded: {error}{hint}") from error
+
+
 def _known(name: str) -> KnownModel:
     if name not in KNOWN:
         raise BadArgument(f"no model {name!r}.{did_you_mean(name, KNOWN)} There are: {', '.join(KNOWN)}.")

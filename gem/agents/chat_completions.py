@@ -65,7 +65,7 @@ class ChatCompletions:
             request |= {"return_token_ids": True, "logprobs": True}
         if settings.stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
-        return settings.finished(request)
+        return settings.finished(request, ask)
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""

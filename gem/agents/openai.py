@@ -1,4 +1,4 @@
-"""OpenAIAgent: any server that speaks chat completions or Responses: OpenAI, vLLM, SGLang, llama.cpp."""
+"""OpenAIAgent: any server of chat completions, Responses or completions: OpenAI, vLLM, SGLang, llama.cpp."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import perf_counter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from gem.agents.base import BaseAgent
 from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
 from gem.agents.chat_completions import ChatCompletions
+from gem.agents.completions import Completions
 from gem.agents.outcomes import (
     EXCERPT,
     Fault,
@@ -36,6 +37,7 @@ from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, missing_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
+from gem.tokens.renderer import Renderer
 from gem.tools import calls
 
 try:
@@ -48,6 +50,7 @@ LONGEST_WAIT_S = 60.0
 LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
+Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
 MOST_CUTS = 40  # of an answer that does not fit behind its prompt
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -62,7 +65,7 @@ HARMLESS = ("seed", "stream_options")
 
 
 class OpenAIAgent(BaseAgent):
-    """Asks an endpoint: chat completions, or Responses.
+    """Asks an endpoint: chat completions, Responses, or plain completions.
 
     What the model did is scored: text, calls, a refusal, reasoning until the token limit, an empty answer
     that it sampled, a prompt that is too long (``finish="context"``). What the server did is no verdict once
@@ -91,7 +94,8 @@ class OpenAIAgent(BaseAgent):
         token_ids: bool = False,
         extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        api: Literal["chat", "responses"] = "chat",
+        api: Api = "chat",
+        renderer: Renderer | None = None,
         tools: Literal["native", "text"] = "native",
         stream: bool = False,
         send_reasoning: bool | str = False,
@@ -117,6 +121,8 @@ class OpenAIAgent(BaseAgent):
             extra: further fields of the request, such as ``{"top_p": 0.9}``.
             headers: further headers of the request.
             api: the protocol.
+            renderer: what makes a prompt of a conversation for ``completions``, as a ChatTemplateRenderer;
+                without it the prompt is a transcript (`gem.agents.completions`).
             tools: ``native`` offers an environment's tools as schemas; ``text`` leaves calls to the text.
             stream: read the answer as a stream. It must be seen to end, else it is asked for again.
             send_reasoning: send the model its reasoning of earlier turns, as ``reasoning_content`` or in the
@@ -138,12 +144,15 @@ class OpenAIAgent(BaseAgent):
             raise BadArgument(
                 f"got {concurrency=}, {retries=}, {grace_s=}; accepted: 1 request or more, 0 retries, 0 s."
             )
-        _among("api", api, FORMATS)
+        _among("api", api, get_args(Api))
+        if renderer is not None and api != "completions":
+            raise BadArgument(f"a renderer goes with api='completions'; the server renders for {api!r}.")
         _among("tools", tools, ("native", "text"))
         _among("max_tokens_field", max_tokens_field, ("auto", *LIMIT_FIELDS))
         self.model = model
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
-        self._format = FORMATS[api]()
+        self._format = Completions(renderer) if api == "completions" else FORMATS[api]()
+        self._vocabulary = None if renderer is None else renderer.vocab_hash
         self.url = _checked(base_url.rstrip("/") + self._format.path)
         self.api_key_env = api_key_env
         self.temperature, self.max_tokens = temperature, max_tokens
@@ -188,7 +197,7 @@ class OpenAIAgent(BaseAgent):
         usual = {"api": "chat", "tools": "native", "stream": False, "send_reasoning": False}
         told = {key: value for key, value in self._told.items() if value != usual[key]}
         settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **told, **self.extra}
-        return AgentInfo(type(self).__name__, self.model, settings)
+        return AgentInfo(type(self).__name__, self.model, settings, self._vocabulary)
 
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""

@@ -70,7 +70,7 @@ class Responses:
             ]
         if settings.stream:
             request["stream"] = True
-        return settings.finished(request)
+        return settings.finished(request, ask)
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""

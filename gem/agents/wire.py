@@ -53,13 +53,14 @@ class Settings:
 
     def limit(self, ask: Ask) -> int | None:
         """Return the tokens that an answer may take."""
-        limits = [limit for limit in (self.max_tokens, ask.max_tokens) if limit is not None]
-        return min(limits, default=None)
+        given = (ask.sampling or {}).get("max_tokens", self.max_tokens)
+        return min((limit for limit in (given, ask.max_tokens) if limit is not None), default=None)
 
-    def finished(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return a request without what the server refuses, and with the user's own fields."""
+    def finished(self, request: dict[str, Any], ask: Ask) -> dict[str, Any]:
+        """Return a request without what the server refuses, with the user's own fields and the ask's."""
         kept = {key: value for key, value in request.items() if key not in self.left_out}
-        return kept | dict(self.extra)
+        own = {key: value for key, value in (ask.sampling or {}).items() if key != "max_tokens"}
+        return kept | dict(self.extra) | own
 
 
 class Collector(Protocol):

@@ -41,8 +41,12 @@ COMMANDS: dict[str, Command] = {
     "oracle": Command(
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),
-    "eval": Command("gem.cli.eval:evaluate", "measure agents on environments"),
+    "eval": Command("gem.cli.eval:command", "measure agents on environments"),
+    "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
+    "power": Command("gem.cli.power:power", "say how small a difference a suite of tasks can show"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
+    "export": Command("gem.cli.export:export", "write stored episodes for other tools"),
+    "import": Command("gem.cli.export:import_", "read episodes of other tools' files into a store"),
     "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),
     "show": Command("gem.cli.replay:show", "show a stored episode in the terminal"),
     "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and those that are added"),
@@ -55,7 +59,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-PARSES_ITSELF = ("train",)
+PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults follow their arguments: their functions take the words and the program's name."""
 
 

@@ -1,45 +1,109 @@
-"""The command ``gem-gym eval``: agents measured on environments, in a table and, if wanted, a folder."""
+"""The command ``gem-gym eval``: agents measured on environments and suites."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional, UseAppendAction, arg
+import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
-import gem
 from gem import seeding
+from gem.agents.named import AgentSettings
+from gem.cli.eval_progress import Progress
+from gem.cli.eval_report import Report
 from gem.cli.players import limits_of, local_agent, others_of
-from gem.cli.terms import FAILED, MaybeFolder, MaybeInt, table
+from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, StoreError
-from gem.evals import Result, unfair
+from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, StoreError
 from gem.evals import evaluate as measured
+from gem.evals.gates import Gate, refuse_unknown
+from gem.evals.scorecard import Scored
+from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
+from gem.evals.usage import Budget, Prices, spent_on
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
-from gem.statistics import Interval
+
+Words = UseAppendAction[tuple[str, ...]]
 
 
-def evaluate(
-    env_ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]", help_behavior_hint="")],
-    agent: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME", help_behavior_hint="")] = (),
-    episodes: int = 200,
-    seed: int = 0,
-    turns: MaybeInt = None,
-    temperature: float = 1.0,
-    seat: str | None = None,
-    others: str | None = None,
-    host: str = "auto",
-    out: MaybeFolder = None,
-) -> int:
+@dataclass(frozen=True)
+class Model:
+    """How a model is asked."""
+
+    temperature: MaybeFloat = None
+    """Of sampling; 0 is greedy. 1 when left out."""
+    max_tokens: MaybeInt = None
+    """Tokens of one answer."""
+    api: Annotated[
+        Literal["chat", "responses", "completions", ""],
+        arg(metavar="{chat,responses,completions}", help_behavior_hint=""),
+    ] = ""
+    """What an endpoint speaks; chat when left out."""
+    template: MaybeText = None
+    """For --api completions: the model whose chat template makes the prompts, as `gem-gym models` lists or of
+    the Hugging Face hub. A plain transcript when left out."""
+    api_key_env: MaybeText = None
+    """The environment variable that holds an endpoint's key; OPENAI_API_KEY when left out."""
+    concurrency: MaybeInt = None
+    """The most episodes, and requests to an endpoint, at a time; it begins with few, and goes back where the
+    endpoint is busy. 64 when left out."""
+    timeout: MaybeFloat = None
+    """Seconds for one answer of an endpoint; 600 when left out."""
+    device: MaybeText = None
+    """Where a local model lives, as cuda; cpu when left out."""
+
+
+@dataclass(frozen=True)
+class LimitFlags:
+    """What an episode, and all of them, may take."""
+
+    turns: MaybeInt = None
+    """Cut an episode off after so many turns."""
+    tokens_per_episode: MaybeInt = None
+    """Cut an episode off after so many sampled tokens."""
+    budget_tokens: MaybeInt = None
+    """Begin no episode that is expected to exceed so many tokens, of prompts and answers, in all. What --out
+    holds counts."""
+    budget_usd: MaybeFloat = None
+    """The same in dollars, by --prices."""
+    prices: MaybePath = None
+    """A file with the dollars of a million tokens, by model; docs/guides/prices.toml is one."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is kept and said."""
+
+    out: MaybeFolder = None
+    """The folder in which episodes, result.json, report.md and junit.xml are kept."""
+    resume: bool = False
+    """Go on with the evaluation in --out: the flags that it began with, and those given now on top."""
+    retry_failed: bool = False
+    """Play again what is stored in --out without a verdict."""
+    gate: Annotated[Words, arg(metavar="CONDITION", help_behavior_hint="")] = ()
+    """Fail, with exit code 1, unless this holds, as "success>=0.8", "low(success)>=0.8" (the lower end of the
+    interval), "success[ENV]>=0.8", "success[*]>=0.5" (every environment). Of: success, return, turns,
+    coverage, tokens, cost, pass@K, pass^K. May be given several times."""
+    min_coverage: MaybeFloat = None
+    """Give no headline where a smaller share of the episodes has a verdict, as 0.95."""
+    json: bool = False
+    """Print the result as JSON, and nothing else."""
+
+
+@dataclass(frozen=True)
+class Arguments:
     """Measure agents: success, return and turns, each with its 95% interval.
+
+    What is played are environments, by id, or a suite: a TOML file, or the name of one that comes with gem
+    (--suites lists them). Flags take the place of what a suite says.
 
     An episode that infrastructure broke has no verdict and enters no figure: `verdicts` says how many do,
     `bounds` is the success with all of them counted as lost, and as won. Where agents are compared and lost
@@ -48,182 +112,249 @@ def evaluate(
     With --out, episodes are kept in FOLDER/episodes.jsonl (of several agents in a folder for each) and the
     figures in FOLDER/result.json. What was stopped goes on by the same command: no stored episode is played
     again.
-
-    Args:
-        env_ids: environments; `gem-gym list` shows all.
-        agent: random, solver, openai:MODEL[@BASE_URL], or the folder of a training run, as runs/demo; random
-            when left out; several are compared.
-        episodes: how many, each from a seed of its own.
-        seed: the same seed gives the same episodes.
-        turns: cut an episode off after so many turns.
-        temperature: of a model; 0 is greedy.
-        seat: of a game of several, the seat that the agent takes; it takes all when left out.
-        others: who plays the other seats, beside `seat`: an agent's name as above.
-        host: where environments live: serial, thread, process, or auto: thread for those that wait.
-        out: the folder in which episodes and figures are kept.
     """
-    names = agent or ("random",)
-    if not env_ids:
-        raise BadArgument("no environment was named; `gem-gym list` shows all.")
-    if not temperature >= 0:  # NaN too
-        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
-    if len({*names}) < len(names) or len({*env_ids}) < len(env_ids):
-        raise BadArgument("an agent or an environment was named twice; once is enough.")
-    seed, limits = seeding.check(seed), limits_of(turns)
-    total = len(env_ids) * len(names) * episodes
+
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[ID|SUITE ...]", help_behavior_hint="")] = ()
+    """Environments (`gem-gym list` shows all), or one suite."""
+    env: Annotated[Words, arg(metavar="ID[,ID...]", help_behavior_hint="")] = ()
+    """Environments too."""
+    agent: Annotated[Words, arg(metavar="NAME", help_behavior_hint="")] = ()
+    """random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER (a model of transformers), smollm2 or
+    another name of `gem-gym models`, or the folder of a training run, as runs/demo; random when left out.
+    Given several times, the agents are compared."""
+    episodes: Annotated[MaybeInt, arg(aliases=["-n"])] = None
+    """Tasks of each environment, each from a seed of its own; 200 when left out."""
+    samples: Annotated[MaybeInt, arg(aliases=["-k"])] = None
+    """Episodes of each task: then pass@1 to pass@k and pass^k are told too, and intervals are clustered by
+    task. 1 when left out."""
+    seed: MaybeInt = None
+    """The same seed gives the same episodes; 0 when left out."""
+    tools: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
+    """Tools that the environments carry: python, search (SEARCH_URL), world_search (built in)."""
+    wrappers: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
+    """Wrappers around the environments, inner first: names, or module:function."""
+    seat: MaybeText = None
+    """Of a game of several, the seat that the agent takes; it takes all when left out."""
+    others: MaybeText = None
+    """Who plays the other seats, beside `seat`: an agent's name as above."""
+    host: str = "auto"
+    """Where environments live: serial, thread, process, or auto: thread for those that wait."""
+    suites: bool = False
+    """List the suites that come with gem, and do nothing else."""
+    model: Annotated[Model, OmitArgPrefixes] = field(default_factory=Model)
+    limits: Annotated[LimitFlags, OmitArgPrefixes] = field(default_factory=LimitFlags)
+    output: Annotated[Output, OmitArgPrefixes] = field(default_factory=Output)
+
+
+def command(args: list[str], prog: str) -> int:
+    """Carry out ``gem-gym eval``; with --resume the flags of the stored command come first.
+
+    Raises:
+        BadArgument: for flags that make no sense.
+    """
+    given = _parsed(args, prog)
+    if given.suites:
+        table("suite", "about", rows=list(known_suites().items()))
+        return 0
+    if given.output.resume:
+        args = [*_stored_command(given.output.out), *args]
+        given = _parsed(args, prog)
+    return evaluate(given, [word for word in args if word != "--resume"])
+
+
+def _parsed(args: Sequence[str], prog: str) -> Arguments:
+    return tyro.cli(Arguments, prog=prog, args=args, config=(FlagCreatePairsOff, OmitArgPrefixes))
+
+
+def _stored_command(out: Path | None) -> list[str]:
+    if out is None:
+        raise BadArgument("--resume goes on with an evaluation; --out FOLDER says which.")
+    try:
+        words = json.loads((out / "command.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadArgument(f"{out} holds no evaluation that could go on: {error}.") from error
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise BadArgument(f"{out / 'command.json'} is no list of words.")
+    if any(HIDDEN in word for word in words):
+        raise BadArgument("the stored command has its password left out; give the whole command again.")
+    return words
+
+
+def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
+    """Play what is asked for, say and write what it came to, and return the exit code."""
+    suite = _suite(given)
+    gates = [Gate.parse(text) for text in given.output.gate]
+    names = given.agent or suite.agents or ("random",)
+    if len({*names}) < len(names):
+        raise BadArgument("an agent was named twice; once is enough.")
+    out, limits = given.output.out, given.limits
+    prices = None if limits.prices is None else Prices.read(limits.prices)
+    labels = [entry.label for entry in suite.entries]
+    samples = min(entry.samples for entry in suite.entries)
+    refuse_unknown(gates, labels, {entry.category for entry in suite.entries}, samples, prices is not None)
+    if given.output.retry_failed and out is None:
+        raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
     with ExitStack() as last:
-        actors = {name: _kept(last, local_agent(name, temperature)) for name in names}
-        report = Report(total, out)
-        stores = {name: _store(last, out, name, alone=len(names) == 1) for name in names}
+        actors = {name: _kept(last, local_agent(name, suite.settings)) for name in names}
+        if prices is not None:
+            prices.check(getattr(getattr(actor, "info", None), "model", None) for actor in actors.values())
+        budget = None
+        if limits.budget_tokens is not None or limits.budget_usd is not None:
+            budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
+        progress = last.enter_context(Progress(quiet=given.output.json))
+        report = Report(suite, out, names, gates, prices, budget, _shown_command(words))
+        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in names}
+        if budget is not None:
+            budget.spent = spent_on(
+                episode for store in stores.values() if isinstance(store, EpisodeStore) for episode in store
+            )
         try:
-            for env_id in env_ids:
+            for entry in suite.entries:
                 for name, actor in actors.items():
                     report.now = name
-                    rest = others_of(env_id, seat, others)
+                    rest = others_of(entry.env, given.seat, given.others)
                     for other in rest.values():
                         _kept(last, other)
-                    result = measured(
-                        {seat: actor, **rest} if seat else actor,
-                        env_id,
-                        episodes=episodes,
-                        seed=seed,
-                        limits=limits,
-                        host=host,
-                        store=stores[name],
-                        resume=out is not None,
-                        on_episode=report.hear,
-                    )
-                    report.add(name, result)
-                report.compare(env_id)
+                    play: dict[str, Any] = {
+                        "agent": {given.seat: actor, **rest} if given.seat else actor,
+                        "store": stores[name],
+                        "seed": suite.seed,
+                        "host": given.host,
+                        "resume": out is not None,
+                        "retry_failed": given.output.retry_failed,
+                        "concurrency": given.model.concurrency or 128,
+                    }
+                    report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
+                report.compare(entry.label)
         except AgentUnavailable as gone:
-            report.show()
+            progress.close()
+            report.show(given.output.json)
             said = f"agent {report.now} can answer nobody: {gone}"
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED
         except StoreError:
-            report.show()  # what is known already is lost to nobody
+            progress.close()
+            report.show(given.output.json)  # what is known already is lost to nobody
             raise
         except KeyboardInterrupt as stop:
+            progress.close()
             stop.add_note(report.progress())
             raise
-    report.show()
-    return FAILED if any(not result.scored for _, result in report.results) else 0
+    report.show(given.output.json)
+    return report.code
 
 
-@dataclass
-class Report:
-    """What is said and written of an evaluation; `now` is the agent that plays."""
-
-    total: int
-    out: Path | None
-    done: int = 0
-    now: str = ""
-    results: list[tuple[str, Result]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    said: dict[str, str] = field(default_factory=dict)
-
-    def hear(self, episode: Episode) -> None:
-        """Count an episode, and keep the first of each error."""
-        self.done += 1
-        if episode.error:
-            self.said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
-
-    def add(self, name: str, result: Result) -> None:
-        """Take in a result, and say what broke."""
-        self.results.append((name, result))
-        of = f"{result.env}, {name}" if self.several else result.env
-        for broken, count in result.errors.items():
-            first = printable(self.said.get(broken, ""))
-            print(f"{of}: {count} episodes without verdict, {broken}, as: {first}", file=sys.stderr)
-        self.said.clear()
-        self.write()
-
-    def compare(self, env_id: str) -> None:
-        """Warn where agents lost verdicts at other rates on an environment."""
-        found = unfair({name: result for name, result in self.results if result.env == env_id})
-        self.warnings += [f"{env_id}: {each}" for each in found]
-        if found:
-            self.write()
-
-    @property
-    def several(self) -> bool:
-        """Whether several agents have results."""
-        return len({name for name, _ in self.results}) > 1
-
-    def progress(self) -> str:
-        """Return how much is stored, and how to go on."""
-        if self.out is None:
-            return f"{self.done} of {self.total} episodes had ended; none is stored, --out FOLDER keeps them"
-        stored = f"{self.done} of {self.total} episodes are stored in {self.out}"
-        return f"{stored}; run the same command again to go on"
-
-    def write(self) -> None:
-        """Write the results so far, so that a crash leaves the old file or the new one."""
-        if self.out is None:
-            return
-        values = {
-            "gem": gem.__version__,
-            "results": [{"name": name, **result.to_json()} for name, result in self.results],
-            "warnings": self.warnings,
-        }
-        file = self.out / "result.json"
-        partial = file.with_name("result.json.partial")
-        try:
-            partial.write_text(json.dumps(_plain(values), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-            partial.replace(file)
-        except OSError as error:
-            raise StoreError(f"{file} cannot be written: {error}") from error
-
-    def show(self) -> None:
-        """Print the table, and the warnings."""
-        rows: list[tuple[str, ...]] = []
-        for name, result in self.results:
-            rows.append((result.env, name, *_row(result)))
-            for seat, own in result.seats.items():
-                success, reward = _interval(own.success, "{:.1%}"), _interval(own.reward, "{:.3f}")
-                rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", ""))
-        columns = ("success", "bounds", "return", "turns", "verdicts")
-        if self.several:
-            table("env", "agent", *columns, rows=rows)
-        elif rows:
-            table("env", *columns, rows=[(row[0], *row[2:]) for row in rows])
-        for warning in self.warnings:
-            print(printable(f"warning: {warning}"), file=sys.stderr)
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    return (
-        _interval(result.success, "{:.1%}"),
-        "-" if result.at_least is None else f"{result.at_least:.1%} to {result.at_most:.1%}",
-        _interval(result.reward, "{:.3f}"),
-        "-" if result.turns is None else f"{result.turns:.2f}",
-        _verdicts(result),
+def _suite(given: Arguments) -> Suite:
+    """Return what is to be played: a suite as the flags change it, or the environments that they name."""
+    named = [*given.targets, *(part for words in given.env for part in words.split(",") if part)]
+    tools, wrappers = _split(given.tools), _split(given.wrappers)
+    flags = given.model
+    settings = {
+        **{"temperature": flags.temperature, "max_tokens": flags.max_tokens, "api": flags.api or None},
+        **{"template": flags.template, "api_key_env": flags.api_key_env, "concurrency": flags.concurrency},
+        **{"timeout_s": flags.timeout, "device": flags.device},
+    }
+    seed = None if given.seed is None else seeding.check(given.seed)
+    limits_of(given.limits.turns, given.limits.tokens_per_episode)
+    for name, value in (("episodes", given.episodes), ("samples", given.samples)):
+        if value is not None and value < 1:
+            raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+    suites = [name for name in named if name in known_suites() or name.endswith(".toml")]
+    if suites and len(named) > 1:
+        raise BadArgument(f"{suites[0]} is a suite, which is played alone; leave the others out.")
+    if suites:
+        return load_suite(
+            suites[0],
+            n=given.episodes,
+            k=given.samples,
+            turns=given.limits.turns,
+            tokens_per_episode=given.limits.tokens_per_episode,
+            tools=tools or None,
+            wrappers=wrappers or None,
+            seed=seed,
+            min_coverage=given.output.min_coverage,
+            **settings,
+        )
+    if not named:
+        raise BadArgument(
+            "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites."
+        )
+    if len({*named}) < len(named):
+        raise BadArgument("an environment was named twice; once is enough.")
+    entries = [
+        Entry(
+            name,
+            tools=tools,
+            wrappers=wrappers,
+            episodes=EPISODES if given.episodes is None else given.episodes,
+            samples=given.samples or 1,
+            turns=given.limits.turns,
+            tokens=given.limits.tokens_per_episode,
+        )
+        for name in named
+    ]
+    return Suite(
+        "",
+        tuple(entries),
+        settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),  # type: ignore[arg-type]
+        seed=seed or 0,
+        min_coverage=given.output.min_coverage or 0.0,
     )
 
 
-def _verdicts(result: Result) -> str:
-    """Return how many have a verdict, and the rate of those that have none."""
-    told = f"{result.scored}/{result.episodes}"
-    if not result.unscored:
-        return told
-    cut = f", {result.cancelled} cut off" if result.cancelled else ""
-    return f"{told}, none in {_interval(result.no_verdict, '{:.1%}')}{cut}"
+def _split(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for word in words for part in word.split(",") if part)
 
 
-def _interval(value: Interval | None, form: str) -> str:
-    if value is None:
-        return "-"
-    mean, low, high = (form.format(number) for number in value[:3])
-    return f"{mean} ({low} to {high})"
+def _measured(
+    entry: Entry,
+    of_suite: bool,
+    play: dict[str, Any],
+    budget: Budget | None,
+    progress: Progress,
+    report: Report,
+) -> Scored:
+    """Play an environment of the suite.
+
+    Raises:
+        MissingData, MissingExtra: where it is not here and was named by its id; in a suite that is told.
+    """
+
+    def hear(episode: Episode) -> None:
+        report.hear(episode)
+        progress.hear(episode)
+
+    try:
+        seeds = entry.seeds()
+        episodes = len(seeds) if seeds is not None else entry.episodes or 0
+        progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
+        if budget is not None:
+            budget.begin()
+        result = measured(
+            env=entry.task,
+            episodes=episodes,
+            samples=entry.samples,
+            seeds=seeds,
+            limits=limits_of(entry.turns, entry.tokens),
+            admit=None if budget is None else budget.admit,
+            on_episode=hear,
+            **play,
+        )
+    except (MissingData, MissingExtra) as missing:
+        if not of_suite:
+            raise
+        return Scored(entry, missing=str(missing))
+    finally:
+        progress.end()
+    return Scored(entry, replace(result, env=entry.label))
 
 
-def _plain(value: Any) -> Any:
-    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+HIDDEN = "***"
+
+
+def _shown_command(words: Sequence[str]) -> list[str]:
+    """Return the words of a command without passwords in addresses."""
+    return [re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word) for word in words]
 
 
 def _kept(last: ExitStack, agent: Agent) -> Agent:
@@ -234,14 +365,28 @@ def _kept(last: ExitStack, agent: Agent) -> Agent:
     return agent
 
 
-def _store(last: ExitStack, out: Path | None, name: str, alone: bool) -> EpisodeStore | None:
+class _CountedStore(EpisodeStore):
+    """A store that tells a budget what was played."""
+
+    budget: Budget | None = None
+
+    def append(self, episode: Episode) -> None:
+        """See EpisodeStore.append."""
+        super().append(episode)
+        if self.budget is not None:
+            self.budget.append(episode)
+
+
+def _store(
+    last: ExitStack, out: Path | None, name: str, alone: bool, budget: Budget | None
+) -> EpisodeStore | Budget | None:
     """Return where an agent's episodes go: agents apart, for a store goes on under one agent's settings.
 
     Raises:
         StoreError: when the folder cannot be made, is a training run's, or another evaluation writes there.
     """
     if out is None:
-        return None
+        return budget
     if (out / "checkpoint.pt").exists():
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
     folder = out if alone else out / _file_name(name)
@@ -249,8 +394,9 @@ def _store(last: ExitStack, out: Path | None, name: str, alone: bool) -> Episode
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be made: {error.strerror}; choose another --out.") from error
-    store = last.enter_context(EpisodeStore(folder / "episodes.jsonl"))
+    store = last.enter_context(_CountedStore(folder / "episodes.jsonl"))
     store.claim()  # at the start: another evaluation may be playing the same episodes
+    store.budget = budget
     return store
 
 

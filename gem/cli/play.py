@@ -58,7 +58,7 @@ def play(
 
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
-    actor = None if agent == "human" else local_agent(agent, accepted="human, random, solver")
+    actor = None if agent == "human" else local_agent(agent, accepted="human")
     rest = others_of(env_id, seat, others)
     print(f"{gem.spec(env_id).id}, seed {seed}\n")
     if actor is None:

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import gem
-from gem.errors import BadArgument
+from gem import models
+from gem.agents.named import NAMES, AgentSettings, named_agent
+from gem.errors import BadArgument, did_you_mean
 from gem.record import Agent
 
 
-def local_agent(name: str, temperature: float = 1.0, accepted: str = "random, solver") -> Agent:
-    """Return the agent of that name: ``random``, ``solver``, a model behind a server, or a training run's.
+def local_agent(name: str, settings: AgentSettings | None = None, accepted: str = "") -> Agent:
+    """Return the agent of that name: what `named_agent` knows, or the model of a training run, by its folder.
 
-    ``openai:MODEL`` and ``openai:MODEL@BASE_URL`` name a model behind a server. A folder stands for the model
-    of the training run in it. The message about any other name lists the `accepted` ones.
+    The message about any other name lists the `accepted` ones first.
 
     Raises:
-        BadArgument: when there is neither such an agent nor such a folder.
+        BadArgument: when there is neither such an agent nor such a folder. MissingExtra: without what it
+            takes.
     """
-    from gem.agents.random import RandomAgent
-    from gem.agents.solver import SolverAgent
-
-    if name in ("random", "solver"):
-        return RandomAgent() if name == "random" else SolverAgent()
-    if endpoint := re.fullmatch(r"openai:(.+?)(?:@(https?://.+))?", name, re.DOTALL):
-        if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
-            raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
-        from gem.agents.openai import OpenAIAgent
-
-        return OpenAIAgent(endpoint[1], base_url=endpoint[2], temperature=temperature)
+    settings = settings or AgentSettings()
+    agent = named_agent(name, settings)
+    if agent is not None:
+        return agent
     if os.path.isdir(name):
         from gem.train.trainer import trained_agent
 
-        return trained_agent(Path(name), temperature)
-    raise BadArgument(
-        f"agent is {name!r}; accepted: {accepted}, openai:MODEL[@BASE_URL], or the folder of a training run."
-    )
+        return trained_agent(Path(name), settings.temperature)
+    known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
+    hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
+    raise BadArgument(f"agent is {name!r}; accepted: {known}, or the folder of a training run.{hint}")
 
 
 def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:
@@ -53,8 +47,9 @@ def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Ag
     return {other: player for other in seats if other != seat}
 
 
-def limits_of(turns: int | None) -> gem.Limits:
-    """Return the limit of turns that was asked for."""
-    if turns is not None and turns < 1:
-        raise BadArgument(f"turns is {turns}; accepted: 1 or more.")
-    return gem.Limits(turns=turns)
+def limits_of(turns: int | None, tokens: int | None = None) -> gem.Limits:
+    """Return the limits of an episode that were asked for."""
+    for name, value in (("turns", turns), ("tokens per episode", tokens)):
+        if value is not None and value < 1:
+            raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+    return gem.Limits(turns=turns, tokens=tokens)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -24,11 +25,14 @@ def _maybe(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
     )
 
 
-MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
-MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
-MaybeText: TypeAlias = Annotated[str | None, _maybe(str, "NAME")]
-MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
-MaybeFolder: TypeAlias = Annotated[Path | None, _maybe(Path, "FOLDER")]
+UNTOLD = arg(help_behavior_hint="")
+"""For a flag that may be left out: that its default is None tells nobody anything."""
+
+MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT"), UNTOLD]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), UNTOLD]
+MaybeText: TypeAlias = Annotated[str | None, _maybe(str, "NAME"), UNTOLD]
+MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE"), UNTOLD]
+MaybeFolder: TypeAlias = Annotated[Path | None, _maybe(Path, "FOLDER"), UNTOLD]
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:

@@ -12,18 +12,27 @@ from gem import seeding
 from gem.agents.base import BaseAgent, LoopThread
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
+from gem.evals.usage import Usage, spent_on
 from gem.hosts import Host
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
 from gem.registry import Maker
 from gem.rollout import Job, Runner, rollout, rollout_async
 from gem.rollout.runner import Store
 from gem.specs import TaskRef
-from gem.statistics import Interval, exact, mean_interval, rate_interval, wilson
+from gem.statistics import (
+    Interval,
+    exact,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    rate_interval,
+    wilson,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SeatResult:
-    """The figures of one seat of a game: as in Result; `turns` are the seat's own."""
+    """The figures of one seat of a game: as in EnvResult; `turns` are the seat's own."""
 
     success: Interval | None
     reward: Interval
@@ -31,7 +40,7 @@ class SeatResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EnvResult:
     """An agent's figures on one environment.
 
     `episodes` is how many jobs were asked for, each counted once; `scored` of them have a verdict,
@@ -44,6 +53,11 @@ class Result:
     `errors` counts what broke, by boundary and type; `first_error` is what the first of them said. `seats`
     has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
     `agent` says who played, as the episodes do.
+
+    `unplayed` of the jobs were not begun, for want of budget; the figures are of the others, and the coverage
+    says so. Where each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of so many
+    samples succeeds) and ``pass^1`` to ``pass^k`` (all do), over the tasks all of whose samples have a
+    verdict. `usage` is what the episodes took, by model.
     """
 
     env: str
@@ -61,6 +75,10 @@ class Result:
     at_most: float | None = None
     no_verdict: Interval | None = None
     agent: str = ""
+    unplayed: int = 0
+    samples: int = 1
+    passes: dict[str, Interval] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -68,9 +86,14 @@ class Result:
         return self.scored / self.episodes if self.episodes else float("nan")
 
     @property
+    def played(self) -> int:
+        """How many of the jobs were played."""
+        return self.episodes - self.unplayed
+
+    @property
     def unscored(self) -> int:
-        """How many have no verdict."""
-        return self.episodes - self.scored
+        """How many were played and have no verdict."""
+        return self.played - self.scored
 
     @property
     def boundaries(self) -> dict[str, int]:
@@ -85,17 +108,19 @@ class Result:
         """Return plain JSON values; a bound that is infinite, or no number, is None."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in INTERVALS:
-            plain[name] = _bounds(plain[name])
+            plain[name] = bounds(plain[name])
         seats = {}
         for name, seat in self.seats.items():
             seats[name] = asdict(seat)
-            seats[name]["success"] = _bounds(seat.success)
-            seats[name]["reward"] = _bounds(seat.reward)
+            seats[name]["success"] = bounds(seat.success)
+            seats[name]["reward"] = bounds(seat.reward)
+        plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
+        plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
         coverage = self.coverage if self.episodes else None
         return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Result:
+    def from_json(cls, values: Mapping[str, Any]) -> EnvResult:
         """Return what to_json() gave; fields that an earlier version did not write hold their default."""
         plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         for name in INTERVALS:
@@ -104,14 +129,17 @@ class Result:
             name: SeatResult(_interval(seat["success"]), _known(_interval(seat["reward"])), seat["turns"])
             for name, seat in values["seats"].items()
         }
+        plain["passes"] = {name: _known(_interval(each)) for name, each in plain.get("passes", {}).items()}
+        plain["usage"] = {model: Usage(**usage) for model, usage in plain.get("usage", {}).items()}
         return cls(**{**plain, "seats": seats})
 
 
 INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
-"""The figures of a Result that are intervals."""
+"""The figures of a EnvResult that are intervals."""
 
 
-def _bounds(interval: Interval | None) -> dict[str, Any] | None:
+def bounds(interval: Interval | None) -> dict[str, Any] | None:
+    """Return an interval as JSON values; a bound that is infinite, or no number, is None."""
     if interval is None:
         return None
     plain = interval._asdict()
@@ -141,7 +169,9 @@ def evaluate(
     env: str | TaskRef | Maker,
     *,
     episodes: int = 200,
+    samples: int = 1,
     seed: int = 0,
+    seeds: Sequence[int] | None = None,
     instances: Instances | None = None,
     exactly: bool = False,
     budget: int | None = None,
@@ -150,21 +180,27 @@ def evaluate(
     host: str | Host = "auto",
     store: Store | None = None,
     resume: bool = False,
+    retry_failed: bool = False,
+    admit: Callable[[int], bool] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
-) -> Result:
+) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
-    Each episode has a seed of its own, and success the Wilson interval; or, where `instances` are given,
-    these are played in turn, and unless they are all there are the intervals are clustered by instance
-    (`gem.statistics.rate_interval` and `mean_interval`). An agent that answers each ask by itself, as an
+    Each task has a seed of its own, and success the Wilson interval. Several `samples` of a task begin from
+    the same seed, and the intervals are clustered by task (`gem.statistics.rate_interval` and
+    `mean_interval`). Where `instances` are given, these are played in turn, and unless they are all there are
+    the intervals are clustered by instance. An agent that answers each ask by itself, as an
     endpoint does, plays each episode at its own pace, in another thread; the others play in rounds.
 
     Args:
         agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
             limits, concurrency and store with it.
         env: what is played.
-        episodes: how many; of `instances` rounded up to as many of each.
+        episodes: how many tasks, `samples` episodes of each; of `instances` rounded up to as many of each.
+        samples: episodes of one task; not with `instances`.
         seed: what is played follows from it.
+        seeds: of the tasks, in place of `episodes` of them that follow from `seed`: ``range(n)`` is each of a
+            data set's n tasks once.
         instances: what is played, in place of seeds derived from `seed`.
         exactly: the agent plays without chance and `instances` are all there are, so that the figures are no
             estimates: their intervals are points that say so (`Interval.exact`).
@@ -174,6 +210,8 @@ def evaluate(
         host: where environments live; see Runner.
         store: where episodes are written.
         resume: go on with what `store` holds: the figures are those of an evaluation that was not cut off.
+        retry_failed: see Runner.
+        admit: see Runner; what was not admitted counts as unplayed.
         on_episode: called with each episode as it ends.
 
     Raises:
@@ -184,18 +222,23 @@ def evaluate(
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
-    jobs = _jobs(env, episodes, seed, instances)
+    if samples < 1 or (samples > 1 and instances is not None):
+        raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
+    if seeds is None:
+        seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]
+    jobs = _jobs(env, episodes, samples, seeds, instances)
     if isinstance(agent, Runner):
-        given = limits, store, on_episode
+        given = limits, store, admit, on_episode
         if any(each is not None for each in given) or host != "auto" or resume:
             raise BadArgument(
-                "a Runner brings limits, host, store, resume, on_episode with it; leave them out."
+                "a Runner brings limits, host, store, resume, admit, on_episode with it; leave them out."
             )
         if agent.submitted:
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
         played = agent.play(jobs)
     else:
         options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
+        options |= {"retry_failed": retry_failed, "admit": admit}
         limits = limits or Limits()
         if _answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
             with closing(LoopThread()) as loop:
@@ -205,11 +248,19 @@ def evaluate(
         else:
             played = rollout(jobs, agent, limits=limits, concurrency=concurrency, **options)
     failed = [episode.error for episode in played if episode.error is not None]
-    if len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
+    if failed and len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
         raise NoSolver(failed[0].message)
     # Instances that are all there are were not drawn: they are strata, and play alone is left to chance.
-    drawn = instances is not None and not instances.complete
-    return summarise(_name(env), played, clustered=drawn, exactly=exactly, budget=budget)
+    drawn = samples > 1 or (instances is not None and not instances.complete)
+    return summarise(
+        _name(env),
+        played,
+        clustered=drawn,
+        exactly=exactly,
+        budget=budget,
+        unplayed=len(jobs) - len(played),
+        samples=samples,
+    )
 
 
 def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
@@ -221,9 +272,19 @@ def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
     )
 
 
-def _jobs(env: str | TaskRef | Maker, episodes: int, seed: int, instances: Instances | None) -> list[Job]:
+def _jobs(
+    env: str | TaskRef | Maker,
+    episodes: int,
+    samples: int,
+    seeds: Sequence[int],
+    instances: Instances | None,
+) -> list[Job]:
     if instances is None:
-        return [Job(env, seeding.derive(seed, "eval", i), group=str(i)) for i in range(episodes)]
+        return [
+            Job(env, seed, group=str(i), sample=sample)
+            for i, seed in enumerate(seeds)
+            for sample in range(samples)
+        ]
     return [
         Job(env, seeds[sample % len(seeds)], group=str(number), sample=sample)
         for sample in range(-(-episodes // len(instances.seeds)))
@@ -244,14 +305,17 @@ def summarise(
     clustered: bool = False,
     exactly: bool = False,
     budget: int | None = None,
-) -> Result:
+    unplayed: int = 0,
+    samples: int = 1,
+) -> EnvResult:
     """Return the figures of episodes that have been played, one per job that was asked for.
 
-    `clustered`: episodes of one `group` are samples of one instance, and not independent. `exactly` and
-    `budget` are those of evaluate; where an episode has no verdict, nothing is exact.
+    `clustered`: episodes of one `group` are samples of one task or instance, and not independent. `exactly`,
+    `budget` and `samples` are those of evaluate; where an episode has no verdict, nothing is exact.
+    `unplayed`: how many more were asked for.
     """
     scored = [episode for episode in episodes if episode.scored]
-    exactly = exactly and len(scored) == len(episodes)
+    exactly = exactly and not unplayed and len(scored) == len(episodes)
     told = [episode for episode in scored if episode.success is not None]
     if len(told) < len(scored) and any(episode.several for episode in scored):
         told = []  # where seats fare differently, only a seat succeeds or fails
@@ -286,9 +350,9 @@ def summarise(
         )
 
     unscored = len(episodes) - len(scored)
-    return Result(
+    return EnvResult(
         env=name,
-        episodes=len(episodes),
+        episodes=len(episodes) + unplayed,
         scored=len(scored),
         success=rate(won, told) if told else None,
         at_least=sum(won) / (len(won) + unscored) if told else None,
@@ -302,16 +366,35 @@ def summarise(
         at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
         no_verdict=wilson(unscored, len(episodes)) if episodes else None,
         agent=_agent(episodes),
+        unplayed=unplayed,
+        samples=samples,
+        passes=_passes(told, samples),
+        usage=spent_on(episodes),
     )
+
+
+def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
+    """Return pass@1 to pass@k and pass^1 to pass^k, of the tasks that have all their samples."""
+    if samples == 1:
+        return {}
+    tasks: dict[str, list[bool]] = {}
+    for episode in told:
+        tasks.setdefault(episode.group, []).append(bool(episode.success))
+    whole = [won for won in tasks.values() if len(won) == samples]
+    if not whole:
+        return {}
+    kinds = (("pass@", pass_at_k), ("pass^", pass_hat_k))
+    return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k in range(1, samples + 1)}
 
 
 def _agent(episodes: Sequence[Episode]) -> str:
     """Return who played: the agent and its model, of each seat where they differ."""
-    names = dict.fromkeys(_who(episode.run) for episode in episodes)
+    names = dict.fromkeys(who(episode.run) for episode in episodes)
     return ", ".join(name for name in names if name)
 
 
-def _who(run: RunInfo) -> str:
+def who(run: RunInfo) -> str:
+    """Return who played a run: the agent and its model, of each seat where they differ."""
     if run.seats:
         return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
     return _named(run)
@@ -331,7 +414,7 @@ def success_rate(episodes: Sequence[Episode]) -> float:
     return sum(told) / len(told) if told else float("nan")
 
 
-def required(result: Result) -> Result:
+def required(result: EnvResult) -> EnvResult:
     """Return a result that says something.
 
     Raises:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import Result
+from gem.evals.evaluator import EnvResult
 from gem.statistics import fisher_exact
 
 LEVEL = 0.01
 """Rates that would differ so much by chance in fewer than one comparison of so many are said to differ."""
 
 
-def unfair(results: Mapping[str, Result], level: float = LEVEL) -> list[str]:
+def unfair(results: Mapping[str, EnvResult], level: float = LEVEL) -> list[str]:
     """Return why results of several agents on one environment cannot be compared; nothing where they can.
 
     Episodes without verdict are left out of every figure. Where one agent loses more of them than another,
@@ -34,27 +34,27 @@ def unfair(results: Mapping[str, Result], level: float = LEVEL) -> list[str]:
         raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.01.")
     found = []
     for one, other in combinations(results, 2):
-        if results[one].episodes and results[other].episodes:
+        if results[one].played and results[other].played:
             found += _pair(one, results[one], other, results[other], level)
     return found
 
 
-def _pair(one: str, first: Result, other: str, second: Result, level: float) -> list[str]:
-    p = fisher_exact(first.unscored, first.episodes, second.unscored, second.episodes)
+def _pair(one: str, first: EnvResult, other: str, second: EnvResult, level: float) -> list[str]:
+    p = fisher_exact(first.unscored, first.played, second.unscored, second.played)
     if p < level:
         return [
-            f"agent {one} has no verdict in {first.unscored} of {first.episodes} episodes, {other} in "
-            f"{second.unscored} of {second.episodes}: the comparison is not fair (p = {p:.1g}, Fisher's "
+            f"agent {one} has no verdict in {first.unscored} of {first.played} episodes, {other} in "
+            f"{second.unscored} of {second.played}: the comparison is not fair (p = {p:.1g}, Fisher's "
             "exact test)."
         ]
     found = []
     for boundary in dict.fromkeys((*first.boundaries, *second.boundaries)):
         here, there = first.boundaries.get(boundary, 0), second.boundaries.get(boundary, 0)
-        p = fisher_exact(here, first.episodes, there, second.episodes)
+        p = fisher_exact(here, first.played, there, second.played)
         if p < level:
             found.append(
-                f"agent {one} lost {here} of {first.episodes} episodes at the boundary {boundary!r}, {other} "
-                f"{there} of {second.episodes}: the comparison is not fair (p = {p:.1g}, Fisher's exact "
+                f"agent {one} lost {here} of {first.played} episodes at the boundary {boundary!r}, {other} "
+                f"{there} of {second.played}: the comparison is not fair (p = {p:.1g}, Fisher's exact "
                 "test)."
             )
     return found

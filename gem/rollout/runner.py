@@ -110,6 +110,8 @@ class Runner:
         retries: int = 1,
         store: Store | None = None,
         resume: bool = False,
+        retry_failed: bool = False,
+        admit: Callable[[int], bool] | None = None,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
         """Play with `agent`; nothing is made before the first job.
@@ -130,6 +132,10 @@ class Runner:
                 played again; its stored episode is handed on in its place. One that infrastructure broke is
                 tried again while `retries` last, with the next attempt number. New episodes join the stored
                 run of the same agent, model and settings; where a job was stored under others, that is told.
+            retry_failed: with `resume`, play again every stored job that something broke, whatever it was.
+            admit: asked before an episode begins, with the number of those in flight, whether one more may.
+                After a no it is asked again when an episode has ended. A no while none is in flight ends the
+                stream: what has not begun stays unplayed. Stored episodes are handed on all the same.
             on_episode: called with the last attempt of each job as it ends.
 
         Raises:
@@ -144,8 +150,10 @@ class Runner:
         self.concurrency, self.retries = concurrency, retries
         if resume and not isinstance(store, EpisodeStore):
             raise BadArgument(f"resume goes on with an EpisodeStore; store is {store!r:.80}.")
+        if retry_failed and not resume:
+            raise BadArgument("retry_failed plays stored episodes again; it goes with resume.")
         self.store, self.on_episode = store, on_episode
-        self._resume = resume
+        self._resume, self._retry_failed, self._admit = resume, retry_failed, admit
         self._held: Held | None = None  # what the store holds, where that is gone on with
         self.version: int | None = None
         """The policy version that was published last."""
@@ -161,6 +169,7 @@ class Runner:
         self._submitted: deque[Job] = deque()
         self._jobs: Iterator[Job] = iter(())
         self._again: deque[_Trial] = deque()  # to be played again
+        self._put_off: deque[_Trial] = deque()  # to be played once they are admitted
         self._flights: dict[int, _Flight] = {}  # by the index of their place
         self._cut_off: list[Place] = []  # where an episode was given up that may still be in a call
         self._ended: deque[Numbered] = deque()
@@ -322,6 +331,7 @@ class Runner:
         self._streaming = False
         self._submitted.clear()
         self._again.clear()
+        self._put_off.clear()
         self._ended.clear()
         self._jobs = iter(())
         with ExitStack() as last:
@@ -349,16 +359,22 @@ class Runner:
     def _next(self) -> _Trial | None:
         """Return what is to be begun next; None where there is nothing, or no worker free for it yet.
 
-        None too where as many episodes as there is room for wait to be handed on, such as stored ones.
+        None too where nothing more is admitted, or as many episodes as there is room for wait to be handed
+        on, such as stored ones.
 
         Raises:
             EnvClosed: after close(). SchemaMismatch: for a job that is stored under other settings.
         """
         self._check_open()
         assert self._places is not None
+        admitted = self._admit is None or self._admit(len(self._flights))
         while len(self._ended) < self.concurrency:
-            if self._again and (not self._again[0].alone or self._places.alone < ALONE):
+            if admitted and self._again and (not self._again[0].alone or self._places.alone < ALONE):
                 return self._again.popleft()
+            if admitted and self._put_off:
+                return self._put_off.popleft()
+            if not admitted and self._held is None:  # no stored episode could be among the jobs
+                return None
             job = self._submitted.popleft() if self._submitted else next(self._jobs, None)
             if job is None:
                 return None
@@ -367,6 +383,8 @@ class Runner:
             wanted = trial if self._held is None else self._taken_up(trial, self._held)
             if wanted is not None and wanted.alone:
                 self._again.append(wanted)
+            elif wanted is not None and not admitted:
+                self._put_off.append(wanted)
             elif wanted is not None:
                 return wanted
         return None
@@ -381,6 +399,8 @@ class Runner:
         run = self._run_of(job, trial.agent)
         episode, attempt = held.find(job, _spec_of(job.env), trial.key, run)
         if episode is None:
+            return replace(trial, attempt=attempt)
+        if self._retry_failed and episode.error is not None:
             return replace(trial, attempt=attempt)
         again = replace(trial, attempt=episode.attempt).again(episode, self.retries)
         if again is None:
@@ -869,6 +889,8 @@ def rollout(
     retries: int = 1,
     store: Store | None = None,
     resume: bool = False,
+    retry_failed: bool = False,
+    admit: Callable[[int], bool] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play every job in rounds and return the episodes in the order of the jobs; the rest is as in Runner.
@@ -878,8 +900,10 @@ def rollout(
         AgentUnavailable: when an agent can answer nobody; what has ended is in the store.
     """
     jobs = list(jobs)
-    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    with _runner_for(jobs, agent, concurrency, resume=resume, on_episode=on_episode, **options) as runner:
+    options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
+    options |= {"store": store, "resume": resume, "on_episode": on_episode}
+    options |= {"retry_failed": retry_failed, "admit": admit}
+    with _runner_for(jobs, agent, concurrency, **options) as runner:
         return runner.play(()) if jobs else []
 
 
@@ -894,12 +918,16 @@ async def rollout_async(
     retries: int = 1,
     store: Store | None = None,
     resume: bool = False,
+    retry_failed: bool = False,
+    admit: Callable[[int], bool] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play every job, each episode at its own pace; otherwise as `rollout`."""
     jobs = list(jobs)
-    options = {"limits": limits, "history": history, "host": host, "retries": retries, "store": store}
-    with _runner_for(jobs, agent, concurrency, resume=resume, on_episode=on_episode, **options) as runner:
+    options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
+    options |= {"store": store, "resume": resume, "on_episode": on_episode}
+    options |= {"retry_failed": retry_failed, "admit": admit}
+    with _runner_for(jobs, agent, concurrency, **options) as runner:
         return _in_order([numbered async for numbered in runner._paces()] if jobs else ())
 
 

@@ -31,6 +31,7 @@ from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, 
 from gem.record import Episode, RunInfo, Turn, Verdict
 from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, damaged, matches
 from gem.schema_1 import SCHEMA_1_RUN
+from gem.specs import TaskRef
 
 CHUNK = 1 << 20
 ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
@@ -242,6 +243,17 @@ class EpisodeStore(Sequence[Episode]):
             raise IndexError(f"{self.path} holds {count} episodes; there is no number {number}.")
         start, end, _ = self._place_of(number % count)
         return os.pread(self._fd, end - 1 - start, start)
+
+    def task(self, number: int) -> TaskRef:
+        """Return what an episode was played in; reading its turns would take many times as long.
+
+        Raises:
+            IndexError: when there is no such episode. StoreError, SchemaMismatch: see ``store[number]``.
+        """
+        line = self.line(number)
+        with suppress(ValueError):
+            return codec.decode_task(line)
+        return self[number].task  # which says what is wrong
 
     def select(
         self,

@@ -49,7 +49,7 @@ def mean_interval(
     Raises:
         BadArgument: without values, for values that are not finite, unequal lengths or another level.
     """
-    _check_level(level)
+    check_level(level)
     mean = _mean(values)
     members = _members(values, clusters)
     n, g = len(values), len(members)
@@ -111,7 +111,7 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float 
     Raises:
         BadArgument: without trials, for more successes than trials, unequal lengths or another level.
     """
-    _check_level(level)
+    check_level(level)
     if len(successes) != len(sizes) or not sizes:
         raise BadArgument(f"got {len(successes)} counts and {len(sizes)} sizes; one of each per cluster.")
     for won, size in zip(successes, sizes, strict=True):
@@ -121,24 +121,51 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float 
     if n == g:
         return wilson(total, n, level)
     rate = total / n
-    if g == 1:
-        return Interval(rate, 0.0, 1.0, n, g)
-    worst = sum(size * size for size in sizes) / n
+    rare = min(
+        sum(won > 0 for won in successes),
+        sum(won < size for won, size in zip(successes, sizes, strict=True)),
+    )
+    deviations = [won - size * rate for won, size in zip(successes, sizes, strict=True)]
+    low, high = spread(rate, deviations, n, sum(size * size for size in sizes) / n, rare, level)
+    return Interval(rate, low, high, n, g)
+
+
+def spread(
+    rate: float, deviations: Sequence[float], n: float, worst: float, rare: int, level: float
+) -> tuple[float, float]:
+    """Return the bounds of a rate over clusters; clustered_rate() says how they are found.
+
+    Args:
+        rate: the estimate, which is 0 or 1 only where every cluster says so.
+        deviations: of each cluster's successes from what the rate would give it.
+        n: as many independent trials would tell as much, were the trials of a cluster independent.
+        worst: the largest design effect, that of clusters all of one outcome.
+        rare: how many clusters hold the outcome that fewer hold.
+        level: the coverage, in (0, 1).
+    """
+    if len(deviations) == 1:
+        return 0.0, 1.0
+    deff, df = design(deviations, n, worst, rare, rate * (1 - rate))
+    return _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
+
+
+def design(
+    deviations: Sequence[float], n: float, worst: float, rare: int, variance: float
+) -> tuple[float, float]:
+    """Return the design effect of two clusters or more, and the degrees of freedom; see clustered_rate().
+
+    `variance` is that of one trial, 0 where all trials end alike; the others are as in spread().
+    """
+    g = len(deviations)
     deff, df = worst, float(g - 1)
-    if 0 < total < n:
-        deviations = [won - size * rate for won, size in zip(successes, sizes, strict=True)]
+    if variance > 0:
         squares = math.fsum(e**2 for e in deviations)
-        deff = max(1.0, g / (g - 1) * squares / n / (rate * (1 - rate)))
-        rare = min(
-            sum(won > 0 for won in successes),
-            sum(won < size for won, size in zip(successes, sizes, strict=True)),
-        )
+        deff = max(1.0, g / (g - 1) * squares / n / variance)
         deff = min(deff + max(0.0, worst - deff) / (rare + 1) ** 2, worst * g / (g - 1))
         if squares:
             kurtosis = g * math.fsum(e**4 for e in deviations) / squares**2
             df = min(df, max(2.0, 2 * g / (kurtosis - 1) if kurtosis > 1 else math.inf))
-    low, high = _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
-    return Interval(rate, low, high, n, g)
+    return deff, df
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
@@ -152,11 +179,11 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     Raises:
         BadArgument: without trials, for more successes than trials, or another level.
     """
-    _check_level(level)
+    check_level(level)
     if not 0 <= successes <= n or n == 0:
         raise BadArgument(f"wilson got {successes} successes of {n}; accepted: 0 to n of at least 1.")
     rate = successes / n
-    low, high = _wilson(rate, n, NormalDist().inv_cdf((1 + level) / 2))
+    low, high = _wilson(rate, n, normal_quantile(level))
     return Interval(rate, low, high, n, n)
 
 
@@ -202,6 +229,16 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _check_level(level: float) -> None:
+def normal_quantile(level: float) -> float:
+    """Return how many standard deviations a normal estimate is away at most, at `level`."""
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def check_level(level: float) -> None:
+    """Refuse a level that no interval has.
+
+    Raises:
+        BadArgument: for a level that is not between 0 and 1.
+    """
     if not 0 < level < 1:
         raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.95.")

@@ -1,4 +1,4 @@
-"""A server on loopback for chat completions and Responses, with scripted answers and faults on demand."""
+"""A server on loopback for every wire format of OpenAIAgent, with scripted answers and faults on demand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RawAnswer:
 
 
 class StubServer:
-    """A real HTTP server for ``/v1/chat/completions`` and ``/v1/responses``; leaving the block stops it.
+    """A real HTTP server for ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/completions``.
 
     `answer` is what every request gets, or a function of its body. `faults` come first, one per request. A
     request that asks for a stream gets its answer as one. Requests are kept in `requests` (the bodies),
@@ -118,11 +118,11 @@ class StubServer:
             return answer
         whole = _WHOLE[path](answer, body) if isinstance(answer, str) else dict(answer)
         if body.get("stream"):
-            return RawAnswer.stream(*_EVENTS[path](whole), done=path == CHAT)
+            return RawAnswer.stream(*_EVENTS[path](whole), done=path != RESPONSES)
         return RawAnswer(body=json.dumps(whole).encode())
 
 
-CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"
 
 
 def event_of(data: Any) -> bytes:
@@ -185,6 +185,25 @@ def response_events(whole: Body) -> list[Body]:
     return [*events, {"type": f"response.{whole.get('status', 'completed')}", "response": whole}]
 
 
+def text_completion(text: str | None = "", finish_reason: str | None = "stop", **fields: Any) -> Body:
+    """Return the body of a plain completion."""
+    choices = [{"index": 0, "text": text, "finish_reason": finish_reason}]
+    return {"object": "text_completion", "choices": choices, **fields}
+
+
+def text_completion_events(whole: Body) -> list[Body]:
+    """Return the chunks of a plain completion's stream."""
+    kept = {key: value for key, value in whole.items() if key not in ("choices", "usage")}
+    events: list[Body] = []
+    for choice in whole.get("choices", ()):
+        begun, rest = _halves(choice.get("text"))
+        pieces = ({"text": begun, "finish_reason": None}, {**choice, "text": rest})
+        events += [{**kept, "choices": [{"index": 0, **piece}]} for piece in pieces]
+    if "usage" in whole:
+        events.append({**kept, "choices": [], "usage": whole["usage"]})
+    return events or [whole]
+
+
 def _halves(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, str):
         return value, None
@@ -194,8 +213,13 @@ def _halves(value: Any) -> tuple[Any, ...]:
 _WHOLE: dict[str, Callable[[str, Body], Body]] = {
     CHAT: lambda text, body: {**completion(text), "model": body.get("model")},
     RESPONSES: lambda text, body: response(text, model=body.get("model")),
+    COMPLETIONS: lambda text, body: text_completion(text, model=body.get("model")),
 }
-_EVENTS: dict[str, Callable[[Body], list[Body]]] = {CHAT: completion_events, RESPONSES: response_events}
+_EVENTS: dict[str, Callable[[Body], list[Body]]] = {
+    CHAT: completion_events,
+    RESPONSES: response_events,
+    COMPLETIONS: text_completion_events,
+}
 
 
 class _Server(ThreadingHTTPServer):

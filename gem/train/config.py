@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 
 def _keywords(args: list[str]) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class TrainConfig:
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, inner first: names, or module:function."""
 
-    tools: tuple[Literal["python", "search"], ...] = ()
+    tools: tuple[Tool, ...] = ()
     """Tools that the environment carries; others come by --wrappers."""
 
     algorithm: Algorithm = "rebn"
@@ -315,12 +316,7 @@ class TrainConfig:
             if getattr(self, name) not in accepted:
                 shown = ", ".join(map(str, accepted))
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
-        for tool in self.tools:
-            if tool not in ("python", "search"):
-                raise BadArgument(
-                    f"tools has {tool!r}; accepted: python, search. Others come by wrappers, as "
-                    "module:function."
-                )
+        tool_wrappers(self.tools)
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."

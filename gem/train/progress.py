@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gem.evals import Result
+from gem.evals import EnvResult
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 from gem.train.run import Metrics
@@ -42,7 +42,7 @@ class Terminal(Watcher):
         """Draw on `console`."""
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
-        self.shown: dict[str, Result] = {}
+        self.shown: dict[str, EnvResult] = {}
         self.warnings = 0
         self.bar: Progress | None = None
         self.task: TaskID | None = None
@@ -52,7 +52,7 @@ class Terminal(Watcher):
         self.close()
         self.console.print(f"[bold]{name}[/bold]")
 
-    def measured(self, name: str, figures: Result) -> None:
+    def measured(self, name: str, figures: EnvResult) -> None:
         """See Watcher.measured."""
         self.shown[name] = figures
         told = (
@@ -120,7 +120,7 @@ def _short(number: float) -> str:
     return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
 
 
-def columns(figures: Iterable[Result]) -> dict[str, tuple[Callable[[Result], Interval | None], str]]:
+def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult], Interval | None], str]]:
     """Return what is worth telling of a task, by name: how it is read from a result, and its format.
 
     Success where the environment says what it is, else the return; turns where an episode has several.
@@ -128,7 +128,7 @@ def columns(figures: Iterable[Result]) -> dict[str, tuple[Callable[[Result], Int
     known = list(figures)
     if all(each.success is None for each in known):
         return {"return": (lambda found: found.reward, "{:.3f}")}
-    found: dict[str, tuple[Callable[[Result], Interval | None], str]] = {
+    found: dict[str, tuple[Callable[[EnvResult], Interval | None], str]] = {
         "success": (lambda found: found.success, "{:.1%}")
     }
     if any(each.turns is not None and each.turns > 1 for each in known):
@@ -136,7 +136,7 @@ def columns(figures: Iterable[Result]) -> dict[str, tuple[Callable[[Result], Int
     return found
 
 
-def table(figures: dict[str, Result]) -> Table:
+def table(figures: dict[str, EnvResult]) -> Table:
     """Return the final table: who played, and how well, by what the task has."""
     told = columns(figures.values())
     grid = Table("policy", *(title for name in told for title in (name, "95% interval")))
@@ -179,7 +179,7 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
     return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def draw(history: Sequence[Metrics], figures: dict[str, Result], config: TrainConfig, path: Path) -> None:
+def draw(history: Sequence[Metrics], figures: dict[str, EnvResult], config: TrainConfig, path: Path) -> None:
     """Write the learning curve as a picture: success and turns over episodes, with the references."""
     from matplotlib.figure import Figure
 

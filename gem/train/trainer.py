@@ -23,7 +23,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument
-from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate
+from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, Runner
@@ -36,6 +36,7 @@ from gem.train.run import Metrics, RunFolder
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
 from gem.train.watcher import Watcher
+from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
 
@@ -319,7 +320,7 @@ def twin(policy: Policy) -> Policy:
 
 def make_maker(config: TrainConfig) -> Maker:
     """Return the recipe of a config's environment: tools are the innermost wrappers."""
-    wrappers = (*(f"{tool}_tool" for tool in config.tools), *config.wrappers)
+    wrappers = (*tool_wrappers(config.tools), *config.wrappers)
     return Maker(config.env, config.env_kwargs, wrappers)
 
 
@@ -364,7 +365,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         if resume:
             trainer.restore()
             for name, figures in trainer.figures.items():
-                watcher.measured(name, Result.from_json(figures))
+                watcher.measured(name, EnvResult.from_json(figures))
         else:
             if first:
                 folder.begin(config)

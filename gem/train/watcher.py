@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gem.evals import Result
+from gem.evals import EnvResult
 from gem.train.config import TrainConfig
 from gem.train.run import Metrics
 
@@ -16,7 +16,7 @@ class Watcher:
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """A warm-up step is done."""
 
-    def measured(self, name: str, figures: Result) -> None:
+    def measured(self, name: str, figures: EnvResult) -> None:
         """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:

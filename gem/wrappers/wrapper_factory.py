@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
@@ -35,6 +35,13 @@ def _search_tool(env: Env, **kwargs: Any) -> Env:
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
     return ToolEnvWrapper(env, [_search_over(os.environ.get(URL))], **kwargs)
+
+
+def _world_search_tool(env: Env, **kwargs: Any) -> Env:
+    """Give `env` a search over the built-in world, which `qa:Facts` asks about."""
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    return ToolEnvWrapper(env, [_search_over("world")], **kwargs)
 
 
 @cache
@@ -75,12 +82,32 @@ _FNS: Mapping[str, WrapperFn] = {
     "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
     "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
     "search_tool_no_int_reward": _search_tool,
+    "world_search_tool": partial(_world_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
 }
 
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
     {name: _Named(name, fn) for name, fn in _FNS.items()}
 )
 """What each name makes: called with an environment, it returns a new wrapper around it."""
+
+Tool = Literal["python", "search", "world_search"]
+"""A tool that has a wrapper of its own; others come as wrappers."""
+
+
+def tool_wrappers(tools: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the wrappers that give an environment these tools, the innermost first.
+
+    Raises:
+        BadArgument: for a tool that has none.
+    """
+    for tool in tools:
+        if tool not in get_args(Tool):
+            raise BadArgument(
+                f"tools has {tool!r}; accepted: {', '.join(get_args(Tool))}. Others come by wrappers, as "
+                "module:function."
+            )
+    return tuple(f"{tool}_tool" for tool in tools)
+
 
 TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")
 """The names whose wrapper takes ``tokenizer=``."""

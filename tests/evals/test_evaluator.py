@@ -12,7 +12,7 @@ from gem.agents.solver import SolverAgent
 from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownEnv
-from gem.evals import Instances, Result, evaluate, find_instances, required, success_rate, summarise
+from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate, summarise
 from gem.hosts import make_host
 from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason, Verdict
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -172,7 +172,7 @@ def test_a_result_of_an_earlier_version_is_read():
     stored = evaluate(RandomAgent(), ID, episodes=5).to_json()
     for name in ("at_most", "no_verdict", "agent", "boundaries"):
         del stored[name]
-    found = Result.from_json(stored)
+    found = EnvResult.from_json(stored)
     assert (found.at_most, found.no_verdict, found.agent) == (None, None, "")
     assert found.scored == 5
 
@@ -210,7 +210,7 @@ def test_a_result_comes_back_from_json():
         summarise("test:X", [played(StopReason.SOLVED, 1.0)]),  # one alone has no bounds
     ):
         stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
-        assert Result.from_json(stored) == result
+        assert EnvResult.from_json(stored) == result
         assert stored["coverage"] == result.coverage
 
 
@@ -240,7 +240,7 @@ def test_figures_by_hand():
     assert measured(budget=None, exactly=True).turns_to_success.mean == (1 + 2 + 3 + 4 + 6 * 5) / 10
     short = measured(budget=2, limits=Limits(turns=2), exactly=True)
     assert short.turns_to_success.mean == (1 + 2 + 8 * 3) / 10
-    assert Result.from_json(found.to_json()) == found
+    assert EnvResult.from_json(found.to_json()) == found
 
 
 def drawn(agent=None, samples=1):
@@ -279,7 +279,7 @@ def test_a_sample_that_always_succeeds_is_not_exact():
 def test_results_of_before_there_was_exact_are_read():
     values = measured(exactly=True).to_json()
     del values["success"]["exact"]
-    assert not Result.from_json(values).success.exact
+    assert not EnvResult.from_json(values).success.exact
 
 
 def test_episodes_are_rounded_up_to_as_many_of_each_instance():

@@ -1,14 +1,14 @@
 import pytest
 
 from gem.errors import BadArgument
-from gem.evals import Result, unfair
+from gem.evals import EnvResult, unfair
 from gem.statistics import wilson
 
 
 def result(scored, lost=None, cancelled=0, env="test:X"):
     lost = lost or {}
     episodes = scored + sum(lost.values()) + cancelled
-    return Result(
+    return EnvResult(
         env, episodes, scored, None, None, None, None, cancelled=cancelled, errors=lost,
         no_verdict=wilson(episodes - scored, episodes) if episodes else None,
     )  # fmt: skip

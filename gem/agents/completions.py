@@ -1,0 +1,151 @@
+"""The wire format of plain completions: the conversation is one prompt, the answer what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gem.agents.outcomes import Said
+from gem.agents.wire import (
+    Collector,
+    NoResponse,
+    Settings,
+    as_object,
+    counted,
+    error_of,
+    log_probabilities,
+    small_strings,
+    text_in,
+    token_ids,
+    told,
+    word_in,
+)
+from gem.content import Message
+from gem.record import Ask
+from gem.tokens.renderer import Renderer
+
+ANSWER_TOKENS = 1024
+"""Tokens of an answer where nobody sets a limit: servers of this protocol stop after 16 otherwise."""
+
+SPEAKERS = {"system": "System", "user": "User", "assistant": "Assistant"}
+TURN_OF_ANOTHER = ("\nUser:", "\nSystem:")
+"""Where an answer of a transcript ends: there the model goes on to write somebody else's turn."""
+
+
+class Completions:
+    """``POST /completions``, for servers and base models that know no chat.
+
+    With a `renderer` the prompt is the ids that its chat template gives. Without one it is a transcript: each
+    message as ``Speaker: text``, the speakers System, User and Assistant, an empty line between them, and
+    ``Assistant:`` at the end; the answer ends where the model writes another speaker's name. A transcript
+    cannot tell a speaker's name in a text from a turn; a template can.
+
+    Tools are not offered: an environment's own words say how to call, and calls are text.
+    """
+
+    path = "/completions"
+    name = "a completion"
+
+    def __init__(self, renderer: Renderer | None = None) -> None:
+        """Render by `renderer`, or as a transcript."""
+        self._renderer = renderer
+
+    def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
+        """See WireFormat.request."""
+        messages = tuple(told(ask.messages, False))
+        prompt: str | list[int]
+        prompt = transcript(messages) if self._renderer is None else list(self._renderer.prompt(messages))
+        request: dict[str, Any] = {"model": settings.model, "prompt": prompt}
+        if settings.temperature is not None:
+            request["temperature"] = settings.temperature
+        request["seed"] = ask.seed
+        request["max_tokens"] = ANSWER_TOKENS if limit is None else limit
+        if self._renderer is None:
+            request["stop"] = list(TURN_OF_ANOTHER)
+        if settings.token_ids:
+            request |= {"return_token_ids": True, "logprobs": 1}
+        if settings.stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+        return settings.finished(request, ask)
+
+    def read(self, data: Any, ask: Ask) -> Said:
+        """See WireFormat.read."""
+        data = as_object(data)
+        if failed := error_of(data):
+            return failed
+        choices = data.get("choices")
+        if not isinstance(choices, list) or not choices:
+            raise NoResponse("no choices")
+        choice = as_object(choices[0])
+        if failed := error_of(choice):
+            return failed
+        text, end = text_in(choice.get("text")), word_in(choice.get("finish_reason"))
+        ids, logprobs = token_ids(choice.get("token_ids")), choice.get("logprobs")
+        if text is not None and self._renderer is None:
+            for name in TURN_OF_ANOTHER:  # a server may not know `stop`
+                text = text.partition(name)[0]
+            text = text.strip()
+        return Said(
+            why=f"gave no answer (finish_reason {end!r})",
+            text=text,
+            end=end,
+            usage=counted(data.get("usage")),
+            prompt_ids=token_ids(choice.get("prompt_token_ids")),
+            token_ids=ids,
+            logprobs=_logprobs(logprobs, len(ids)),
+            extra=small_strings(data),
+        )
+
+    def collector(self) -> Collector:
+        """See WireFormat.collector."""
+        return _Chunks()
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Return a conversation as text that a model goes on with."""
+    turns = [f"{SPEAKERS[each.role]}: {each.text}" for each in messages]
+    return "\n\n".join((*turns, "Assistant:"))
+
+
+def _logprobs(values: Any, count: int) -> tuple[float, ...] | None:
+    found = values.get("token_logprobs") if isinstance(values, Mapping) else None
+    if not isinstance(found, list):
+        return None
+    return log_probabilities([{"logprob": each} for each in found], count)
+
+
+class _Chunks:
+    """Puts together the chunks of a stream."""
+
+    def __init__(self) -> None:
+        self.ended = self.closed = False
+        self._body: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {}
+        self._text: list[str] = []
+
+    def take(self, event: Any) -> None:
+        chunk = as_object(event)
+        if error_of(chunk):
+            self._body, self._choice, self.ended, self.closed = chunk, {}, True, True
+            return
+        for key in ("id", "model", "system_fingerprint", "usage"):
+            if chunk.get(key):
+                self._body[key] = chunk[key]
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise NoResponse("choices of another type")
+        for choice in map(as_object, choices):
+            if choice.get("index") not in (0, None):
+                continue
+            if (text := text_in(choice.get("text"))) is not None:
+                self._text.append(text)
+            self._choice.setdefault("finish_reason", None)
+            if choice.get("finish_reason") is not None:
+                self._choice["finish_reason"] = choice["finish_reason"]
+                self.ended = True
+
+    def body(self) -> dict[str, Any]:
+        if not self._choice:
+            return self._body
+        text = "".join(self._text) if self._text else None
+        return self._body | {"choices": [self._choice | {"text": text}]}

@@ -1,0 +1,115 @@
+"""Agents by name: what a command line or a suite says, and the agent that it stands for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gem import models
+from gem.errors import BadArgument
+from gem.record import Agent
+
+NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
+"""What `named_agent` accepts, for messages; the names of `gem.models` come on top."""
+
+LOCAL_TOKENS = 1024
+"""Tokens of a local model's answer where nobody sets a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How an agent with a model answers; what plays without one needs none of it.
+
+    `temperature` (0 is greedy) and `max_tokens` (of one answer) hold for every model. Of an endpoint: `api`
+    is chat, responses or completions, `template` the model whose chat template makes the prompts of
+    completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in flight,
+    `timeout_s` the seconds for one answer, `extra` further fields of each request. `device` is where a local
+    model lives.
+    """
+
+    temperature: float = 1.0
+    max_tokens: int | None = None
+    api: str = "chat"
+    template: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    concurrency: int = 64
+    timeout_s: float = 600.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Refuse what no agent can keep."""
+        if not 0 <= self.temperature < math.inf:  # NaN too
+            raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise BadArgument(f"max_tokens is {self.max_tokens}; accepted: 1 or more.")
+        if self.concurrency < 1:
+            raise BadArgument(f"concurrency is {self.concurrency}; accepted: 1 or more.")
+        if not 0 < self.timeout_s < math.inf:
+            raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
+        if self.template is not None and self.api != "completions":
+            raise BadArgument("a template goes with the API 'completions'; servers of the others render.")
+
+
+def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:
+    """Return the agent of that name; None for a name that means none.
+
+    ``random``, ``solver``; ``openai:MODEL`` and ``openai:MODEL@BASE_URL``, a model behind a server;
+    ``hf:NAME_OR_FOLDER``, a causal language model of transformers; a model of `gem.models.KNOWN`.
+
+    Raises:
+        BadArgument: for settings or an address that cannot be. MissingExtra: without the packages that the
+            agent wants, or its model.
+    """
+    settings = settings or AgentSettings()
+    if name == "random":
+        from gem.agents.random import RandomAgent
+
+        return RandomAgent()
+    if name == "solver":
+        from gem.agents.solver import SolverAgent
+
+        return SolverAgent()
+    if endpoint := re.fullmatch(r"openai:(.+?)(?:@(https?://.+))?", name, re.DOTALL):
+        if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
+            raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
+        return _endpoint(endpoint[1], endpoint[2], settings)
+    if name.startswith("hf:") and name != "hf:":
+        return _local(name.removeprefix("hf:"), settings)
+    return _local(name, settings) if name in models.KNOWN else None
+
+
+def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agent:
+    from gem.agents.openai import OpenAIAgent
+
+    return OpenAIAgent(
+        model,
+        base_url=base_url,
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+        api=settings.api,  # type: ignore[arg-type]  # which is checked there
+        renderer=None if settings.template is None else _renderer(settings.template),
+        api_key_env=settings.api_key_env,
+        concurrency=settings.concurrency,
+        timeout_s=settings.timeout_s,
+        extra=settings.extra,
+    )
+
+
+def _renderer(model: str) -> Any:
+    tokenizer = models.load_tokenizer(model)
+    from gem.tokens.chat_template import ChatTemplateRenderer
+
+    return ChatTemplateRenderer(tokenizer)
+
+
+def _local(model: str, settings: AgentSettings) -> Agent:
+    loaded, tokenizer = models.load_causal(model, device=settings.device)
+    from gem.agents.hugging_face import HuggingFaceAgent
+    from gem.tokens.chat_template import ChatTemplateRenderer
+
+    limit = LOCAL_TOKENS if settings.max_tokens is None else settings.max_tokens
+    return HuggingFaceAgent(loaded, ChatTemplateRenderer(tokenizer), settings.temperature, limit)

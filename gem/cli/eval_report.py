@@ -1,0 +1,295 @@
+"""What ``gem-gym eval`` says and writes of an evaluation."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gem.cli.terms import FAILED, table
+from gem.content import printable
+from gem.errors import StoreError
+from gem.evals import EnvResult, unfair
+from gem.evals.gates import Checked, Gate, check
+from gem.evals.reports import dollars, junit, markdown, passes_of, told
+from gem.evals.scorecard import Mean, Scorecard, Scored
+from gem.evals.suite import Suite
+from gem.evals.usage import Budget, Prices, tokens_of
+from gem.record import Episode
+from gem.rollout.episode import versions
+
+
+class Report:
+    """What is said and written of an evaluation; `now` is the agent that plays."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        out: Path | None,
+        agents: Sequence[str],
+        gates: Sequence[Gate],
+        prices: Prices | None,
+        budget: Budget | None,
+        command: Sequence[str],
+    ) -> None:
+        """Say and write nothing yet."""
+        self.suite, self.out, self.gates = suite, out, gates
+        self.prices, self.budget, self.command = prices, budget, list(command)
+        self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
+        self.total = len(agents) * sum((e.episodes or 0) * e.samples for e in suite.entries)
+        self.done = 0
+        self.now = ""
+        self.warnings: list[str] = []
+        self._said: dict[str, str] = {}
+
+    def hear(self, episode: Episode) -> None:
+        """Count an episode, and keep the first of each error."""
+        if not self.done:
+            self._write_command()  # not before: a command that the store refuses takes no other's place
+        self.done += 1
+        if episode.error:
+            self._said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
+
+    def add(self, name: str, row: Scored) -> None:
+        """Take in an environment's figures, and say what broke."""
+        self.cards[name].rows.append(row)
+        of = f"{row.entry.label}, {name}" if self.several else row.entry.label
+        if row.result is None:
+            print(printable(f"{of}: not here: {row.missing}"), file=sys.stderr)
+        else:
+            for broken, count in row.result.errors.items():
+                first = printable(self._said.get(broken, ""))
+                print(f"{of}: {count} episodes without verdict, {broken}, as: {first}", file=sys.stderr)
+        self._said.clear()
+        self.write()
+
+    def compare(self, label: str) -> None:
+        """Warn where agents lost verdicts at other rates on an environment."""
+        rows = {name: row.result for name, card in self.cards.items() for row in card.rows if _is(row, label)}
+        found = unfair({name: result for name, result in rows.items() if result is not None})
+        self.warnings += [f"{label}: {each}" for each in found]
+        if found:
+            self.write()
+
+    @property
+    def several(self) -> bool:
+        """Whether several agents are measured."""
+        return len(self.cards) > 1
+
+    @property
+    def results(self) -> list[EnvResult]:
+        """The figures of all agents."""
+        return [result for card in self.cards.values() for result in card.results]
+
+    @property
+    def unplayed(self) -> int:
+        """How many episodes were not begun for want of budget."""
+        return sum(result.unplayed for result in self.results)
+
+    @property
+    def checked(self) -> list[Checked]:
+        """What the gates come to."""
+        return [each for card in self.cards.values() for each in check(self.gates, card)]
+
+    @property
+    def code(self) -> int:
+        """The exit code.
+
+        1 where an environment has no verdict at all, a gate failed, the budget left episodes unplayed, or
+        nothing of a suite is here.
+        """
+        bad = any(not result.scored for result in self.results) or not self.results
+        return FAILED if bad or self.unplayed or any(not each.passed for each in self.checked) else 0
+
+    def progress(self) -> str:
+        """Return how much is stored, and how to go on."""
+        total = f" of {self.total}" if self.total else ""
+        if self.out is None:
+            return f"{self.done}{total} episodes had ended; none is stored, --out FOLDER keeps them"
+        stored = f"{self.done}{total} episodes are stored in {self.out}"
+        return f"{stored}; run the same command again to go on"
+
+    # -- files
+
+    def _write_command(self) -> None:
+        """Write what --resume reads."""
+        if self.out is not None:
+            _write(self.out / "command.json", json.dumps(self.command).encode() + b"\n")
+
+    def write(self) -> None:
+        """Write the results so far, so that a crash leaves the old files or the new ones."""
+        if self.out is None:
+            return
+        cards, checked = list(self.cards.values()), self.checked
+        _write(self.out / "result.json", self.json().encode() + b"\n")
+        text = markdown(
+            cards,
+            checked,
+            title=self.suite.name or "Evaluation",
+            about=self.suite.about,
+            notes=self.notes,
+            command=shlex.join(["gem-gym", "eval", *self.command]),
+        )
+        _write(self.out / "report.md", text.encode("utf-8", "backslashreplace"))
+        _write(self.out / "junit.xml", junit(cards, checked))
+
+    def json(self) -> str:
+        """Return all that is known, and what repeats it."""
+        parts = [card.to_json() for card in self.cards.values()]
+        settings = {**asdict(self.suite.settings), "extra": dict(self.suite.settings.extra)}
+        values = {
+            "gem": versions()["gem"],
+            "versions": versions(),
+            "command": self.command,
+            "suite": self.suite.name or None,
+            "seed": self.suite.seed,
+            "settings": settings,
+            "environments": [{**asdict(each), "kwargs": dict(each.kwargs)} for each in self.suite.entries],
+            "results": [row for part in parts for row in part["results"]],
+            "agents": [{key: part[key] for key in ("agent", "overall", "categories")} for part in parts],
+            "gates": [
+                {"gate": e.gate.text, "agent": e.agent, "passed": e.passed, "said": e.said}
+                for e in self.checked
+            ],
+            "budget": None if self.budget is None else str(self.budget),
+            "unplayed": self.unplayed,
+            "warnings": self.warnings,
+        }
+        return json.dumps(_plain(values), indent=2, allow_nan=False)
+
+    # -- the terminal
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known beside the figures."""
+        notes = [f"warning: {warning}" for warning in self.warnings]
+        for name, card in self.cards.items():
+            of = f", {name}" if self.several else ""
+            notes += [
+                f"{result.env}{of}: no headline: {why}"
+                for result in card.results
+                if (why := card.withheld(result))
+            ]
+            if left_out := sum(row.result is None for row in card.rows):
+                notes.append(
+                    f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
+                )
+        if self.unplayed:
+            way = f"stored in {self.out}; the same command with a greater budget goes on" if self.out else ""
+            notes.append(
+                f"the budget ends it: {self.budget}; {self.unplayed} episodes were not played"
+                f"{'; what was played is ' + way if way else ''}"
+            )
+        return notes
+
+    def show(self, as_json: bool = False) -> None:
+        """Print the tables and notes, or the JSON alone."""
+        if as_json:
+            print(self.json())
+            return
+        rows: list[tuple[str, ...]] = []
+        passes: list[tuple[str, ...]] = []
+        cards = self.cards.values()
+        count = any(tokens_of(result.usage) for result in self.results)
+        shown = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
+        for name, label, of, owner in self._by_environment():
+            rows.append((label, name, *_row(of, owner, count)))
+            if shown:
+                passes.append((label, name, *(told(of.passes.get(each)) for each in shown)))
+            for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
+                success, reward = told(own.success), told(own.reward, "{:.3f}")
+                rest = ("",) * (1 + count + (count and owner.prices is not None))
+                rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
+        columns = ["success", "bounds", "return", "turns"]
+        columns += ["tokens"] * count + ["cost"] * (count and self.prices is not None) + ["verdicts"]
+        for heads, body in ((columns, rows), (shown, passes)):
+            if body and self.several:
+                table("env", "agent", *heads, rows=body)
+            elif body:
+                table("env", *heads, rows=[(row[0], *row[2:]) for row in body])
+        for note in self.notes:
+            print(printable(note), file=sys.stderr)
+        for each in self.checked:
+            by = f" ({each.agent})" if self.several else ""
+            state = "passed" if each.passed else "FAILED"
+            print(printable(f"gate {state}: {each.gate.text}{by}: {each.said}"), file=sys.stderr)
+
+    def _by_environment(self) -> list[tuple[str, str, EnvResult | Mean, Scorecard]]:
+        """Return agent, label, figures and card of each row: environments, then categories, then all."""
+        found: list[tuple[str, str, EnvResult | Mean, Scorecard]] = []
+        for entry in self.suite.entries:
+            for name, card in self.cards.items():
+                found += [
+                    (name, entry.label, row.result, card)
+                    for row in card.rows
+                    if row.entry is entry and row.result is not None
+                ]
+        if len(self.suite.entries) > 1:
+            cards = list(self.cards.items())
+            for place in range(max(len(card.categories) for _, card in cards)):
+                found += [
+                    (name, card.categories[place].name, card.categories[place], card)
+                    for name, card in cards
+                    if place < len(card.categories) and card.categories[place].environments
+                ]
+            found += [(name, "overall", card.overall, card) for name, card in cards if len(card.results) > 1]
+        return found
+
+
+def _is(row: Scored, label: str) -> bool:
+    return row.entry.label == label and row.result is not None
+
+
+def _row(of: EnvResult | Mean, card: Scorecard, count: bool) -> tuple[str, ...]:
+    why = of.withheld if isinstance(of, Mean) else card.withheld(of)
+    bounded = isinstance(of, EnvResult) and of.at_least is not None
+    cells = [
+        "withheld" if why else told(of.success),
+        f"{of.at_least:.1%} to {of.at_most:.1%}" if bounded and isinstance(of, EnvResult) else "-",
+        "withheld" if why else told(of.reward, "{:.3f}"),
+        "-" if of.turns is None else f"{of.turns:.2f}",
+    ]
+    if count:
+        cells.append(f"{tokens_of(of.usage):,}")
+        cells += [dollars(card.cost(of.usage))] * (card.prices is not None)
+    return (*cells, _verdicts(of))
+
+
+def _verdicts(of: EnvResult | Mean) -> str:
+    """Return how many have a verdict, and the rate of those that have none."""
+    said = f"{of.scored}/{of.episodes}"
+    if isinstance(of, Mean):
+        return said
+    unplayed = f", {of.unplayed} not played" if of.unplayed else ""
+    if not of.unscored:
+        return said + unplayed
+    cut = f", {of.cancelled} cut off" if of.cancelled else ""
+    return f"{said}, none in {told(of.no_verdict)}{cut}{unplayed}"
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(file)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be written: {error}") from error

@@ -1,0 +1,165 @@
+"""Gates: what figures must be, for continuous integration, as ``success>=0.8``."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gem.errors import BadArgument, did_you_mean
+from gem.evals.evaluator import EnvResult
+from gem.evals.scorecard import Mean, Scorecard
+from gem.evals.usage import tokens_of
+from gem.statistics import Interval
+
+METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
+"""The metrics of a gate, beside ``pass@K`` and ``pass^K``; return and reward are the same."""
+
+INTERVALS = ("success", "return", "reward", "pass")
+"""The metrics that have an interval, and so ``low`` and ``high``."""
+
+EXAMPLES = "success>=0.8, low(success)>=0.8, success[game:Sudoku-v0-easy]>=80%, success[*]>0, pass@4>=0.9"
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_GATE = re.compile(r"(?P<figure>.+?)\s*(?P<op>>=|<=|>|<)\s*(?P<value>[-+0-9.eE]+)\s*(?P<percent>%)?")
+_BOUND = re.compile(r"(low|high)\s*\((.*)\)")
+_METRIC = re.compile(r"(?P<metric>[A-Za-z_]+(?:[@^][0-9]+)?)\s*(?:\[(?P<where>.*)\])?")
+LONGEST = 500  # characters of a gate
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition on a figure.
+
+    `bound` is empty for the figure itself, ``low`` or ``high`` for an end of its interval. `where` is empty
+    for the overall figure, else an environment or a category, or ``*`` for every environment.
+    """
+
+    text: str
+    bound: str
+    metric: str
+    where: str
+    op: str
+    value: float
+
+    @classmethod
+    def parse(cls, text: str) -> Gate:
+        """Read a gate.
+
+        Raises:
+            BadArgument: for what is none, or an unknown metric.
+        """
+        text = text.strip()
+        whole = _GATE.fullmatch(text) if len(text) <= LONGEST else None
+        bound = _BOUND.fullmatch(whole["figure"]) if whole else None
+        found = _METRIC.fullmatch(bound[2].strip() if bound else whole["figure"]) if whole else None
+        try:
+            value = float(whole["value"]) if whole else math.nan
+        except ValueError:
+            value = math.nan
+        if whole is None or found is None or not math.isfinite(value):
+            raise BadArgument(f"gate {text[:100]!r} cannot be read; accepted, for example: {EXAMPLES}.")
+        metric = found["metric"]
+        if metric not in METRICS and not re.fullmatch(r"pass[@^][1-9][0-9]{0,3}", metric):
+            hint = did_you_mean(metric, METRICS)
+            raise BadArgument(
+                f"gate {text!r} is about {metric!r}.{hint} Accepted: {', '.join(METRICS)}, pass@K, pass^K."
+            )
+        if bound and not metric.startswith(INTERVALS):
+            raise BadArgument(f"gate {text!r}: {metric} has no interval; accepted: {metric} itself.")
+        value /= 100 if whole["percent"] else 1
+        where = (found["where"] or "").strip()
+        return cls(text, bound[1] if bound else "", metric, where, whole["op"], value)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a gate came to for an agent; `said` tells the figure, or why there is none."""
+
+    gate: Gate
+    agent: str
+    passed: bool
+    said: str
+
+
+def refuse_unknown(
+    gates: Iterable[Gate], labels: Iterable[str], categories: Iterable[str], samples: int, priced: bool
+) -> None:
+    """Raise BadArgument for a gate that no evaluation of these environments could answer."""
+    places = ["*", *labels, *filter(None, categories)]
+    for gate in gates:
+        if gate.where and gate.where not in places:
+            hint = did_you_mean(gate.where, places)
+            raise BadArgument(f"gate {gate.text!r} is about {gate.where!r}, which is not played.{hint}")
+        if gate.metric.startswith("pass"):
+            k = int(gate.metric[5:])
+            if k > samples or samples < 2:
+                raise BadArgument(
+                    f"gate {gate.text!r} wants {k} samples of a task; there are {samples} (-k, --samples)."
+                )
+        if gate.metric == "cost" and not priced:
+            raise BadArgument(f"gate {gate.text!r} is about money; --prices FILE says what tokens cost.")
+
+
+def check(gates: Iterable[Gate], card: Scorecard) -> list[Checked]:
+    """Return what each gate comes to for an agent; a figure that is not there fails its gate."""
+    return [_checked(gate, card) for gate in gates]
+
+
+def _checked(gate: Gate, card: Scorecard) -> Checked:
+    figures: list[EnvResult | Mean]
+    if gate.where == "":
+        figures = [card.overall]
+    elif gate.where == "*":
+        figures = [*card.results]
+    else:
+        figures = [
+            row.result for row in card.rows if row.entry.label == gate.where and row.result is not None
+        ]
+        figures = figures or [each for each in card.categories if each.name == gate.where]
+    if not figures:
+        return Checked(gate, card.agent, False, "there is no figure: the environment is not here")
+    told, passed = [], True
+    for each in figures:
+        name = each.name if isinstance(each, Mean) else each.env
+        value, why = _figure(gate, each, card)
+        if value is None:
+            told.append(f"{name}: no figure, {why}")
+            passed = False
+        elif not _COMPARE[gate.op](value, gate.value):
+            told.append(f"{name}: {value:.4g}")
+            passed = False
+        elif gate.where != "*":
+            told.append(f"{name}: {value:.4g}")
+    return Checked(gate, card.agent, passed, "; ".join(told[:5]) or f"{len(figures)} environments")
+
+
+def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
+    """Return a gate's figure, or why there is none."""
+    if gate.metric == "coverage":
+        found: Any = None if math.isnan(of.coverage) else of.coverage
+    elif gate.metric == "tokens":
+        found = float(tokens_of(of.usage))
+    elif gate.metric == "cost":
+        found = card.cost(of.usage)
+    else:
+        why = of.withheld if isinstance(of, Mean) else card.withheld(of)
+        if why:
+            return None, why
+        if gate.metric.startswith("pass"):
+            found = of.passes.get(gate.metric)
+        else:
+            found = getattr(of, "reward" if gate.metric == "return" else gate.metric)
+    if found is None:
+        return None, "the environment does not say it, or nothing has a verdict"
+    if isinstance(found, Interval):
+        return getattr(found, gate.bound or "mean"), ""
+    return found, ""

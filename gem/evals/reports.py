@@ -1,0 +1,191 @@
+"""Reports of an evaluation: Markdown for people, JUnit's XML for continuous integration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree
+
+from gem.content import printable
+from gem.evals.evaluator import EnvResult
+from gem.evals.gates import Checked
+from gem.evals.scorecard import Mean, Scorecard, Scored
+from gem.evals.usage import tokens_of
+from gem.statistics import Interval
+
+
+def told(value: Interval | None, form: str = "{:.1%}") -> str:
+    """Return an interval in words; a dash where there is none."""
+    if value is None:
+        return "-"
+    mean, low, high = (form.format(number) for number in value[:3])
+    return f"{mean} ({low} to {high})"
+
+
+def dollars(cost: float | None) -> str:
+    """Return money in words; a dash where nobody knows."""
+    return "-" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+
+
+def passes_of(figures: EnvResult | Mean) -> list[str]:
+    """Return the names of the figures of several samples that are shown: pass@1 to pass@k, and pass^k."""
+    names = list(figures.passes)
+    return [name for name in names if name.startswith("pass@")] + [
+        name for name in names if name.startswith("pass^")
+    ][-1:]
+
+
+def markdown(
+    cards: Sequence[Scorecard],
+    checked: Iterable[Checked] = (),
+    *,
+    title: str = "Evaluation",
+    about: str = "",
+    notes: Iterable[str] = (),
+    command: str = "",
+) -> str:
+    """Return a report in Markdown: gates, a table for each agent, what is to be known beside it.
+
+    Args:
+        cards: of each agent.
+        checked: what the gates came to.
+        title: the heading.
+        about: a paragraph behind it.
+        notes: a line each, such as warnings.
+        command: what repeats it.
+    """
+    lines = [f"# {_cell(title)}", ""]
+    if about:
+        lines += [_cell(about), ""]
+    for each in checked:
+        state = "passed" if each.passed else "**failed**"
+        lines.append(f"- {state}: `{_code(each.gate.text)}` ({_cell(each.agent)}): {_cell(each.said)}")
+    for card in cards:
+        lines += ["", f"## {_cell(card.agent)}", ""]
+        columns = ["environment", "success", "coverage", "return", "turns"]
+        means = [*card.categories, card.overall] if len(card.rows) > 1 else []
+        shown = passes_of(card.overall)
+        columns += shown
+        if tokens_of(card.overall.usage):
+            columns += ["tokens", "cost"] if card.prices else ["tokens"]
+        lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        for row in card.rows:
+            lines.append(_row(row.entry.label, row.result, row, card, shown, len(columns)))
+        for mean in means:
+            lines.append(_row(f"**{mean.name}**", mean, None, card, shown, len(columns)))
+        lines += [
+            f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
+        ]
+        lines += [
+            f"\nNot here: {_cell(row.entry.label)}: {_cell(row.missing)}" for row in card.rows if row.missing
+        ]
+    kept = [f"- {_cell(note)}" for note in notes]
+    if kept:
+        lines += ["", "## Notes", "", *kept]
+    if command:
+        lines += ["", "Repeat it:", "", "```sh", _code(command), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(
+    name: str, of: EnvResult | Mean | None, row: Scored | None, card: Scorecard, shown: list[str], width: int
+) -> str:
+    if of is None:
+        cells = [_cell(name), "not here", *[""] * (width - 2)]
+        return f"| {' | '.join(cells)} |"
+    why = of.withheld if isinstance(of, Mean) else card.withheld(of)
+    cells = [
+        name if row is None else _cell(name),
+        "withheld" if why else told(of.success),
+        f"{of.scored}/{of.episodes}",
+        told(of.reward, "{:.3f}") if not why else "withheld",
+        "-" if of.turns is None else f"{of.turns:.2f}",
+        *(told(of.passes.get(each)) if not why else "withheld" for each in shown),
+    ]
+    if len(cells) < width:
+        cells.append(f"{tokens_of(of.usage):,}")
+    if len(cells) < width:
+        cells.append(dollars(card.cost(of.usage)))
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    """Return text that stays in its cell and is no markup: what a server said may stand there."""
+    line = " ".join(printable(text).split())
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", line)
+
+
+def _code(text: str) -> str:
+    return printable(text).replace("`", "'").replace("\n", " ")
+
+
+def junit(cards: Sequence[Scorecard], checked: Sequence[Checked]) -> bytes:
+    """Return a report in JUnit's XML.
+
+    Each environment of each agent is a test suite: its test case ``verdicts`` is an error where episodes have
+    none, beside the gates on it. The gates on the overall figures are a suite of their own. An environment
+    that is not here is skipped.
+    """
+    root = ElementTree.Element("testsuites", name="gem-gym eval")
+    for card in cards:
+        for row in card.rows:
+            suite = ElementTree.SubElement(root, "testsuite", name=_text(f"{row.entry.label} {card.agent}"))
+            case = _case(suite, row.entry.label, "verdicts")
+            if row.result is None:
+                ElementTree.SubElement(case, "skipped", message=_text(row.missing))
+            else:
+                _verdicts(case, row.result)
+            for each in checked:
+                if each.agent == card.agent and each.gate.where == row.entry.label:
+                    _gate(suite, row.entry.label, each)
+            _count(suite)
+        rest = [each for each in checked if each.agent == card.agent and not _on_one(each, card)]
+        if rest:
+            suite = ElementTree.SubElement(root, "testsuite", name=_text(f"overall {card.agent}"))
+            for each in rest:
+                _gate(suite, "overall", each)
+            _count(suite)
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    ElementTree.indent(root)
+    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return data + b"\n"
+
+
+def _on_one(each: Checked, card: Scorecard) -> bool:
+    return any(row.entry.label == each.gate.where for row in card.rows)
+
+
+def _case(suite: ElementTree.Element, of: str, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname=_text(of), name=_text(name), time="0")
+
+
+def _verdicts(case: ElementTree.Element, result: EnvResult) -> None:
+    if result.unscored or result.unplayed:
+        said = (
+            f"{result.unscored} of {result.episodes} episodes have no verdict, {result.unplayed} not played"
+        )
+        error = ElementTree.SubElement(case, "error", type="NoVerdict", message=_text(said))
+        error.text = _text("\n".join(f"{count} {what}" for what, count in result.errors.items()))
+        if result.first_error:
+            error.text += "\n" + _text(result.first_error)
+    out = ElementTree.SubElement(case, "system-out")
+    out.text = _text(f"success {told(result.success)}, return {told(result.reward, '{:.3f}')}")
+
+
+def _gate(suite: ElementTree.Element, of: str, each: Checked) -> None:
+    case = _case(suite, of, each.gate.text)
+    if not each.passed:
+        ElementTree.SubElement(case, "failure", type="gate", message=_text(each.said))
+
+
+def _count(suite: ElementTree.Element) -> None:
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for name, found in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(len(suite.findall(f"testcase/{found}"))))
+    suite.set("time", "0")
+
+
+def _text(text: str) -> str:
+    """Return text that XML 1.0 can hold."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

@@ -1,0 +1,171 @@
+"""Scorecards: an agent's figures over the environments of a suite, in all and by category."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gem.evals.evaluator import EnvResult, bounds
+from gem.evals.suite import Entry
+from gem.evals.usage import Prices, Usage, together, tokens_of
+from gem.statistics import Interval
+from gem.statistics.combined import combined
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """An environment of the suite: its figures; or, where it could not be made, `missing` says why."""
+
+    entry: Entry
+    result: EnvResult | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Figures over several environments: means in which each counts by its weight, not by its episodes.
+
+    `left_out` environments could not be made and are in no figure. `withheld` says why there is no headline.
+    """
+
+    name: str
+    environments: int
+    left_out: int
+    episodes: int
+    scored: int
+    success: Interval | None
+    reward: Interval | None
+    turns: float | None
+    passes: dict[str, Interval]
+    usage: dict[str, Usage]
+    withheld: str = ""
+
+    @property
+    def coverage(self) -> float:
+        """The share of the episodes that were asked for that have a verdict; NaN where there were none."""
+        return self.scored / self.episodes if self.episodes else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "name": self.name,
+            "environments": self.environments,
+            "left_out": self.left_out,
+            "episodes": self.episodes,
+            "scored": self.scored,
+            "coverage": self.coverage if self.episodes else None,
+            "success": bounds(self.success),
+            "reward": bounds(self.reward),
+            "turns": self.turns,
+            "passes": {name: bounds(each) for name, each in self.passes.items()},
+            "tokens": tokens_of(self.usage),
+            "withheld": self.withheld or None,
+        }
+
+
+@dataclass
+class Scorecard:
+    """What an agent came to: its environments in the order of the suite."""
+
+    agent: str
+    min_coverage: float = 0.0
+    prices: Prices | None = None
+    rows: list[Scored] = field(default_factory=list)
+
+    @property
+    def results(self) -> list[EnvResult]:
+        """The figures of the environments that could be made."""
+        return [row.result for row in self.rows if row.result is not None]
+
+    def withheld(self, figures: EnvResult) -> str:
+        """Return why an environment's figures are no headline; empty where they are one."""
+        if not figures.coverage < self.min_coverage:
+            return ""
+        lost = [f"{figures.unscored} without verdict"] * bool(figures.unscored)
+        lost += [f"{figures.unplayed} not played"] * bool(figures.unplayed)
+        under = f"coverage {figures.coverage:.1%} is under {self.min_coverage:.1%}"
+        return f"{under}: of {figures.episodes} episodes {' and '.join(lost)}"
+
+    @property
+    def overall(self) -> Mean:
+        """The mean over all environments."""
+        return self._mean("overall", self.rows)
+
+    @property
+    def categories(self) -> list[Mean]:
+        """The mean over each category, in the order of the suite; none where there is one category alone."""
+        names = list(dict.fromkeys(row.entry.category for row in self.rows))
+        if len(names) < 2:
+            return []
+        return [
+            self._mean(name or "other", [row for row in self.rows if row.entry.category == name])
+            for name in names
+        ]
+
+    def cost(self, usage: dict[str, Usage]) -> float | None:
+        """Return the dollars that tokens cost; None without prices."""
+        return None if self.prices is None else self.prices.cost(usage)
+
+    def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
+        here = [(row.result, row.entry.weight) for row in rows if row.result is not None]
+        results = [result for result, _ in here]
+
+        def over(figures: Sequence[Interval | None]) -> Interval | None:
+            known = [
+                (each, weight) for each, (_, weight) in zip(figures, here, strict=True) if each is not None
+            ]
+            return combined([each for each, _ in known], [weight for _, weight in known]) if known else None
+
+        passes = {}
+        for key in results[0].passes if results else ():
+            mean = over([result.passes.get(key) for result in results])
+            if mean is not None and all(key in result.passes for result in results):
+                passes[key] = mean
+        turns = [(result.turns, weight) for result, weight in here if result.turns is not None]
+        return Mean(
+            name,
+            len(results),
+            len(rows) - len(results),
+            sum(result.episodes for result in results),
+            sum(result.scored for result in results),
+            over([result.success for result in results]),
+            over([result.reward for result in results]),
+            sum(t * w for t, w in turns) / sum(w for _, w in turns) if turns else None,
+            passes,
+            together(result.usage for result in results),
+            self._why_none(results),
+        )
+
+    def _why_none(self, results: Sequence[EnvResult]) -> str:
+        short = [result.env for result in results if self.withheld(result)]
+        if not short:
+            return "" if results else "no environment of it is here"
+        others = f" and {len(short) - 1} more" if len(short) > 1 else ""
+        return f"the coverage of {short[0]}{others} is under {self.min_coverage:.1%}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        rows: list[dict[str, Any]] = []
+        for row in self.rows:
+            about: dict[str, Any] = {
+                "name": self.agent,
+                "env": row.entry.label,
+                "category": row.entry.category,
+            }
+            if row.result is None:
+                rows.append({**about, "missing": row.missing})
+                continue
+            cost = self.cost(row.result.usage)
+            own = {"tokens": tokens_of(row.result.usage), "cost": cost}
+            rows.append(
+                {**row.result.to_json(), **about, **own, "withheld": self.withheld(row.result) or None}
+            )
+        overall = self.overall
+        return {
+            "agent": self.agent,
+            "overall": {**overall.to_json(), "cost": self.cost(overall.usage)},
+            "categories": [{**each.to_json(), "cost": self.cost(each.usage)} for each in self.categories],
+            "results": rows,
+        }

@@ -1,0 +1,306 @@
+"""Suites: which environments an evaluation plays and how, as a TOML file or as a command line says it.
+
+::
+
+    name = "mine"
+    about = "What it measures, and who chose it."
+
+    [sampling]                    # of every environment that says nothing else
+    n = 100                       # tasks; "all": each of a data set once
+    k = 4                         # samples of each
+    seed = 0
+    temperature = 0.7
+    max_tokens = 2048             # of one answer
+
+    [limits]
+    turns = 30                    # of an episode
+    tokens_per_episode = 20000
+    min_coverage = 0.95           # below it no headline is given
+
+    [agent]                       # what `gem-gym eval --agent` and its flags say otherwise
+    name = "openai:MODEL@http://127.0.0.1:8000/v1"
+    api = "chat"
+
+    [[environments]]
+    ids = ["game:Sudoku-v0-easy", "game:Wordle-v0-easy"]
+    category = "games"
+
+    [[environments]]
+    id = "math:WordProblems-v0-hard"
+    kwargs = {largest = 99}
+    tools = ["python"]
+    wrappers = []
+    n = 50
+    weight = 2
+
+Paths in it (an agent's folder) are relative to the file.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gem import registry
+from gem.agents.named import AgentSettings
+from gem.errors import BadArgument, did_you_mean
+from gem.specs import TaskRef, WrapperRef
+from gem.wrappers.wrapper_factory import tool_wrappers
+
+EPISODES = 200
+"""Tasks of an environment where nobody says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An environment of a suite: the id, what is put around it, and how much of it is played.
+
+    `episodes` tasks with `samples` each, None: every task of the data set once. `turns` and `tokens` limit an
+    episode from outside. `weight` is its share of the mean over the suite, `category` the row that it counts
+    in.
+    """
+
+    env: str
+    category: str = ""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    episodes: int | None = EPISODES
+    samples: int = 1
+    turns: int | None = None
+    tokens: int | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        for name in ("episodes", "samples", "turns", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not value >= 1:
+                raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+        if not 0 < self.weight < math.inf:
+            raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
+        object.__setattr__(self, "env", registry.spec(self.env).id)
+        registry.Maker(self.task)  # its wrappers' names
+
+    @property
+    def task(self) -> str | TaskRef:
+        """What is played: the id, or a task where more than the id is said."""
+        names = (*tool_wrappers(self.tools), *self.wrappers)
+        if not names and not self.kwargs:
+            return self.env
+        return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, names)))
+
+    def seeds(self) -> range | None:
+        """Return the seeds that play each task of the data set once, where that is asked for; else None.
+
+        Raises:
+            BadArgument: where the environment has no tasks that could be counted.
+        """
+        if self.episodes is not None:
+            return None
+        with registry.Maker(self.task)() as env:
+            tasks = getattr(env, "tasks", None)
+            if tasks is None:
+                raise BadArgument(f'n of {self.env} is "all"; it has no data set: say how many.')
+            return range(len(tasks))
+
+    @property
+    def label(self) -> str:
+        """How it is called in figures: the id, and what is put around it."""
+        given = [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        return "+".join((self.env + f"({', '.join(given)})" * bool(given), *self.tools, *self.wrappers))
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Environments, and how an agent is to be asked; `agents` may be empty. `source` is the file."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    about: str = ""
+    agents: tuple[str, ...] = ()
+    settings: AgentSettings = field(default_factory=AgentSettings)
+    seed: int = 0
+    min_coverage: float = 0.0
+    source: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a suite of nothing, or of the same twice."""
+        if not self.entries:
+            raise BadArgument(f"{self.name or 'the suite'} has no environments; name one or more.")
+        if not 0 <= self.min_coverage <= 1:
+            raise BadArgument(f"min_coverage is {self.min_coverage}; accepted: 0 to 1.")
+        labels = [entry.label for entry in self.entries]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise BadArgument(f"{twice} is named twice; once is enough.")
+
+
+def known_suites() -> dict[str, str]:
+    """Return the suites that come with gem: their names, and what each says of itself."""
+    return {
+        file.name.removesuffix(".toml"): str(tomllib.loads(file.read_text(encoding="utf-8"))["about"])
+        for file in sorted(_folder().iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".toml")
+    }
+
+
+def load_suite(name: str, **changes: Any) -> Suite:
+    """Return a suite: one that comes with gem, by name, or a TOML file.
+
+    Args:
+        name: as `known_suites` lists them, or a path.
+        **changes: take the place of what the file says: `n`, `k`, `turns`, `tokens_per_episode` (of every
+            environment), `tools` and `wrappers` (on top of its own), `seed`, `min_coverage`, and the fields
+            of AgentSettings; None leaves the file's.
+
+    Raises:
+        BadArgument: for no such suite, a key that means nothing, a value of another type.
+        UnknownEnv: for an environment or wrapper that nothing is registered under.
+    """
+    source: Path | None = None
+    if name in known_suites():
+        text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        source = Path(name)
+        try:
+            text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            hint = did_you_mean(name, known_suites())
+            raise BadArgument(f"no suite {name!r} can be read: {error}.{hint}") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadArgument(f"{name} is no TOML: {error}.") from error
+    return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
+
+
+def _folder() -> Any:
+    return resources.files("gem.evals") / "suites"
+
+
+def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
+    sampling, limits, agent = top.table("sampling"), top.table("limits"), top.table("agent")
+    usual = {
+        "n": sampling.count("n", EPISODES),
+        "k": sampling.get("k", int, 1),
+        "turns": limits.get("turns", int),
+        "tokens_per_episode": limits.get("tokens_per_episode", int),
+    }
+    given: dict[str, Any] = {
+        "temperature": sampling.get("temperature", float),
+        "max_tokens": sampling.get("max_tokens", int),
+        "extra": sampling.get("extra", dict),
+        "api": agent.get("api", str),
+        "template": agent.get("template", str),
+        "api_key_env": agent.get("api_key_env", str),
+        "concurrency": agent.get("concurrency", int),
+        "timeout_s": agent.get("timeout", float),
+        "device": agent.get("device", str),
+    }
+    seed = sampling.get("seed", int, 0)
+    min_coverage = limits.get("min_coverage", float, 0.0)
+    names = agent.get("name", str), agent.strings("names")
+    agents = tuple(_place(each, source) for each in ((names[0],) if names[0] else names[1]))
+    entries: list[Entry] = []
+    for row in top.tables("environments"):
+        entries += _entries(row, usual, changes)
+    about, name = top.get("about", str, ""), top.get("name", str, source.stem if source else top.where)
+    for table in (top, sampling, limits, agent):
+        table.finish()
+    settings = {k: changes.get(k, v) for k, v in given.items()}
+    return Suite(
+        name,
+        tuple(entries),
+        about,
+        agents,
+        AgentSettings(**{k: v for k, v in settings.items() if v is not None}),
+        changes.get("seed", seed),
+        changes.get("min_coverage", min_coverage),
+        source,
+    )
+
+
+def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Entry]:
+    env, envs = row.get("id", str), row.strings("ids")
+    if (env is None) == (not envs):
+        raise BadArgument(f"{row.where} wants an id, or ids; one of them.")
+    own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
+    values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
+    made = [
+        {
+            "env": each,
+            "category": row.get("category", str, ""),
+            "kwargs": row.get("kwargs", dict, {}),
+            "tools": (*row.strings("tools"), *changes.get("tools", ())),
+            "wrappers": (*row.strings("wrappers"), *changes.get("wrappers", ())),
+            "weight": row.get("weight", float, 1.0),
+            "episodes": None if values["n"] == "all" else values["n"],
+            "samples": values["k"],
+            "turns": values["turns"],
+            "tokens": values["tokens_per_episode"],
+        }
+        for each in (envs or (env,))
+    ]
+    row.finish()
+    return [Entry(**fields) for fields in made]
+
+
+def _place(agent: str, source: Path | None) -> str:
+    """Return an agent's name; a folder is looked for beside the suite's file."""
+    beside = source.parent / agent if source is not None else None
+    return str(beside) if beside is not None and beside.is_dir() else agent
+
+
+class _Table:
+    """A table of the file; what nobody asks for is a mistake."""
+
+    def __init__(self, values: dict[str, Any], where: str) -> None:
+        self.values, self.where = values, where
+        self.known: list[str] = []
+
+    def get(self, name: str, kind: type, default: Any = None) -> Any:
+        """Return a value of that type; a whole number is a float too."""
+        self.known.append(name)
+        if name not in self.values:
+            return default
+        value = self.values[name]
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            words = {int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list"}
+            raise BadArgument(f"{self.where}: {name} is {value!r:.60}; accepted: {words[kind]}.")
+        return value
+
+    def count(self, name: str, default: int | None = None) -> Any:
+        """Return a whole number, or "all"."""
+        return (
+            "all" if self.values.get(name) == "all" and self.get(name, str) else self.get(name, int, default)
+        )
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        values = self.get(name, list, [])
+        if not all(isinstance(value, str) for value in values):
+            raise BadArgument(f"{self.where}: {name} is {values!r:.60}; accepted: a list of text.")
+        return tuple(values)
+
+    def table(self, name: str) -> _Table:
+        return _Table(self.get(name, dict, {}), f"{self.where}, [{name}]")
+
+    def tables(self, name: str) -> list[_Table]:
+        rows = self.get(name, list, [])
+        if not all(isinstance(row, dict) for row in rows):
+            raise BadArgument(f"{self.where}: {name} is a list of tables; write [[{name}]].")
+        return [_Table(row, f"{self.where}, [[{name}]] number {i}") for i, row in enumerate(rows, 1)]
+
+    def finish(self) -> None:
+        """Refuse keys that nobody asked for."""
+        known = list(dict.fromkeys(self.known))
+        for name in self.values:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise BadArgument(f"{self.where} has {name!r}.{hint} Accepted: {', '.join(known)}.")
