@@ -130,7 +130,7 @@ class Arguments:
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 when left out."""
     tools: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools that the environments carry: python, search (by SEARCH_URL), world_search (in the built-in world)."""
+    """Tools that the environments carry: python, search (by SEARCH_URL), world_search (built in, offline)."""
     wrappers: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, or module:function."""
     seat: MaybeText = None
