@@ -31,6 +31,9 @@ from gem.evals.usage import Budget, Prices, spent_on
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
 
+EPISODES_AT_ONCE = 128
+"""Episodes in flight where nobody sets a limit."""
+
 Words = UseAppendAction[tuple[str, ...]]
 
 
@@ -222,7 +225,7 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "host": given.host,
                         "resume": out is not None,
                         "retry_failed": given.output.retry_failed,
-                        "concurrency": given.model.concurrency or 128,
+                        "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
                     report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
                 report.compare(entry.label)
