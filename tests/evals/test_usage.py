@@ -93,31 +93,40 @@ def test_a_model_without_a_price_is_told(tmp_path):
 # -- budgets
 
 
+def played(budget, *turns, times=1):
+    for _ in range(times):
+        budget.append(episode(*turns))
+
+
 def test_few_are_begun_until_it_is_known_what_one_takes():
     budget = Budget(tokens=10_000)
+    budget.begin("x:Y")
     assert [budget.admit(flying) for flying in range(UNTRIED + 1)] == [True] * UNTRIED + [False]
-    budget.append(episode(turn(90, 10)))
-    assert budget.admit(50)
-    assert not budget.admit(99)  # with itself 100 more, of 100 tokens each, beside the 100 that are spent
+    played(budget, turn(90, 10), times=8)
+    assert budget.admit(7)
+    assert not budget.admit(8)
+    played(budget, turn(90, 10), times=72)
+    assert budget.admit(19)
+    assert not budget.admit(20)  # with itself 21 more, of 100 tokens each, beside the 8,000 that are spent
+    assert str(budget) == "8,000 of 10,000 tokens"
 
 
-def test_what_was_spent_before_counts_and_each_environment_is_learned_anew():
-    budget = Budget(tokens=1000, spent={"small": Usage(400, 100)})
-    budget.begin()
-    assert budget.admit(0)
-    budget.append(episode(turn(200, 0)))
+def test_what_another_environment_took_counts_but_says_nothing_of_this_one():
+    budget = Budget(tokens=1000)
+    played(budget, turn(200, 0), times=4)
+    budget.begin("x:Y")
     assert budget.admit(0)
     assert not budget.admit(1)
-    budget.begin()
-    assert budget.admit(1)
-    budget.append(episode(turn(10, 0)))
-    assert budget.admit(20)
-    assert str(budget) == "710 of 1,000 tokens"
+    budget.begin("x:Z")
+    assert budget.admit(UNTRIED - 1)
+    played(budget, turn(200, 0))
+    assert not budget.admit(0)
 
 
 def test_money_is_a_budget_too(tmp_path):
     budget = Budget(usd=0.001, prices=prices(tmp_path))
-    budget.append(episode(turn(100, 10)))
+    budget.begin("x:Y")
+    played(budget, turn(100, 10))
     assert budget.admit(3)
     assert not budget.admit(4)
     assert str(budget) == "$0.0002 of $0.001"
