@@ -244,6 +244,12 @@ class Episode(Struct, omit_defaults=True):
     ends: list[End] = []
 
 
+class Tasked(Struct):
+    """Of an episode, what it was played in."""
+
+    task: Task
+
+
 class Limits(Struct, omit_defaults=True):
     """Limits from outside; a limit that is left out does not exist."""
 
@@ -369,6 +375,17 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
     if schema_of(line) == 1:
         return _told(_decode_1, line)
     return _told(_decode_2, line, run)
+
+
+def decode_task(line: bytes) -> TaskRef:
+    """Return what the episode of a line was played in, and read little else of it.
+
+    Raises:
+        SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
+    """
+    if schema_of(line) == 1:
+        return _told(_decode_1, line).task
+    return _told(lambda: _task_back(_TASKED.decode(line).task, _free(line)))
 
 
 def _decode_1(line: bytes) -> record.Episode:
@@ -1050,6 +1067,7 @@ _UNREADABLE = (
 )
 _ENCODER = msgspec.json.Encoder()
 _EPISODE, _RUN = msgspec.json.Decoder(Episode), msgspec.json.Decoder(Run)
+_TASKED = msgspec.json.Decoder(Tasked)
 _PACKED: dict[type, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any], Callable[[Any, Free], Any]]] = {
     record.Ask: (msgspec.json.Decoder(Ask), _ask, _ask_back),
     record.Reply: (msgspec.json.Decoder(Reply), _reply, _reply_back),

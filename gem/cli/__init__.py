@@ -42,7 +42,12 @@ COMMANDS: dict[str, Command] = {
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),
     "eval": Command("gem.cli.eval:command", "measure agents on environments"),
+    "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
+    "power": Command("gem.cli.power:power", "say how small a difference a suite of tasks can show"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
+    "export": Command("gem.cli.export:export", "write stored episodes for other tools"),
+    "import": Command("gem.cli.export:import_", "read episodes of other tools' files into a store"),
+    "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),

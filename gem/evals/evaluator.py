@@ -389,11 +389,12 @@ def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
 
 def _agent(episodes: Sequence[Episode]) -> str:
     """Return who played: the agent and its model, of each seat where they differ."""
-    names = dict.fromkeys(_who(episode.run) for episode in episodes)
+    names = dict.fromkeys(who(episode.run) for episode in episodes)
     return ", ".join(name for name in names if name)
 
 
-def _who(run: RunInfo) -> str:
+def who(run: RunInfo) -> str:
+    """Return who played a run: the agent and its model, of each seat where they differ."""
     if run.seats:
         return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
     return _named(run)

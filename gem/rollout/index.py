@@ -58,6 +58,20 @@ class Mark(NamedTuple):
     seal: bytes = b""
 
 
+class Tally(NamedTuple):
+    """What many episodes have in common, and their sums; `reward` is the sum of the known returns."""
+
+    spec: str
+    stop: str
+    verdict: str
+    success: bool | None
+    episodes: int
+    reward: float
+    reward_squares: float
+    turns: int
+    tokens: int
+
+
 Span = tuple[int, int]
 """Where a line starts and ends."""
 
@@ -88,7 +102,11 @@ PRAGMA user_version = {VERSION};
 COMMIT;
 """
 _INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * len(Entry._fields))})"
-_BOUNDS = {"min_reward": '"reward" >= ?', "max_reward": '"reward" <= ?'}
+_BOUNDS = {
+    "min_reward": '"reward" >= ?',
+    "max_reward": '"reward" <= ?',
+    "job_prefix": 'instr("job", ?) = 1',
+}
 _SEED, _AFTER = Entry._fields.index("seed"), Entry._fields.index("reward")
 
 
@@ -184,13 +202,54 @@ class Index:
 
     def select(self, wanted: Mapping[str, Any], below: int) -> list[Entry]:
         """Return the entries of numbers `below` that have the values wanted; see `matches`."""
-        where = " AND ".join(_BOUNDS.get(name, f'"{name}" = ?') for name in wanted)
-        rows = self._db.execute(
-            f"SELECT * FROM episodes WHERE number < ?{' AND ' * bool(where)}{where} ORDER BY number",
-            (below, *map(_plain, wanted.values())),
-        )
+        where, values = _where(wanted, below)
+        rows = self._db.execute(f"SELECT * FROM episodes WHERE {where} ORDER BY number", values)
         with _readable():
             return list(map(_entry, rows))
+
+    def page(
+        self, wanted: Mapping[str, Any], below: int, order: str, descending: bool, start: int, count: int
+    ) -> tuple[list[Entry], int]:
+        """Return `count` of the entries that `select` returns, from `start` on, and how many there are.
+
+        They are sorted by `order`, a field of Entry; equal ones by their numbers.
+        """
+        where, values = _where(wanted, below)
+        total = int(self._one(f"SELECT count(*) FROM episodes WHERE {where}", values)[0])
+        way = "DESC" if descending else "ASC"
+        by = f'ORDER BY "{order}" {way}, number {way}'
+        found = f"SELECT number FROM episodes WHERE {where} {by} LIMIT ? OFFSET ?"  # whole rows sort slowly
+        rows = self._db.execute(
+            f"SELECT * FROM episodes WHERE number IN ({found}) {by}", (*values, count, start)
+        )
+        with _readable():
+            return list(map(_entry, rows)), total
+
+    def tally(self, wanted: Mapping[str, Any], below: int) -> list[Tally]:
+        """Return the sums over the entries that `select` returns, by environment, end and outcome."""
+        where, values = _where(wanted, below)
+        rows = self._db.execute(
+            "SELECT spec, stop, verdict, success, count(*), total(reward), total(reward * reward), "
+            f"sum(turns), sum(tokens) FROM episodes WHERE {where} GROUP BY spec, stop, verdict, success",
+            values,
+        )
+        with _readable():
+            return [
+                Tally(
+                    _text(spec), _text(stop), _text(verdict), None if success is None else success == 1, *sums
+                )
+                for spec, stop, verdict, success, *sums in rows
+            ]
+
+    def at(self, place: int) -> Entry | None:
+        """Return the entry whose line holds the byte at `place`."""
+        row = self._db.execute(
+            'SELECT * FROM episodes WHERE number = (SELECT max(number) FROM episodes WHERE "start" <= ?)',
+            (place,),
+        ).fetchone()
+        with _readable():
+            entry = None if row is None else _entry(row)
+        return entry if entry is not None and place < entry.end else None
 
     def close(self) -> None:
         """Close. Calling it twice is harmless."""
@@ -232,17 +291,26 @@ class Index:
 def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
     """Return whether an entry has the values wanted, by the names of its fields.
 
-    `min_reward` and `max_reward` are bounds, within which an entry without return is not.
+    `min_reward` and `max_reward` are bounds, within which an entry without return is not; `job_prefix` is
+    what the job begins with.
     """
     for name, value in wanted.items():
-        if name in _BOUNDS:
-            if entry.reward is None or (
-                entry.reward < value if name == "min_reward" else entry.reward > value
-            ):
-                return False
-        elif getattr(entry, name) != value:
+        if name == "job_prefix":
+            fits = entry.job.startswith(value)
+        elif name in _BOUNDS:
+            reward = entry.reward
+            fits = reward is not None and (reward >= value if name == "min_reward" else reward <= value)
+        else:
+            fits = getattr(entry, name) == value
+        if not fits:
             return False
     return True
+
+
+def _where(wanted: Mapping[str, Any], below: int) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition, and its values, that entries of numbers `below` have the values wanted."""
+    terms = ["number < ?", *(_BOUNDS.get(name, f'"{name}" = ?') for name in wanted)]
+    return " AND ".join(terms), (below, *map(_plain, wanted.values()))
 
 
 @contextmanager

@@ -18,19 +18,20 @@ import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Self, TypeVar, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from gem import codec
 from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, StoreError, did_you_mean
 from gem.record import Episode, RunInfo, Turn, Verdict
-from gem.rollout.index import Entry, Index, Mark, Place, Span, damaged, matches
+from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, damaged, matches
 from gem.schema_1 import SCHEMA_1_RUN
+from gem.specs import TaskRef
 
 CHUNK = 1 << 20
 ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
@@ -243,6 +244,17 @@ class EpisodeStore(Sequence[Episode]):
         start, end, _ = self._place_of(number % count)
         return os.pread(self._fd, end - 1 - start, start)
 
+    def task(self, number: int) -> TaskRef:
+        """Return what an episode was played in; reading its turns would take many times as long.
+
+        Raises:
+            IndexError: when there is no such episode. StoreError, SchemaMismatch: see ``store[number]``.
+        """
+        line = self.line(number)
+        with suppress(ValueError):
+            return codec.decode_task(line)
+        return self[number].task  # which says what is wrong
+
     def select(
         self,
         *,
@@ -269,6 +281,83 @@ class EpisodeStore(Sequence[Episode]):
         with self._lock:
             old: list[Entry] = self._asked(lambda index: index.select(wanted, self._base.episodes), [])
             return old + [entry for entry in self._new if matches(entry, wanted)]
+
+    def page(
+        self,
+        *,
+        order: str = "number",
+        descending: bool = False,
+        start: int = 0,
+        count: int = 100,
+        **wanted: Any,
+    ) -> tuple[list[Entry], int]:
+        """Return a part of what `select` returns, in any order, and how many there are in all.
+
+        It costs what the part does, and not what the whole would: a store of any size can be leafed through.
+
+        Args:
+            order: the field of Entry that they are sorted by; equal ones by their numbers.
+            descending: the largest first.
+            start: how many of them to leave out.
+            count: how many to return at most.
+            **wanted: see `select`; and `job_prefix`, what the job begins with.
+
+        Raises:
+            BadArgument: for an order that is no field of Entry, or a part that begins below 0.
+        """
+        if order not in Entry._fields:
+            raise BadArgument(f"order is {order!r}; accepted: {', '.join(Entry._fields)}.")
+        if start < 0 or count < 0:
+            raise BadArgument(f"start is {start} and count is {count}; accepted: 0 or more.")
+        _check_wanted(wanted)
+        self.refresh()
+        with self._lock:
+            first = start - len(self._new)  # each of the new ones may stand before those of the index
+            first = max(0, first)
+            old, total = self._asked(
+                lambda index: index.page(
+                    wanted, self._base.episodes, order, descending, first, start - first + count
+                ),
+                (list[Entry](), 0),
+            )
+            new = [entry for entry in self._new if matches(entry, wanted)]
+        if not new:
+            return old[start - first :], total
+
+        def place(entry: Entry) -> tuple[bool, Any, int]:
+            value = getattr(entry, order)
+            return value is not None, 0 if value is None else value, entry.number
+
+        merged = sorted([*old, *new], key=place, reverse=descending)
+        return merged[start - first : start - first + count], total + len(new)
+
+    def tally(self, **wanted: Any) -> list[Tally]:
+        """Return sums over what `select` returns, by environment, end and outcome; no episode is read.
+
+        Args:
+            **wanted: see `page`.
+        """
+        _check_wanted(wanted)
+        self.refresh()
+        with self._lock:
+            found: list[Tally] = self._asked(lambda index: index.tally(wanted, self._base.episodes), [])
+            sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
+            for entry in self._new:
+                if matches(entry, wanted):
+                    reward = entry.reward or 0.0
+                    of = sums.setdefault((entry.spec, entry.stop, entry.verdict, entry.success), [0] * 5)
+                    for place, more in enumerate((1, reward, reward**2, entry.turns, entry.tokens)):
+                        of[place] += more
+        return [Tally(*key, *of) for key, of in sums.items()]
+
+    def holding(self, place: int) -> Entry | None:
+        """Return what the index says of the episode whose line holds the file's byte at `place`."""
+        with self._lock:
+            for entry in self._new:
+                if entry.start <= place < entry.end:
+                    return entry
+            found: Entry | None = self._asked(lambda index: index.at(place), None)
+            return found
 
     def latest(self) -> list[Entry]:
         """Return an entry for each job and sample: its last attempt with a verdict, else its last one.
@@ -614,6 +703,18 @@ class EpisodeStore(Sequence[Episode]):
             self._index = None
         self._known.clear()
         self._begin(Mark())
+
+
+_WANTED = frozenset(Entry._fields) | {"min_reward", "max_reward", "job_prefix"}
+
+
+def _check_wanted(wanted: Mapping[str, Any]) -> None:
+    """Refuse what no entry can be asked for."""
+    for name in wanted:
+        if name not in _WANTED:
+            raise BadArgument(
+                f"no field {name!r} of an episode can be asked for.{did_you_mean(name, _WANTED)}"
+            )
 
 
 def _locked(path: Path) -> int:

@@ -143,18 +143,29 @@ def spread(
         rare: how many clusters hold the outcome that fewer hold.
         level: the coverage, in (0, 1).
     """
-    g = len(deviations)
-    if g == 1:
+    if len(deviations) == 1:
         return 0.0, 1.0
+    deff, df = design(deviations, n, worst, rare, rate * (1 - rate))
+    return _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
+
+
+def design(
+    deviations: Sequence[float], n: float, worst: float, rare: int, variance: float
+) -> tuple[float, float]:
+    """Return the design effect of two clusters or more, and the degrees of freedom; see clustered_rate().
+
+    `variance` is that of one trial, 0 where all trials end alike; the others are as in spread().
+    """
+    g = len(deviations)
     deff, df = worst, float(g - 1)
-    if 0 < rate < 1:
+    if variance > 0:
         squares = math.fsum(e**2 for e in deviations)
-        deff = max(1.0, g / (g - 1) * squares / n / (rate * (1 - rate)))
+        deff = max(1.0, g / (g - 1) * squares / n / variance)
         deff = min(deff + max(0.0, worst - deff) / (rare + 1) ** 2, worst * g / (g - 1))
         if squares:
             kurtosis = g * math.fsum(e**4 for e in deviations) / squares**2
             df = min(df, max(2.0, 2 * g / (kurtosis - 1) if kurtosis > 1 else math.inf))
-    return _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
+    return deff, df
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
@@ -172,7 +183,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     if not 0 <= successes <= n or n == 0:
         raise BadArgument(f"wilson got {successes} successes of {n}; accepted: 0 to n of at least 1.")
     rate = successes / n
-    low, high = _wilson(rate, n, NormalDist().inv_cdf((1 + level) / 2))
+    low, high = _wilson(rate, n, normal_quantile(level))
     return Interval(rate, low, high, n, n)
 
 
@@ -216,6 +227,11 @@ def _mean(values: Sequence[float]) -> float:
                 f"a value is {value}; leave out episodes without a verdict and report how many they are."
             )
     return math.fsum(values) / len(values)
+
+
+def normal_quantile(level: float) -> float:
+    """Return how many standard deviations a normal estimate is away at most, at `level`."""
+    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def check_level(level: float) -> None:

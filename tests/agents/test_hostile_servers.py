@@ -257,7 +257,7 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("api", ["chat", pytest.param("responses", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_costs_its_ask_and_nothing_else(attack, api):
     with StubServer("fine", [ATTACKS[attack]]) as server:

@@ -209,10 +209,10 @@ def test_a_request_is_too_large_by_the_models_words_or_by_the_servers(size, scor
 def test_a_long_answer_in_many_events_is_read():
     event = {"id": "i" * 900, "choices": [{"index": 0, "delta": {"content": "word "}}]}
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    stream = RawAnswer.stream(*[event] * 40_000, end)
+    stream = RawAnswer.stream(*[event] * 10_000, end)
     with StubServer(stream) as server, agent_of(server, stream=True, timeout_s=60.0) as agent:
         (reply,) = agent([Ask("e", "agent", 0, (Message("user", "hi"),))])
-    assert len(reply.text) == 5 * 40_000
+    assert len(reply.text) == 5 * 10_000
 
 
 # -- one conversation that is refused costs no others

@@ -74,6 +74,7 @@ def make_model(seed=0, tied=False):
 
 OLD, NEW = make_model(0), make_model(1)
 both = pytest.mark.parametrize("protocol", ["vllm", "sglang"])
+vllm_first = pytest.mark.parametrize("protocol", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +156,7 @@ def test_greedy_replies_are_those_of_the_model_itself(protocol, labels):
 
 
 @both
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
+@pytest.mark.parametrize("temperature", [0.6, *(pytest.param(t, marks=pytest.mark.slow) for t in (1.0, 1.5))])
 def test_logprobs_are_of_the_distribution_that_was_sampled_from(protocol, temperature):
     with serve(protocol) as server, agent_of(server, temperature=temperature) as agent:
         replies = agent(ASKS)
@@ -451,7 +452,7 @@ WRONG = {
 }
 
 
-@both
+@vllm_first
 @pytest.mark.parametrize("what", WRONG)
 def test_ids_and_logprobs_that_cannot_be_are_no_verdict(protocol, what):
     with (
@@ -517,7 +518,12 @@ ALWAYS = {
 
 
 @pytest.mark.parametrize(
-    ("protocol", "what"), [(name, what) for name in BROKEN for what in (BROKEN[name] | ALWAYS)]
+    ("protocol", "what"),
+    [
+        pytest.param(name, what, marks=[pytest.mark.slow] * (name == "sglang"))
+        for name in BROKEN
+        for what in (BROKEN[name] | ALWAYS)
+    ],
 )
 def test_broken_answers_are_tried_again_and_then_no_verdict(protocol, what):
     mangle = (BROKEN[protocol] | ALWAYS)[what]

@@ -217,12 +217,15 @@ ENV_ROWS = [
 ]
 
 
-@both
 @pytest.mark.parametrize(
-    ("host", "at"),
+    ("drive", "host", "at"),
     [
-        *(("serial", 0), ("serial", 2), ("thread", 0), ("thread", 2), ("process", 2)),
-        pytest.param("process", 0, marks=pytest.mark.slow),
+        pytest.param(
+            drive, host, at, marks=[pytest.mark.slow] * (host == "process" and (drive, at) != (rounds, 2))
+        )
+        for drive in (rounds, paces)
+        for host in ("serial", "thread", "process")
+        for at in (0, 2)
     ],
 )
 @pytest.mark.parametrize(("boundary", "kind", "times", "error"), ENV_ROWS)
@@ -337,8 +340,11 @@ SANDBOX_ROWS = [
 ]
 
 
-@both
-@pytest.mark.parametrize("host", ["serial", "thread"])
+@pytest.mark.parametrize(
+    ("drive", "host"),
+    [(rounds, "serial"), (paces, "thread")]
+    + [pytest.param(*other, marks=pytest.mark.slow) for other in ((rounds, "thread"), (paces, "serial"))],
+)
 @pytest.mark.parametrize("world", ["judge", "python"])
 @pytest.mark.parametrize(("kind", "error"), SANDBOX_ROWS)
 def test_sandboxes(tmp_path, drive, host, workers, own_sandbox, world, kind, error):

@@ -135,6 +135,11 @@ def test_it_says_what_the_model_says(name, logits_at_a_time, monkeypatch):
         assert (one - other).abs().max() <= 1e-4 * other.abs().max() + 1e-6
 
 
+def test_rounding_to_bfloat16_is_not_taken_for_a_model_that_sees_no_tree():
+    for name, capacity in (("llama", 256), ("gemma2", None)):
+        assert causal(name, torch.bfloat16).capacity == capacity
+
+
 def test_no_tensor_of_all_tokens_by_the_whole_vocabulary_is_made(monkeypatch):
     monkeypatch.setattr(module, "LOGITS", 500)  # 5 places by 97 words
     policy = causal()

@@ -1,0 +1,473 @@
+"""Harbor's Agent Trajectory Interchange Format (ATIF, version 1.8): episodes out, and trajectories in.
+
+`to_atif` returns a trajectory as JSON values; nothing but the standard library and `gem.codec` is needed. The
+agent's answers are steps of the agent, and what the environment said to an answer is that step's observation.
+Several seats are trajectories of their own, embedded in one that names them. The format has no rewards: they
+stand in `extra`, and the whole record beside them, so that `from_atif` gives back the same episode.
+
+A trajectory that others wrote becomes an episode too. It says nothing of a reward, so it has no verdict,
+unless one is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gem
+from gem.adapters.carried import KEY, arguments_of, carried, carry, next_messages, shown, whole_file
+from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
+from gem.errors import BadArgument, MissingData, StoreError
+from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.specs import TaskRef
+from gem.tools import calls
+
+VERSION = "ATIF-v1.8"
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+DEPTH = 8
+"""Trajectories inside one another that are read."""
+
+
+def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> dict[str, Any]:
+    """Return an episode as a trajectory.
+
+    Args:
+        episode: any.
+        tokens: False leaves out token ids and log probabilities. The format wants each prompt whole, so
+            that a long conversation's ids are many.
+        record: False leaves out the episode's own record: it then comes back as what the format holds.
+
+    Raises:
+        BadArgument: for what an episode store would not take either.
+    """
+    seats = episode.seats or (SEAT,)
+    if len(seats) == 1:
+        whole = _trajectory(episode, seats[0], tokens)
+    else:
+        whole = _several(episode, seats, tokens)
+    extra: dict[str, Any] = {"env": shown(episode.spec), "seed": episode.seed, "stop": str(episode.stop)}
+    extra["verdict"] = str(episode.verdict)
+    if episode.scored:
+        extra |= {"return": _finite(episode.earned()), "success": episode.success}
+    if episode.error is not None:
+        extra["error"] = shown(f"{episode.error.type}: {episode.error.message}")
+    if record:
+        extra[KEY] = carry(episode, tokens=tokens)
+    return {**whole, "extra": extra}
+
+
+def _several(episode: Episode, seats: Sequence[str], tokens: bool) -> dict[str, Any]:
+    """Return the trajectory that embeds those of several seats."""
+    each = [_trajectory(episode, seat, tokens) for seat in seats]
+    refs = [{"trajectory_id": trajectory["trajectory_id"]} for trajectory in each]
+    step = {
+        "step_id": 1,
+        "source": "system",
+        "message": shown(f"{len(seats)} seats play {episode.spec}."),
+        "observation": {"results": [{"content": None, "subagent_trajectory_ref": refs}]},
+    }
+    return {
+        "schema_version": VERSION,
+        "session_id": shown(episode.run.id),
+        "trajectory_id": shown(episode.id),
+        "agent": {"name": "gem", "version": gem.__version__},
+        "steps": [step],
+        "subagent_trajectories": each,
+    }
+
+
+def _trajectory(episode: Episode, seat: str, tokens: bool) -> dict[str, Any]:
+    """Return what one seat saw and did."""
+    run = episode.run
+    agent = run.seats.get(seat) or run
+    steps: list[dict[str, Any]] = []
+    if run.history is not None and run.history.system:
+        steps.append({"source": "system", "message": shown(run.history.system)})
+    turns = episode.exchanges(seat)
+    if turns:
+        first = turns[0]
+        pieces = (first.info.get("prefix") or "", first.observation, first.info.get("suffix") or "")
+        steps.append({"source": "user", "message": _content(join(pieces))})
+    branched = () if episode.origin is None else episode.turns[: episode.origin.turns]
+    copied = sum(turn.seat == seat for turn in branched)
+    for number, (turn, answers) in enumerate(next_messages(episode, seat)):
+        step = _step(turn, answers, tokens)
+        steps.append({**step, "is_copied_context": True} if number < copied else step)
+    if not steps:
+        broken = f": {episode.error.message}" if episode.error is not None else ""
+        steps.append({"source": "system", "message": shown(f"Nothing was played{broken}")})
+    tools = tools_in(episode.starts.get(seat, {}))
+    return {
+        "schema_version": VERSION,
+        "session_id": shown(run.id),
+        "trajectory_id": shown(f"{episode.id}/{seat}" if episode.several else episode.id),
+        "agent": {
+            "name": shown(agent.agent or "agent"),
+            "version": str(run.versions.get("gem", gem.__version__)),
+            **({"model_name": shown(agent.model)} if agent.model is not None else {}),
+            **({"tool_definitions": [_tool(tool) for tool in tools]} if tools else {}),
+        },
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        "final_metrics": {**_totals(turns), "total_steps": len(steps)},
+    }
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    schema = json.loads(_json(tool.schema))
+    named = {"name": shown(tool.name), "description": shown(tool.description)}
+    return {"type": "function", "function": {**named, "parameters": schema}}
+
+
+def _json(value: Any) -> str:
+    """Return any value as JSON, in ASCII."""
+    from gem import codec
+
+    return json.dumps(codec.plain(value))
+
+
+def _step(turn: Turn, answers: Sequence[Message], tokens: bool) -> dict[str, Any]:
+    said = turn.said
+    step: dict[str, Any] = {"source": "agent", "message": _content(said.content)}
+    if said.reasoning is not None:
+        step["reasoning_content"] = shown(said.reasoning)
+    if said.tool_calls:
+        step["tool_calls"] = [_call(call) for call in said.tool_calls]
+    known = {shown(call.id) for call in said.tool_calls}
+    results = []
+    for answer in answers:
+        result: dict[str, Any] = {"content": _content(answer.content)}
+        if answer.tool_call_id is not None and shown(answer.tool_call_id) in known:
+            result["source_call_id"] = shown(answer.tool_call_id)
+        results.append(result)
+    if results:
+        step["observation"] = {"results": results}
+    if metrics := _metrics(turn, tokens):
+        step["metrics"] = metrics
+    extra: dict[str, Any] = {}
+    if turn.reward is not None:
+        extra["reward"] = _finite(turn.reward)
+    if turn.finish:
+        extra["finish"] = shown(turn.finish)
+    if extra:
+        step["extra"] = extra
+    return step
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    named = {"tool_call_id": shown(call.id), "function_name": shown(call.name)}
+    arguments = arguments_of(call)
+    if arguments is None:
+        return {**named, "arguments": {}, "extra": {"written": shown(call.arguments)}}
+    return {**named, "arguments": arguments}
+
+
+def _metrics(turn: Turn, tokens: bool) -> dict[str, Any]:
+    usage = turn.usage or {}
+    names = {"prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
+    names["cached_tokens"] = "cached_tokens"
+    metrics: dict[str, Any] = {
+        name: usage[counted] for name, counted in names.items() if type(usage.get(counted)) is int
+    }
+    if tokens and len(turn.token_ids):
+        metrics["prompt_token_ids"] = list(turn.prompt_ids)
+        metrics["completion_token_ids"] = list(turn.token_ids)
+        if turn.logprobs is not None and all(map(math.isfinite, turn.logprobs)):
+            metrics["logprobs"] = list(turn.logprobs)
+    return metrics
+
+
+def _totals(turns: Sequence[Turn]) -> dict[str, int]:
+    totals = {}
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+        counts = [count for turn in turns if type(count := (turn.usage or {}).get(name)) is int]
+        if counts:
+            totals[f"total_{name}"] = sum(counts)
+    return totals
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _content(obs: Obs) -> str | list[dict[str, Any]]:
+    """Return text, or parts; a picture of a kind that the format lacks is its other text."""
+    if isinstance(obs, str):
+        return shown(obs)
+    parts: list[dict[str, Any]] = []
+    for part in obs:
+        if isinstance(part, Image) and part.mime in IMAGES:
+            data = base64.b64encode(part.data).decode("ascii")
+            source = {"media_type": part.mime, "path": f"data:{part.mime};base64,{data}"}
+            parts.append({"type": "image", "source": source})
+        else:
+            parts.append({"type": "text", "text": shown(text_of((part,)))})
+    return parts
+
+
+# -- trajectories in
+
+
+def from_atif(
+    trajectory: Mapping[str, Any], *, reward: float | None = None, success: bool | None = None
+) -> Episode:
+    """Return the episode of a trajectory: the same one that `to_atif` was given, or one made of its steps.
+
+    An agent's step becomes a turn; what stands before it, as messages or observations, is what the turn
+    observed. Embedded trajectories become seats, named by their id. Pictures that are no ``data:`` URL stay
+    text: nothing is read from a disk or a network. The run's id is a hash of the trajectory, so that a
+    trajectory that is read twice is the same episode.
+
+    Args:
+        trajectory: JSON values, of any version of the format from 1.0 to 1.8.
+        reward: what the trial earned, from wherever that is known; it stands in the last turn.
+        success: whether it solved its task.
+
+    Raises:
+        BadArgument: for what is no trajectory. SchemaMismatch: for the record of another schema.
+    """
+    version = trajectory.get("schema_version") if isinstance(trajectory, Mapping) else None
+    if not isinstance(version, str) or not version.startswith("ATIF-v1."):
+        raise BadArgument(
+            f"schema_version is {version!r:.40}; accepted: a trajectory of ATIF-v1.0 to {VERSION}."
+        )
+    record = _object(trajectory.get("extra")).get(KEY)
+    if record is not None:
+        return carried(record)
+    reader = _Reader()
+    reader.read(trajectory, SEAT)
+    episode = Episode(
+        TaskRef(f"atif:{_name(trajectory)}"),
+        RunInfo(
+            blake2b(_json(trajectory).encode(), digest_size=8).hexdigest(),
+            agent=_name(trajectory),
+            model=_text_or_none(_object(trajectory.get("agent")).get("model_name")),
+        ),
+        job=str(trajectory.get("trajectory_id") or trajectory.get("session_id") or ""),
+        turns=reader.turns,
+        ends=reader.ends,
+        stop=StopReason.ENDED,
+    )
+    if reward is None and success is None:
+        episode.error = Failure("env", "NoReward", "a trajectory says nothing of what it earned.")
+        return episode
+    episode.verdict = Verdict.SCORED
+    if success is not None:
+        episode.stop = StopReason.SOLVED if success else StopReason.FAILED
+    for end in episode.ends.values():
+        end.stop, end.terminated, end.truncated = episode.stop, True, False
+    if episode.turns:
+        earned = float(bool(success)) if reward is None else float(reward)
+        next(turn for turn in reversed(episode.turns) if turn.seat == SEAT).reward = earned
+    return episode
+
+
+@dataclass
+class _Reader:
+    """Makes turns of steps."""
+
+    turns: list[Turn] = field(default_factory=list)
+    ends: dict[str, SeatEnd] = field(default_factory=dict)
+
+    def read(self, trajectory: Mapping[str, Any], seat: str, depth: int = 0) -> None:
+        if depth > DEPTH:
+            raise BadArgument(f"trajectories are nested more than {DEPTH} deep.")
+        while seat in self.ends:
+            seat += "'"
+        end = self.ends[seat] = SeatEnd(StopReason.ENDED, truncated=True)
+        mine: list[Turn] = []
+        waiting: list[Message] = []
+        for number, step in enumerate(_objects(trajectory.get("steps"), "steps"), 1):
+            if step.get("source") == "agent":
+                turn = _turn(seat, step, waiting, mine, f"step {number}")
+                mine.append(turn)
+                self.turns.append(turn)
+                waiting = []
+            elif step.get("source") in ("system", "user"):
+                waiting.append(Message(step["source"], _read_content(step.get("message"))))
+            else:
+                raise BadArgument(
+                    f"step {number} comes from {step.get('source')!r:.40}; accepted: system, user, agent."
+                )
+            waiting += _results(step)
+        end.observation = join([message.content for message in waiting])
+        for inner in _objects(trajectory.get("subagent_trajectories") or [], "subagent_trajectories"):
+            self.read(inner, str(inner.get("trajectory_id") or "subagent"), depth + 1)
+
+
+def _turn(
+    seat: str, step: Mapping[str, Any], shown_now: list[Message], before: list[Turn], where: str
+) -> Turn:
+    said = Message(
+        "assistant",
+        _read_content(step.get("message")),
+        tool_calls=tuple(map(_read_call, _objects(step.get("tool_calls") or [], f"tool_calls of {where}"))),
+        reasoning=_text_or_none(step.get("reasoning_content")),
+    )
+    plain = len(shown_now) == 1 and shown_now[0].role == "user"
+    turn = Turn(
+        seat,
+        join([message.content for message in shown_now]),
+        calls.write(said.text, said.tool_calls),
+        said if said.tool_calls or said.reasoning or not isinstance(said.content, str) else None,
+        finish=str(_object(step.get("extra")).get("finish") or ""),
+        messages=None if plain else tuple(shown_now),
+        extra={"copied": True} if step.get("is_copied_context") else None,
+    )
+    metrics = _object(step.get("metrics"))
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    turn.usage = {name: metrics[name] for name in names if type(metrics.get(name)) is int} or None
+    ids = metrics.get("completion_token_ids")
+    if ids:
+        try:
+            mask = b"\0" * len(ids) if turn.extra else None
+            turn.hold(metrics.get("prompt_token_ids") or (), ids, metrics.get("logprobs"), mask, after=before)
+        except (TypeError, ValueError) as error:
+            raise BadArgument(f"the tokens of {where} cannot be read: {error}") from error
+    turn.parent = turn.parent or (before[-1] if before else None)
+    return turn
+
+
+def _results(step: Mapping[str, Any]) -> list[Message]:
+    """Return what the environment said to a step: a message of the tool for each call, else of the user."""
+    names = {call.get("tool_call_id"): call.get("function_name") for call in step.get("tool_calls") or ()}
+    found = []
+    for result in _objects(_object(step.get("observation")).get("results") or [], "results"):
+        call, content = result.get("source_call_id"), result.get("content")
+        if content is None:
+            continue
+        if isinstance(call, str) and call in names:
+            name = _text_or_none(names[call])
+            found.append(Message("tool", _read_content(content), tool_call_id=call, name=name))
+        else:
+            found.append(Message("user", _read_content(content)))
+    return found
+
+
+def _read_call(call: Mapping[str, Any]) -> ToolCall:
+    written = _object(call.get("extra")).get("written")
+    arguments = written if isinstance(written, str) else json.dumps(call.get("arguments") or {})
+    return ToolCall(str(call.get("tool_call_id") or ""), str(call.get("function_name") or ""), arguments)
+
+
+def _read_content(content: Any) -> Obs:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return tuple(_read_part(part) for part in _objects(content, "content"))
+
+
+def _read_part(part: Mapping[str, Any]) -> Text | Image:
+    if part.get("type") == "text":
+        return Text(str(part.get("text") or ""))
+    source = _object(part.get("source"))
+    path, mime = str(source.get("path") or ""), str(source.get("media_type") or "")
+    head, comma, data = path.partition(",")
+    if mime in IMAGES and comma and head == f"data:{mime};base64":
+        try:
+            return Image(base64.b64decode(data, validate=True), mime)
+        except binascii.Error as error:
+            raise BadArgument(f"a picture cannot be read: {error}") from error
+    return Text(f"[{part.get('type')}: {path:.200}]")
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(values: Any, what: str) -> list[Mapping[str, Any]]:
+    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
+        raise BadArgument(f"{what} is {values!r:.60}; accepted: a list of JSON objects.")
+    return values
+
+
+def _name(trajectory: Mapping[str, Any]) -> str:
+    return "".join(str(_object(trajectory.get("agent")).get("name") or "agent").split()) or "agent"
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# -- files
+
+
+def write_atif(
+    episodes: Iterable[Episode], path: str | Path, *, tokens: bool = True, record: bool = True
+) -> int:
+    """Write episodes as trajectories, and return how many.
+
+    Args:
+        episodes: any number; one is held at once.
+        path: a file that ends in ``.jsonl`` gets a trajectory a line; anything else is a folder, which gets
+            a file for each, ``000000.json`` and so on. The folder is made, and must be empty.
+        tokens: see `to_atif`.
+        record: see `to_atif`.
+
+    Raises:
+        BadArgument: when the file, or something in the folder, is there. StoreError: when it cannot be
+            written.
+    """
+    path, count = Path(path), 0
+    lines = (msgspec.json.encode(to_atif(each, tokens=tokens, record=record)) for each in episodes)
+    if path.suffix == ".jsonl":
+        with whole_file(path) as part, part.open("wb") as file:
+            for line in lines:
+                file.write(line + b"\n")
+                count += 1
+        return count
+    try:
+        path.mkdir(exist_ok=True)
+        if any(path.iterdir()):
+            raise BadArgument(f"{path} is not empty; name another folder.")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made: {error.strerror}.") from error
+    for line in lines:
+        with whole_file(path / f"{count:06}.json") as part:
+            part.write_bytes(line)
+        count += 1
+    return count
+
+
+def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each trajectory, what reads it: a file of one, of one a line, or a folder of such files.
+
+    One damaged trajectory so spoils no other: its call raises BadArgument.
+
+    Raises:
+        MissingData: where there is no such file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        for file in sorted(path.glob("*.json")):
+            yield partial(_read_file, file)
+        return
+    try:
+        if path.suffix == ".jsonl":
+            with path.open("rb") as opened:
+                for number, line in enumerate(opened, 1):
+                    yield partial(_decoded, line, f"{path}, line {number}")
+        else:
+            yield partial(_decoded, path.read_bytes(), str(path))
+    except FileNotFoundError as error:
+        raise MissingData(f"{path}: no such file.") from error
+
+
+def _read_file(path: Path) -> Episode:
+    return _decoded(path.read_bytes(), str(path))
+
+
+def _decoded(data: bytes, where: str) -> Episode:
+    try:
+        trajectory = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadArgument(f"{where} is no JSON: {error}") from error
+    return from_atif(trajectory)

@@ -1,0 +1,518 @@
+"""Logs of Inspect: episodes out, for ``inspect view`` and its data frames, and back.
+
+An episode is a sample: its job is the sample's id, its sample number the epoch. Each turn is a model call in
+the transcript, followed by what it earned. An episode with a verdict has the scores `success` (where the
+environment says) and `return`; one without has none, but an error. The record of the episode stands in the
+sample's store, from which `from_eval_log` gives back the same one.
+
+Inspect wants times of day, which episodes do not have: theirs begin when the log is made. A token has its id
+for a name (``token_id:17``), since the text of single tokens is not kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gem
+from gem import codec
+from gem.adapters.carried import KEY, arguments_of, carried, carry, next_messages, shown, whole_file
+from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
+from gem.errors import BadArgument, GemError, MissingData, StoreError, missing_extra
+from gem.history import CHAT, messages
+from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
+from gem.rollout.store import EpisodeStore
+
+try:
+    from inspect_ai.event import InfoEvent, ModelEvent
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalError,
+        EvalLog,
+        EvalMetric,
+        EvalResults,
+        EvalSample,
+        EvalSampleLimit,
+        EvalScore,
+        EvalSpec,
+        EvalStats,
+        read_eval_log,
+        read_eval_log_samples,
+        write_eval_log,
+    )
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageTool,
+        ChatMessageUser,
+        ContentImage,
+        ContentReasoning,
+        ContentText,
+        GenerateConfig,
+        Logprob,
+        Logprobs,
+        ModelOutput,
+        ModelUsage,
+    )
+    from inspect_ai.scorer import Score
+    from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
+except ImportError as error:
+    raise missing_extra("a log of Inspect", "inspect-ai", "inspect") from error
+
+SAMPLES = 2000
+"""Episodes that one log of a folder holds at most: a log is written, and shown, as a whole."""
+
+LIMITS = {
+    StopReason.TURN_LIMIT: ("turn", "turns"),
+    StopReason.TOKEN_LIMIT: ("token", "tokens"),
+    StopReason.CONTEXT_LIMIT: ("context", "context"),
+    StopReason.TIME_LIMIT: ("time", "policy_s"),
+}
+"""Inspect's name of a limit from outside, and ours."""
+
+FINISHES = {"stop": "stop", "length": "max_tokens", "context": "model_length", "tool_calls": "tool_calls"}
+
+
+def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
+    """Return episodes as a log, which holds them all.
+
+    Args:
+        episodes: best of one environment and one run, since a log names one task and one model.
+        tokens: False leaves out token ids and log probabilities.
+
+    Raises:
+        BadArgument: for what an episode store would not take either.
+    """
+    created = datetime.now(UTC)
+    held = list(episodes)
+    jobs = Counter((episode.job, episode.sample) for episode in held)
+    samples = []
+    for episode in held:
+        alone = episode.job and jobs[episode.job, episode.sample] == 1
+        samples.append(_sample(episode, shown(episode.job if alone else episode.id), created, tokens))
+    specs = list(dict.fromkeys(shown(episode.spec) for episode in held))
+    runs = list({episode.run.id: episode.run for episode in held}.values())
+    run = runs[0] if len(runs) == 1 else RunInfo("", agent="several" if runs else "")
+    ids = [sample.id for sample in samples]
+    dataset = EvalDataset(
+        name=", ".join(specs[:3]), samples=len(set(ids)), sample_ids=list(dict.fromkeys(ids))
+    )
+    return EvalLog(
+        status="success",
+        eval=EvalSpec(
+            created=created.isoformat(),
+            run_id=shown(run.id),
+            task=specs[0] if len(specs) == 1 else f"{len(specs)} environments",
+            dataset=dataset,
+            model=_model(run),
+            model_generate_config=_config(run.sampling),
+            config=EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
+            packages={"gem-gym": str(run.versions.get("gem", gem.__version__))},
+            metadata={"agent": shown(run.agent), "sampling": codec.plain(run.sampling)},
+        ),
+        results=_results(samples),
+        stats=EvalStats(model_usage={_model(run): _total(samples)}),
+        samples=samples,
+    )
+
+
+def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> EvalSample:
+    told = [_Told(episode, seat, created, tokens) for seat in episode.seats or (SEAT,)]
+    first = told[0]
+    wall_s = _finite(episode.timing.get("wall_s")) or 0.0
+    error, stop = None, episode.stop
+    if not episode.scored:
+        broken = episode.error
+        what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else f"no verdict: {stop}"
+        error = EvalError(message=shown(what), traceback="", traceback_ansi="")
+    limit = None
+    if stop in LIMITS:
+        kind, ours = LIMITS[stop]
+        limit = EvalSampleLimit(
+            type=kind, limit=float(getattr(episode.run.limits, ours) or len(episode.turns))
+        )
+    events = [event for each in told for event in each.events]
+    return EvalSample(
+        id=name,
+        epoch=episode.sample + 1,
+        input=first.begun,
+        target="",
+        messages=first.said,
+        output=first.output or ModelOutput(model=_model(episode.run)),
+        scores=_scores(episode),
+        metadata=_metadata(episode),
+        store={KEY: carry(episode, tokens=tokens)},
+        events=events if len(told) == 1 else sorted(events, key=lambda event: event.timestamp),
+        model_usage={_model(episode.run): sum((each.usage for each in told), ModelUsage())},
+        started_at=created.isoformat(),
+        completed_at=(created + timedelta(seconds=wall_s)).isoformat(),
+        total_time=wall_s,
+        working_time=wall_s,
+        uuid=shown(episode.id),
+        error=error,
+        limit=limit,
+        turn_count=len(episode.turns),
+    )
+
+
+def _scores(episode: Episode) -> dict[str, Score] | None:
+    if not episode.scored:
+        return None
+    turns = episode.turns
+    answer = shown(turns[-1].action or "") if turns else None
+    scores = {}
+    if episode.success is not None:
+        scores["success"] = Score(value="C" if episode.success else "I", answer=answer)
+    scores["return"] = Score(value=episode.earned(), answer=answer, explanation=f"stop: {episode.stop}")
+    return scores
+
+
+def _metadata(episode: Episode) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "env": shown(episode.spec),
+        "seed": codec.plain(episode.seed),
+        "stop": str(episode.stop),
+        "verdict": str(episode.verdict),
+        "attempt": episode.attempt,
+        "group": shown(episode.group),
+        "rewards": [_finite(turn.reward) for turn in episode.turns],
+    }
+    if episode.several:
+        about["seats"] = {
+            shown(seat): {"return": _finite(episode.earned(seat)), "success": episode.succeeded(seat)}
+            for seat in episode.seats
+        }
+    if episode.origin is not None:
+        about["origin"] = {"episode": shown(episode.origin.episode), "turns": episode.origin.turns}
+    return about
+
+
+@dataclass
+class _Told:
+    """What one seat saw and did, as messages and events."""
+
+    episode: Episode
+    seat: str
+    created: datetime
+    tokens: bool
+    begun: list[Any] = field(default_factory=list)
+    said: list[Any] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    output: ModelOutput | None = None
+
+    def __post_init__(self) -> None:
+        """Tell the turns, in order."""
+        episode, seat, run = self.episode, self.seat, self.episode.run
+        policy = run.history or CHAT
+        if policy.system:
+            self.said.append(ChatMessageSystem(content=shown(policy.system)))
+        turns = episode.exchanges(seat)
+        if turns:
+            self.said += map(message_of, messages(turns[:1], CHAT))
+        self.begun = list(self.said)
+        agent = run.seats.get(seat) or run
+        model = shown(agent.model or agent.agent or "none")
+        tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
+        at_s = 0.0
+        for number, (turn, answers) in enumerate(next_messages(episode, seat)):
+            if turn.messages is not None or not policy.append_only:
+                asked = list(map(message_of, messages(turns[: number + 1], policy)))
+                if turn.messages is not None:
+                    asked = list(map(message_of, turn.messages))
+            else:
+                asked = list(self.said)
+            self.output = _output(turn, model, self.tokens)
+            took_s = _finite(turn.timing.get("policy_s")) or 0.0
+            begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
+            role = shown(seat) if episode.several else None
+            call = ModelEvent(
+                model=model,
+                role=role,
+                input=asked,
+                tools=tools,
+                tool_choice="auto",
+                config=_config(turn.sampling or {}),
+                output=self.output,
+                completed=self.created + timedelta(seconds=at_s + took_s),
+                working_time=took_s,
+                **begun,
+            )
+            at_s += took_s + (_finite(turn.timing.get("env_s")) or 0.0)
+            begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
+            earned = {"turn": number, "reward": _number(turn.reward), "rewards": codec.plain(turn.rewards)}
+            if role is not None:
+                earned["seat"] = role
+            self.events += [call, InfoEvent(source="gem", data=earned, **begun)]
+            self.said += [self.output.message, *map(message_of, answers)]
+            if self.output.usage is not None:
+                self.usage += self.output.usage
+
+
+def _output(turn: Turn, model: str, tokens: bool) -> ModelOutput:
+    said = turn.said
+    content = _content(said.content)
+    if said.reasoning is not None:
+        parts = [ContentText(text=content)] if isinstance(content, str) else content
+        content = [ContentReasoning(reasoning=shown(said.reasoning)), *parts]
+    message = ChatMessageAssistant(
+        content=content,
+        tool_calls=[_call(call) for call in said.tool_calls] or None,
+        model=model,
+        source="generate",
+    )
+    logprobs = None
+    if tokens and turn.logprobs is not None:
+        pairs = zip(turn.token_ids, turn.logprobs, strict=True)
+        logprobs = Logprobs(
+            content=[Logprob(token=f"token_id:{token}", logprob=logp) for token, logp in pairs]
+        )
+    return ModelOutput(
+        model=model,
+        choices=[
+            ChatCompletionChoice(
+                message=message, stop_reason=FINISHES.get(turn.finish, "unknown"), logprobs=logprobs
+            )
+        ],
+        usage=_usage(turn.usage or {}, turn),
+        time=_finite(turn.timing.get("policy_s")),
+    )
+
+
+def _usage(counted: Mapping[str, Any], turn: Turn) -> ModelUsage | None:
+    """Return the tokens of a turn: as a server counted them, else those that are held."""
+    known = {name: count for name, count in counted.items() if type(count) is int}
+    prompt = known.get("prompt_tokens", turn.prompt_length)
+    answer = known.get("completion_tokens", len(turn.token_ids))
+    if not prompt and not answer:
+        return None
+    cached = known.get("cached_tokens")
+    return ModelUsage(
+        input_tokens=prompt - (cached or 0),
+        output_tokens=answer,
+        total_tokens=prompt + answer,
+        input_tokens_cache_read=cached,
+        reasoning_tokens=known.get("reasoning_tokens"),
+    )
+
+
+def message_of(message: Message) -> Any:
+    """Return a message as Inspect has it."""
+    content = _content(message.content)
+    if message.role == "system":
+        return ChatMessageSystem(content=content)
+    if message.role == "user":
+        return ChatMessageUser(content=content)
+    if message.role == "tool":
+        call, name = message.tool_call_id, message.name
+        return ChatMessageTool(
+            content=content,
+            tool_call_id=None if call is None else shown(call),
+            function=None if name is None else shown(name),
+        )
+    native = [_call(call) for call in message.tool_calls] or None
+    return ChatMessageAssistant(content=content, tool_calls=native)
+
+
+def _content(obs: Obs) -> Any:
+    """Return text, or parts with pictures as ``data:`` URLs."""
+    if isinstance(obs, str):
+        return shown(obs)
+    parts: list[Any] = []
+    for part in obs:
+        if isinstance(part, Image):
+            data = base64.b64encode(part.data).decode("ascii")
+            parts.append(ContentImage(image=f"data:{shown(part.mime)};base64,{data}"))
+        else:
+            parts.append(ContentText(text=shown(text_of((part,)))))
+    return parts
+
+
+def _call(call: Any) -> ToolCall:
+    named = {"id": shown(call.id), "function": shown(call.name)}
+    arguments = arguments_of(call)
+    if arguments is None:
+        return ToolCall(**named, arguments={}, parse_error=f"no JSON object: {shown(call.arguments)}")
+    return ToolCall(**named, arguments=arguments)
+
+
+def tool_of(tool: ToolSpec) -> ToolInfo:
+    """Return a tool as Inspect has it."""
+    try:
+        schema = ToolParams.model_validate(codec.plain(tool.schema))
+    except ValueError:  # what JSON schema has, and Inspect does not
+        schema = ToolParams()
+    return ToolInfo(name=shown(tool.name), description=shown(tool.description), parameters=schema)
+
+
+def _config(sampling: Mapping[str, Any]) -> GenerateConfig:
+    known = {name: value for name, value in sampling.items() if name in GenerateConfig.model_fields}
+    try:
+        return GenerateConfig.model_validate(codec.plain(known))
+    except ValueError:  # a setting of that name means something else there
+        return GenerateConfig()
+
+
+def _model(run: RunInfo) -> str:
+    return shown(run.model or run.agent or "none")
+
+
+def _results(samples: Sequence[EvalSample]) -> EvalResults:
+    scores = []
+    for name, metric in (("success", "accuracy"), ("return", "mean")):
+        found = [sample.scores[name].value for sample in samples if name in (sample.scores or {})]
+        if not found:
+            continue
+        values = [float(value == "C") if name == "success" else float(value) for value in found]
+        finite = [value for value in values if math.isfinite(value)]
+        metrics = {}
+        if finite:
+            spread = statistics.stdev(finite) / math.sqrt(len(finite)) if len(finite) > 1 else 0.0
+            metrics = {metric: statistics.fmean(finite), "stderr": spread}
+        scores.append(
+            EvalScore(
+                name=name,
+                scorer=f"gem/{name}",
+                scored_samples=len(finite),
+                unscored_samples=len(samples) - len(finite),
+                metrics={key: EvalMetric(name=key, value=value) for key, value in metrics.items()},
+            )
+        )
+    completed = sum(sample.error is None for sample in samples)
+    return EvalResults(total_samples=len(samples), completed_samples=completed, scores=scores)
+
+
+def _total(samples: Sequence[EvalSample]) -> ModelUsage:
+    return sum((usage for sample in samples for usage in sample.model_usage.values()), ModelUsage())
+
+
+def _finite(number: Any) -> float | None:
+    return number if isinstance(number, int | float) and math.isfinite(number) else None
+
+
+def _number(reward: float | None) -> float | str | None:
+    return repr(reward) if reward is not None and not math.isfinite(reward) else reward
+
+
+# -- logs in
+
+
+def from_eval_log(log: EvalLog) -> Iterator[Episode]:
+    """Yield the episodes of a log that gem made, or that its task made under ``inspect eval``.
+
+    Raises:
+        BadArgument: for a sample that is none of gem's. SchemaMismatch: for the record of another schema.
+    """
+    for sample in log.samples or ():
+        yield _episode(sample)
+
+
+def _episode(sample: EvalSample) -> Episode:
+    record = sample.store.get(KEY)
+    if record is None:
+        raise BadArgument(
+            f"sample {str(sample.id)!r:.80}, epoch {sample.epoch}, holds no record of gem's; accepted: logs "
+            "that `gem-gym export` wrote, and those of gem's task under `inspect eval`."
+        )
+    return carried(record)
+
+
+# -- files
+
+
+def write_logs(
+    store: EpisodeStore,
+    out: str | Path,
+    *,
+    tokens: bool = True,
+    damaged: Callable[[GemError], None] | None = None,
+) -> int:
+    """Write the episodes of a store as logs, and return how many logs there are.
+
+    Args:
+        store: where the episodes are.
+        out: a file that ends in ``.eval`` or ``.json`` gets one log of all episodes; anything else is a
+            folder, which gets logs for each run and environment, of `SAMPLES` episodes at most: one is
+            held at once. The folder is made, and must be empty.
+        tokens: see `to_eval_log`.
+        damaged: told of each episode that cannot be read and is left out; None: raise.
+
+    Raises:
+        BadArgument: when the file, or something in the folder, is there. StoreError: when an episode cannot
+            be read, or a file not be written.
+    """
+
+    def read(numbers: Iterable[int]) -> Iterator[Episode]:
+        for number in numbers:
+            try:
+                yield store[number]
+            except StoreError as error:
+                if damaged is None:
+                    raise
+                damaged(error)
+
+    out = Path(out)
+    if out.suffix in (".eval", ".json"):
+        _write(to_eval_log(read(range(len(store))), tokens=tokens), out)
+        return 1
+    try:
+        out.mkdir(exist_ok=True)
+        if any(out.iterdir()):
+            raise BadArgument(f"{out} is not empty; name another folder.")
+    except OSError as error:
+        raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
+    groups: dict[tuple[str, str], list[int]] = {}
+    for entry in store.select():
+        groups.setdefault((entry.run, entry.spec), []).append(entry.number)
+    count = 0
+    for numbers in groups.values():
+        for start in range(0, len(numbers), SAMPLES):
+            log = to_eval_log(read(numbers[start : start + SAMPLES]), tokens=tokens)
+            if log.samples:
+                _write(log, out / f"{count:04}.eval")
+                count += 1
+    return count
+
+
+def _write(log: EvalLog, path: Path) -> None:
+    with whole_file(path) as part:
+        write_eval_log(log, part)
+
+
+def read_logs(path: str | Path) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each sample of a log, or of the logs of a folder, what reads its episode.
+
+    Raises:
+        BadArgument: for a file that is no log. MissingData: where there is no such file.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise MissingData(f"{path}: no such file.")
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        if path.is_dir() and file.suffix not in (".eval", ".json"):
+            continue
+        try:
+            for sample in _samples(file):
+                yield partial(_episode, sample)
+        except GemError:
+            raise
+        except Exception as error:  # whatever its readers raise of a file that is none
+            raise BadArgument(f"{file} cannot be read as a log of Inspect: {error}") from error
+
+
+def _samples(file: Path) -> Iterator[EvalSample]:
+    if file.suffix == ".eval":  # one at a time
+        unread = {"messages", "events", "events_data", "attachments"}
+        yield from read_eval_log_samples(file, all_samples_required=False, exclude_fields=unread)
+    else:
+        yield from read_eval_log(file).samples or ()

@@ -1,0 +1,138 @@
+"""Parquet files of episodes: a row per episode, which are read back, or a row per turn, for reading alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from gem.adapters.carried import whole_file
+from gem.adapters.rows import Per, episode_in_row, rows
+from gem.errors import BadArgument, MissingData, missing_extra
+from gem.record import Episode
+
+try:
+    import pyarrow as pa
+    from pyarrow import parquet
+except ImportError as error:
+    raise missing_extra("a Parquet file", "pyarrow", "data") from error
+
+AT_ONCE = 256
+"""Rows that are held at once, written and read."""
+
+_TEXT, _LONG, _FLOAT = pa.string(), pa.int64(), pa.float64()
+EPISODES = pa.schema(
+    [
+        ("id", _TEXT),
+        ("run", _TEXT),
+        ("job", _TEXT),
+        ("sample", _LONG),
+        ("attempt", _LONG),
+        ("group", _TEXT),
+        ("env", _TEXT),
+        ("seed", _LONG),
+        ("agent", _TEXT),
+        ("model", _TEXT),
+        ("policy_version", _LONG),
+        ("stop", _TEXT),
+        ("verdict", _TEXT),
+        ("success", pa.bool_()),
+        ("reward", _FLOAT),
+        ("terminated", pa.bool_()),
+        ("error", _TEXT),
+        ("turns", _LONG),
+        ("rewards", pa.list_(_FLOAT)),
+        ("messages", pa.list_(pa.struct([("role", _TEXT), ("content", _TEXT)]))),
+        ("episode", pa.large_string()),
+        ("settings", _TEXT),
+    ]
+)
+TURNS = pa.schema(
+    [
+        ("episode", _TEXT),
+        ("number", _LONG),
+        ("seat", _TEXT),
+        ("observation", _TEXT),
+        ("action", _TEXT),
+        ("reasoning", _TEXT),
+        ("tool_calls", _LONG),
+        ("finish", _TEXT),
+        ("reward", _FLOAT),
+        ("value", _FLOAT),
+        ("policy_version", _LONG),
+        ("prompt_tokens", _LONG),
+        ("completion_tokens", _LONG),
+        ("info", _TEXT),
+    ]
+)
+TOKENS = pa.schema(
+    [
+        ("parent", _LONG),
+        ("kept", _LONG),
+        ("new_ids", pa.list_(pa.int32())),
+        ("token_ids", pa.list_(pa.int32())),
+        ("logprobs", pa.list_(pa.float32())),
+        ("mask", pa.list_(pa.uint8())),
+    ]
+)
+
+
+def write_parquet(
+    episodes: Iterable[Episode], path: str | Path, per: Per = "episode", *, tokens: bool = True
+) -> int:
+    """Write episodes as a Parquet file, and return how many rows it has.
+
+    Args:
+        episodes: any number; a few hundred rows are held at once.
+        path: the file.
+        per: a row per ``episode``, or per ``turn``.
+        tokens: False leaves out token ids, log probabilities and masks.
+
+    Raises:
+        BadArgument: when the file is there already. StoreError: when it cannot be written.
+    """
+    schema = EPISODES
+    if per == "turn":
+        schema = pa.schema([*TURNS, *(TOKENS if tokens else ())])
+    count = 0
+    with whole_file(Path(path)) as part, parquet.ParquetWriter(part, schema, compression="zstd") as file:
+        held: list[dict[str, object]] = []
+        for row in rows(episodes, per, tokens=tokens):
+            held.append(row)
+            count += 1
+            if len(held) == AT_ONCE:
+                file.write_table(pa.Table.from_pylist(held, schema))
+                held = []
+        if held:
+            file.write_table(pa.Table.from_pylist(held, schema))
+    return count
+
+
+def read_parquet(path: str | Path) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each row of an episode that `write_parquet` wrote, what reads it.
+
+    One damaged row so spoils no other: its call raises BadArgument.
+
+    Raises:
+        BadArgument: for a file that is no Parquet, or has other columns. MissingData: for no file.
+    """
+    try:
+        file = parquet.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise MissingData(f"{path}: no such file.") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise BadArgument(f"{path} is no Parquet file: {error}") from error
+    number = 0
+    with file:
+        if not {"episode", "settings"} <= set(file.schema_arrow.names):
+            raise BadArgument(
+                f"{path} holds no episodes; accepted: a file with a row per episode that gem wrote, with the "
+                "columns episode and settings."
+            )
+        try:
+            for batch in file.iter_batches(AT_ONCE, columns=["episode", "settings"]):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield partial(episode_in_row, row, f"{path}, row {number}")
+        except (pa.ArrowInvalid, OSError) as error:
+            raise BadArgument(f"{path} is damaged behind row {number}: {error}") from error

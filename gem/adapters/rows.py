@@ -1,0 +1,192 @@
+"""Episodes and turns as flat rows, and JSON lines of them.
+
+A row of an episode holds what tables are made of, and beside it the episode's own record (`episode`,
+`settings`), from which it is read back. A row of a turn is for reading alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gem import codec
+from gem.adapters.carried import episode_of, next_messages, shown, whole_file
+from gem.content import Message, text_of
+from gem.errors import BadArgument, MissingData
+from gem.history import CHAT, messages
+from gem.record import Episode
+
+Per = Literal["episode", "turn"]
+PER: tuple[Per, ...] = ("episode", "turn")
+
+
+def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
+    """Return an episode as a row.
+
+    `reward` and `success` are None without verdict. `messages` is the conversation of an episode with one
+    seat, as roles and text; None where there are several.
+
+    Args:
+        episode: any.
+        tokens: False leaves token ids and log probabilities out of its record.
+
+    Raises:
+        BadArgument: for what an episode store would not take either.
+    """
+    run, error = episode.run, episode.error
+    return {
+        "id": shown(episode.id),
+        "run": shown(run.id),
+        "job": shown(episode.job),
+        "sample": episode.sample,
+        "attempt": episode.attempt,
+        "group": shown(episode.group),
+        "env": shown(episode.spec),
+        "seed": _long(episode.seed),
+        "agent": shown(run.agent),
+        "model": None if run.model is None else shown(run.model),
+        "policy_version": episode.policy_version,
+        "stop": str(episode.stop),
+        "verdict": str(episode.verdict),
+        "success": episode.success,
+        "reward": episode.earned() if episode.scored else None,
+        "terminated": episode.terminated,
+        "error": None if error is None else shown(f"{error.boundary}: {error.type}: {error.message}"),
+        "turns": len(episode.turns),
+        "rewards": [turn.reward for turn in episode.turns],
+        "messages": None if episode.several else _conversation(episode),
+        "episode": codec.encode(episode, tokens=tokens).decode(),
+        "settings": codec.encode_run(run).decode(),
+    }
+
+
+def turn_rows(episode: Episode, *, tokens: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield the turns of an episode as rows; `parent` is the number of an earlier turn of the episode.
+
+    The ids of a prompt are the first `kept` of the parent's prompt and answer, then `new_ids`.
+    """
+    places: dict[int, int] = {}
+    for number, turn in enumerate(episode.turns):
+        said, usage = turn.said, turn.usage or {}
+        row: dict[str, Any] = {
+            "episode": shown(episode.id),
+            "number": number,
+            "seat": shown(turn.seat),
+            "observation": shown(text_of(turn.observation)),
+            "action": None if turn.action is None else shown(turn.action),
+            "reasoning": None if said.reasoning is None else shown(said.reasoning),
+            "tool_calls": len(said.tool_calls),
+            "finish": shown(turn.finish),
+            "reward": turn.reward,
+            "value": turn.value,
+            "policy_version": turn.policy_version,
+            "prompt_tokens": _long(usage.get("prompt_tokens")),
+            "completion_tokens": _long(usage.get("completion_tokens")),
+            "info": json.dumps(codec.plain(turn.info)),
+        }
+        if tokens:
+            row |= {
+                "parent": places.get(id(turn.parent)),
+                "kept": turn.kept,
+                "new_ids": list(turn.new_ids),
+                "token_ids": list(turn.token_ids),
+                "logprobs": None if turn.logprobs is None else list(turn.logprobs),
+                "mask": list(turn.mask),
+            }
+        places[id(turn)] = number
+        yield row
+
+
+def rows(
+    episodes: Iterable[Episode], per: Per = "episode", *, tokens: bool = True
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of episodes: one for each episode, or for each turn.
+
+    Raises:
+        BadArgument: for another `per`.
+    """
+    if per not in PER:
+        raise BadArgument(f"a row per {per!r}; accepted: {', '.join(PER)}.")
+    for episode in episodes:
+        if per == "turn":
+            yield from turn_rows(episode, tokens=tokens)
+        else:
+            yield episode_row(episode, tokens=tokens)
+
+
+def write_jsonl(
+    episodes: Iterable[Episode], path: str | Path, per: Per = "episode", *, tokens: bool = True
+) -> int:
+    """Write episodes as one JSON object a line, and return how many lines there are.
+
+    Numbers that JSON lacks (NaN, infinities) are null in the columns; the record has them.
+
+    Raises:
+        BadArgument: when the file is there already. StoreError: when it cannot be written.
+    """
+    count = 0
+    with whole_file(Path(path)) as part, part.open("wb") as file:
+        for row in rows(episodes, per, tokens=tokens):
+            file.write(msgspec.json.encode(row) + b"\n")
+            count += 1
+    return count
+
+
+def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each row of an episode that `write_jsonl` wrote, what reads it.
+
+    One damaged row so spoils no other: its call raises BadArgument.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield partial(_episode_in, line, f"{path}, line {number}")
+    except FileNotFoundError as error:
+        raise MissingData(f"{path}: no such file.") from error
+
+
+def _episode_in(line: bytes, where: str) -> Episode:
+    try:
+        row = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadArgument(f"{where} is no JSON: {error}") from error
+    return episode_in_row(row, where)
+
+
+def episode_in_row(row: object, where: str) -> Episode:
+    """Return the episode of its row.
+
+    Raises:
+        BadArgument: for a row that is not one of `episode_row`. SchemaMismatch: for another schema.
+    """
+    lines = [row.get(name) for name in ("episode", "settings")] if isinstance(row, Mapping) else [None]
+    texts = [line.encode(errors="surrogatepass") for line in lines if isinstance(line, str)]
+    if len(texts) != 2:
+        raise BadArgument(
+            f"{where} holds no record of an episode; accepted: rows per episode that gem wrote, with the "
+            "columns episode and settings."
+        )
+    return episode_of(*texts)
+
+
+def _conversation(episode: Episode) -> list[dict[str, str]]:
+    """Return what was said, as roles and text."""
+    said: list[Message] = []
+    for seat in episode.seats[:1]:
+        turns = episode.exchanges(seat)
+        said += messages(turns[:1], CHAT) if turns else ()
+        for turn, answers in next_messages(episode, seat):
+            said += [turn.said, *answers]
+    system = episode.run.history.system if episode.run.history is not None else None
+    head = [Message("system", system)] if system else []
+    return [{"role": message.role, "content": shown(message.text)} for message in (*head, *said)]
+
+
+def _long(number: object) -> int | None:
+    """Return an integer of a column, which has 64 bits."""
+    return number if isinstance(number, int) and -(2**63) <= number < 2**63 else None

@@ -1,0 +1,142 @@
+"""The command ``gem-gym compare``: two stored runs on the same tasks."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem.cli.terms import FAILED, MaybePath, table
+from gem.content import printable
+from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
+from gem.evals.comparison import MIN_COVERAGE
+from gem.evals.outcomes import Metric
+from gem.statistics import Interval
+
+
+def compare_runs(
+    run_a: Annotated[Positional[Path], arg(metavar="RUN_A")],
+    run_b: Annotated[Positional[Path], arg(metavar="RUN_B")],
+    metric: Metric = "success",
+    min_coverage: float = MIN_COVERAGE,
+    json: bool = False,
+    picture: MaybePath = None,
+) -> int:
+    """Compare two runs on the tasks that both played: is one better, by how much, what could be seen?
+
+    Episodes pair where environment, keywords, wrappers, seed and sample number are the same, whichever agents
+    played; tasks are what is drawn. `B - A` has its 95% interval, and a bootstrap interval beside it. `p` is
+    that of no difference: of success, by McNemar's exact test of the pairs that A alone and B alone won (of
+    several samples of a task, signs are flipped by task); of the return, by Student's t. `Holm` allows for
+    several environments. `all` is the mean over environments, each counting alike.
+
+    An episode without verdict enters no figure. `coverage` is the share of all samples where both have a
+    verdict; `bounds` is B - A with all others counted one way, and the other. The exit code is 1 where a
+    headline is withheld.
+
+    Args:
+        run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
+        run_b: another one.
+        metric: success or return.
+        min_coverage: below this coverage no headline is given.
+        json: print the figures as JSON.
+        picture: draw the differences into this file; .png, .svg or .pdf.
+    """
+    from gem.evals.picture import check_picture, draw
+
+    if picture is not None:
+        check_picture(picture)
+    a, b = read_run(run_a), read_run(run_b)
+    found = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
+    if json:
+        about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
+        print(json_module.dumps({**about, **found.to_json()}, indent=2, allow_nan=False))
+    else:
+        _show(found, a, b)
+    for warning in _warnings(found, a, b):
+        print(printable(f"warning: {warning}"), file=sys.stderr)
+    if picture is not None:
+        draw(found, picture, _titled(a), _titled(b))
+        if not json:
+            print(printable(f"\nthe picture is in {picture}"))
+    return FAILED if found.overall.withheld else 0
+
+
+def _show(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
+    print(printable(f"A: {_titled(a)}\nB: {_titled(b)}\n"))
+    several = len(found.rows) > 1
+    rows = [*found.rows, *([found.overall] if several else [])]
+    success = found.metric == "success"
+    columns = ["env", "tasks", f"A {found.metric}", f"B {found.metric}", "B - A", "bootstrap"]
+    columns += ["bounds", "A alone : B alone"] if success else []
+    columns += ["p", *(["Holm"] if several else []), "coverage"]
+    table(*columns, rows=[_cells(row, success, several) for row in rows])
+    print()
+    for row in rows:
+        said = row.withheld or row.headline
+        print(printable(f"{row.env}: {said}" if several else f"{said}"))
+
+
+def _cells(row: Paired, success: bool, several: bool) -> list[str]:
+    cells = [
+        printable(row.env),
+        str(row.tasks),
+        f"{_number(row.a, success)} ({row.a_scored}/{row.a_held})",
+        f"{_number(row.b, success)} ({row.b_scored}/{row.b_held})",
+        _difference(row.difference, success),
+        _bounds(row.bootstrap, success),
+    ]
+    if success:
+        bounds = (
+            "-" if row.at_least is None else f"{100 * row.at_least:+.1f} to {100 * (row.at_most or 0):+.1f}"
+        )
+        cells += [bounds, "-" if row.lost is None else f"{row.lost} : {row.won}"]
+    cells.append(_p(row.p))
+    if several:
+        cells.append(_p(row.corrected))
+    return [*cells, f"{row.coverage:.1%} ({row.pairs}/{row.of})"]
+
+
+def _number(value: Interval | None, success: bool) -> str:
+    if value is None:
+        return "-"
+    return f"{value.mean:.1%}" if success else f"{value.mean:.3f}"
+
+
+def _difference(value: Interval | None, success: bool) -> str:
+    if value is None:
+        return "-"
+    mean = f"{100 * value.mean:+.1f}" if success else f"{value.mean:+.3f}"
+    return f"{mean} ({_bounds(value, success)})"
+
+
+def _bounds(value: Interval | None, success: bool) -> str:
+    """Return an interval's bounds; of what is unbounded only that."""
+    if value is None or not (math.isfinite(value.low) or math.isfinite(value.high)):
+        return "-"
+    low, high = (f"{100 * bound:+.1f}" if success else f"{bound:+.3f}" for bound in value[1:3])
+    return f"{low} to {high}"
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "-"
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+def _warnings(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> list[str]:
+    warnings = list(found.warnings)
+    for run in (a, b):
+        if run.damaged:
+            warnings.append(f"{run.name}: {run.damaged} damaged lines are left out.")
+    if found.alone:
+        warnings.append(f"one run alone holds {', '.join(found.alone)}; that enters nothing.")
+    return warnings
+
+
+def _titled(run: RunOutcomes) -> str:
+    return f"{run.name}, {run.agent}" if run.agent else run.name

@@ -1,0 +1,168 @@
+"""``gem-gym export`` and ``gem-gym import``: stored episodes in other tools' formats, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from tyro.conf import Positional, arg
+
+from gem.cli.terms import FAILED, MaybeText
+from gem.content import printable
+from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError
+from gem.record import Episode
+from gem.rollout.store import EpisodeStore
+
+FORMATS = ("parquet", "jsonl", "atif", "inspect")
+SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
+
+Read: TypeAlias = Callable[[], Episode]
+
+
+def export(
+    store: Annotated[Positional[Path], arg(metavar="RUN")],
+    out: Annotated[Positional[Path], arg(metavar="OUT")],
+    format: MaybeText = None,
+    per: Literal["episode", "turn"] = "episode",
+    tokens: bool = True,
+) -> int:
+    """Write stored episodes for other tools.
+
+    parquet and jsonl are tables, atif is Harbor's trajectories (a .jsonl file, or a folder of files), inspect
+    is the log of Inspect, for `inspect view` (a .eval or .json file for one environment and agent, or a
+    folder with a log for each).
+
+    Args:
+        store: a file of episodes, as EpisodeStore writes them.
+        out: the file or folder to write; it must not be there yet.
+        format: parquet, jsonl, atif or inspect; guessed from OUT's suffix where that is .parquet, .jsonl
+            or .eval.
+        per: a row for each episode, which `gem-gym import` reads, or for each turn; of tables alone.
+        tokens: leave token ids and log probabilities in.
+    """
+    kind = _format(format, out)
+    if per == "turn" and kind not in ("parquet", "jsonl"):
+        raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
+    with EpisodeStore(store, read_only=True) as episodes:
+        left_out = _Damaged()
+        if kind == "inspect":
+            from gem.adapters.inspect_logs import write_logs
+
+            written = write_logs(episodes, out, tokens=tokens, damaged=left_out.note)
+            what = f"log{'s' * (written != 1)}"
+        elif kind == "atif":
+            from gem.adapters.atif import write_atif
+
+            written = write_atif(left_out.readable(episodes), out, tokens=tokens)
+            what = "trajectories"
+        else:
+            written = _table(kind)(left_out.readable(episodes), out, per, tokens=tokens)
+            what = "rows"
+        torn = episodes.torn
+    print(f"wrote {written} {what} to {printable(str(out))}")
+    left_out.tell()
+    if torn:
+        print(f"{torn} torn lines are skipped.", file=sys.stderr)
+    return 0 if written else FAILED
+
+
+def import_(
+    source: Annotated[Positional[Path], arg(metavar="FILE")],
+    store: Annotated[Positional[Path], arg(metavar="STORE")],
+    format: MaybeText = None,
+) -> int:
+    """Read episodes from another tool's file into a store; those that it holds already are left out.
+
+    Read is what `gem-gym export` wrote, a row per episode; and any trajectory in atif, which has no verdict.
+
+    Args:
+        source: the file, or a folder of such files.
+        store: a file of episodes; it is made where it is not there.
+        format: parquet, jsonl, atif or inspect; guessed from FILE's suffix where that is .parquet, .jsonl
+            or .eval.
+    """
+    kind = _format(format, source)
+    if not source.exists():
+        raise MissingData(f"{source}: no such file or folder.")
+    copied = duplicates = 0
+    left_out = _Damaged()
+    with EpisodeStore(store) as episodes:
+        for read in _reader(kind)(source):
+            try:
+                episodes.append(read())
+                copied += 1
+            except DuplicateEpisode:
+                duplicates += 1
+            except StoreError:
+                raise
+            except BadArgument as error:
+                left_out.note(error)
+    print(f"copied {copied} episodes to {printable(str(store))}; {duplicates} were there already")
+    left_out.tell()
+    return 0 if copied or duplicates else FAILED
+
+
+class _Damaged:
+    """Counts what cannot be read, and says why the first one cannot."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def note(self, error: GemError) -> None:
+        self.count += 1
+        self.first = self.first or str(error)
+
+    def readable(self, store: EpisodeStore) -> Iterator[Episode]:
+        """Yield the episodes that can be read, one at a time."""
+        for number in range(len(store)):
+            try:
+                episode = store[number]
+            except StoreError as error:
+                self.note(error)
+                continue
+            yield episode
+
+    def tell(self) -> None:
+        if self.count:
+            count = "1 episode was" if self.count == 1 else f"{self.count} episodes were"
+            print(f"{count} left out; the first: {printable(self.first)}", file=sys.stderr)
+
+
+def _format(given: str | None, path: Path) -> str:
+    kind = given or SUFFIXES.get(path.suffix)
+    if kind is None:
+        raise BadArgument(f"what {path} holds cannot be told from its name; give --format.")
+    if kind not in FORMATS:
+        raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}.")
+    return kind
+
+
+def _table(kind: str) -> Callable[..., int]:
+    if kind == "jsonl":
+        from gem.adapters.rows import write_jsonl
+
+        return write_jsonl
+    from gem.adapters.parquet import write_parquet
+
+    return write_parquet
+
+
+def _reader(kind: str) -> Callable[[Path], Iterator[Read]]:
+    if kind == "jsonl":
+        from gem.adapters.rows import read_jsonl
+
+        return read_jsonl
+    if kind == "parquet":
+        from gem.adapters.parquet import read_parquet
+
+        return read_parquet
+    if kind == "atif":
+        from gem.adapters.atif import read_atif
+
+        return read_atif
+    from gem.adapters.inspect_logs import read_logs
+
+    return read_logs

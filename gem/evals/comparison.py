@@ -1,0 +1,367 @@
+"""Two runs on the same tasks: which agent is better, by how much, and what could have been seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import Any, Literal
+
+from gem.errors import BadArgument
+from gem.evals.evaluator import EnvResult
+from gem.evals.fairness import unfair
+from gem.evals.outcomes import METRICS, Metric, Outcome
+from gem.statistics import (
+    Interval,
+    holm,
+    mean_interval,
+    mean_of,
+    paired_bootstrap,
+    paired_difference,
+    paired_p,
+    rate_interval,
+    score_difference,
+    sign_flips,
+)
+from gem.statistics.intervals import normal_quantile
+from gem.statistics.power import POWER
+
+MIN_COVERAGE = 0.95
+"""The share of pairs with both verdicts below which no headline is given."""
+
+Z_POWER = NormalDist().inv_cdf(POWER)
+
+ALL = "all"
+"""The name of the row over environments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two runs, A and B, on one environment, or over all of them.
+
+    A pair is one sample of one task, which both played. `of` counts what either run holds, `pairs` those of
+    it where both have a verdict, in `tasks` tasks; all figures are of these. `a_held` and `b_held` are the
+    samples that each run holds, `a_scored` and `b_scored` those with a verdict.
+
+    `a`, `b` and `difference` (B - A) are means with their intervals, `bootstrap` the difference with another
+    interval. `lost` pairs A alone won, `won` pairs B alone; `p` is that of no difference, `corrected` the
+    same allowing for the number of environments. `at_least` and `at_most` bound the difference of success
+    with all that lacks a verdict counted one way, and the other. `smallest` is the least difference that so
+    many tasks would show four times in five.
+
+    `better` says which is, where that is shown, and `headline` says it in words. Where coverage is too low
+    there is no headline, and `withheld` says why.
+    """
+
+    env: str
+    tasks: int
+    pairs: int
+    of: int
+    a_held: int
+    a_scored: int
+    b_held: int
+    b_scored: int
+    a: Interval | None = None
+    b: Interval | None = None
+    difference: Interval | None = None
+    bootstrap: Interval | None = None
+    lost: int | None = None
+    won: int | None = None
+    p: float | None = None
+    corrected: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    smallest: float | None = None
+    better: Literal["A", "B"] | None = None
+    headline: str | None = None
+    withheld: str | None = None
+
+    @property
+    def coverage(self) -> float:
+        """The share of what either run holds where both have a verdict."""
+        return self.pairs / self.of if self.of else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; what is not finite is None."""
+        plain: dict[str, Any] = {**asdict(self), "coverage": self.coverage}
+        for name in ("a", "b", "difference", "bootstrap"):
+            interval: Interval | None = getattr(self, name)
+            plain[name] = interval and {
+                key: value if math.isfinite(value) else None for key, value in interval._asdict().items()
+            }
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What comparing two runs found: by environment, and the mean over environments, each counting alike.
+
+    `alone` names the environments that one run alone holds; they enter nothing. `warnings` say where the
+    comparison is not fair.
+    """
+
+    metric: Metric
+    level: float
+    min_coverage: float
+    rows: tuple[Paired, ...]
+    overall: Paired
+    alone: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "metric": self.metric,
+            "level": self.level,
+            "min_coverage": self.min_coverage,
+            "environments": [row.to_json() for row in self.rows],
+            "overall": self.overall.to_json(),
+            "alone": list(self.alone),
+            "warnings": list(self.warnings),
+        }
+
+
+def compare(
+    a: Sequence[Outcome],
+    b: Sequence[Outcome],
+    *,
+    metric: Metric = "success",
+    min_coverage: float = MIN_COVERAGE,
+    level: float = 0.95,
+) -> Comparison:
+    """Compare two runs over the samples of tasks that both played, whichever agents played them.
+
+    Of success, the interval is `score_difference` and p McNemar's exact test (of several samples of a task
+    `sign_flips`); of the return, both are Student's t (`paired_difference`). Samples of a task are one
+    cluster. The bootstrap (`paired_bootstrap`) stands beside. On an environment one agent is said to be
+    better where p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval
+    is on one side of 0; over several environments, where the interval of the mean over them is.
+
+    What lacks a verdict in either run enters no figure, nor does what one run alone holds; both lower the
+    coverage.
+
+    Args:
+        a: the outcomes of one run.
+        b: those of the other.
+        metric: success, or return.
+        min_coverage: the share of pairs with both verdicts below which no headline is given.
+        level: of the intervals.
+
+    Raises:
+        BadArgument: where nothing pairs, or arguments that are not accepted.
+    """
+    if metric not in METRICS:
+        raise BadArgument(f"metric is {metric!r}; accepted: {', '.join(METRICS)}.")
+    if not 0 <= min_coverage <= 1:
+        raise BadArgument(f"min_coverage is {min_coverage}; accepted: between 0 and 1, such as 0.95.")
+    named = dict.fromkeys(outcome.env for outcome in (*a, *b))
+    held = [{outcome.env for outcome in run} for run in (a, b)]
+    rows, warnings = [], []
+    for env in named:
+        if not all(env in each for each in held):
+            continue
+        mine = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
+        rows.append(_row(env, mine[0], mine[1], metric, level))
+        warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
+    if not any(_key(one) in {_key(other) for other in b} for one in a):
+        raise BadArgument(_nothing_pairs(a, b))
+    if not any(row.pairs for row in rows):
+        raise BadArgument(_nothing_scored(rows, metric))
+    ps = [row.p for row in rows if row.p is not None]
+    corrected = iter(holm(ps))
+    rows = [row if row.p is None else replace(row, corrected=next(corrected)) for row in rows]
+    rows = [_judged(row, metric, min_coverage, 1 - level) for row in rows]
+    alone = tuple(env for env in named if not all(env in each for each in held))
+    overall = _overall(rows, metric, min_coverage, level)
+    return Comparison(metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings))
+
+
+Key = tuple[str, int, int]
+
+
+def _key(outcome: Outcome) -> Key:
+    return outcome.task, outcome.sample, outcome.repeat
+
+
+def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float) -> Paired:
+    """Return the figures of an environment; without a headline, which takes all environments."""
+    keys = dict.fromkeys((*a, *b))
+    told: list[tuple[str, float, float]] = []
+    low = high = 0.0
+    for key in keys:
+        one, other = (run[key].value(metric) if key in run else None for run in (a, b))
+        if one is not None and other is not None:
+            told.append((key[0], one, other))
+        low += (0.0 if other is None else other) - (1.0 if one is None else one)
+        high += (1.0 if other is None else other) - (0.0 if one is None else one)
+    row = Paired(
+        env=env,
+        tasks=len({task for task, _, _ in told}),
+        pairs=len(told),
+        of=len(keys),
+        a_held=len(a),
+        a_scored=sum(outcome.value(metric) is not None for outcome in a.values()),
+        b_held=len(b),
+        b_scored=sum(outcome.value(metric) is not None for outcome in b.values()),
+        at_least=low / len(keys) if metric == "success" else None,
+        at_most=high / len(keys) if metric == "success" else None,
+    )
+    if not told:
+        return row
+    tasks, first, second = map(list, zip(*told, strict=True))
+    bootstrap = paired_bootstrap(first, second, tasks, level)
+    if metric == "return":
+        difference = paired_difference(first, second, tasks, level)
+        row = replace(
+            row,
+            a=mean_interval(first, tasks, level),
+            b=mean_interval(second, tasks, level),
+            p=paired_p(difference, level),
+        )
+    else:
+        counts: dict[str, list[int]] = {}
+        for task, one, other in told:
+            own = counts.setdefault(task, [0, 0, 0])
+            own[0] += one > other
+            own[1] += other > one
+            own[2] += 1
+        lost, won, sizes = zip(*counts.values(), strict=True)
+        difference = score_difference(lost, won, sizes, level)
+        row = replace(
+            row,
+            a=rate_interval(first, tasks, level),
+            b=rate_interval(second, tasks, level),
+            lost=sum(lost),
+            won=sum(won),
+            p=sign_flips([up - down for down, up in zip(lost, won, strict=True)]),
+        )
+    return replace(
+        row, difference=difference, bootstrap=bootstrap, smallest=_smallest(difference, metric, level)
+    )
+
+
+def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:
+    """Return what would be shown four times in five; None where nothing would, whatever the agents."""
+    smallest = (difference.high - difference.low) / 2 * (1 + Z_POWER / normal_quantile(level))
+    return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
+
+
+def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
+    """Return a row with its headline, or with why there is none."""
+    if row.coverage < min_coverage or row.difference is None:
+        return replace(row, withheld=_why(row, metric, min_coverage))
+    shown = row.corrected is None or row.corrected < alpha
+    better: Literal["A", "B"] | None = None
+    if shown and row.difference.low > 0:
+        better = "B"
+    elif shown and row.difference.high < 0:
+        better = "A"
+    return replace(row, better=better, headline=_headline(row, better, metric))
+
+
+def _headline(row: Paired, better: str | None, metric: Metric) -> str:
+    if better and row.difference is not None:
+        return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
+    if row.smallest is None:
+        return f"no difference shown, and none could be: too few tasks ({row.tasks})"
+    return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"
+
+
+def _why(row: Paired, metric: Metric, min_coverage: float) -> str:
+    """Return why a row has no headline."""
+    both = row.a_held + row.b_held - row.of
+    lacks = [
+        f"{name} lacks {scored_less} verdicts"
+        if metric == "return"
+        else f"{name} lacks {scored_less} outcomes"
+        for name, scored_less in (("A", row.a_held - row.a_scored), ("B", row.b_held - row.b_scored))
+        if scored_less
+    ]
+    lacks += [
+        f"{count} are in {name} alone"
+        for name, count in (("A", row.a_held - both), ("B", row.b_held - both))
+        if count
+    ]
+    why = f" ({'; '.join(lacks)})" if lacks else ""
+    return (
+        f"no headline: coverage is {row.coverage:.1%}, {row.pairs} of {row.of} pairs{why}; "
+        f"{min_coverage:.0%} is asked for"
+    )
+
+
+def amount(value: float, metric: Metric) -> str:
+    """Return a difference in words: of rates, in percentage points."""
+    return f"{100 * value:.1f} points" if metric == "success" else f"{value:.3g}"
+
+
+def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level: float) -> Paired:
+    """Return the mean over environments; of one environment it is that environment's row."""
+    if len(rows) == 1:
+        return replace(rows[0], env=ALL)
+    known = [row for row in rows if row.difference is not None]
+    sums = {
+        name: sum(getattr(row, name) for row in rows)
+        for name in ("tasks", "pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
+    }
+    of_success = metric == "success"
+    difference = mean_of([row.difference for row in known if row.difference is not None])
+    overall = Paired(
+        env=ALL,
+        **sums,
+        a=mean_of([row.a for row in known if row.a is not None]),
+        b=mean_of([row.b for row in known if row.b is not None]),
+        difference=difference,
+        bootstrap=mean_of([row.bootstrap for row in known if row.bootstrap is not None]),
+        lost=sum(row.lost or 0 for row in known) if of_success else None,
+        won=sum(row.won or 0 for row in known) if of_success else None,
+        at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,
+        at_most=sum(row.at_most or 0.0 for row in rows) / len(rows) if of_success else None,
+        smallest=_smallest(difference, metric, level),
+    )
+    if low := [row.env for row in rows if row.withheld]:
+        return replace(overall, withheld=f"no headline: coverage is too low on {', '.join(low)}")
+    return _judged(overall, metric, min_coverage, 1 - level)
+
+
+def _unfair(row: Paired) -> list[str]:
+    def result(held: int, scored: int) -> EnvResult:
+        return EnvResult(row.env, held, scored, None, None, None, None)
+
+    return unfair({"A": result(row.a_held, row.a_scored), "B": result(row.b_held, row.b_scored)})
+
+
+def _nothing_pairs(a: Sequence[Outcome], b: Sequence[Outcome]) -> str:
+    """Return what each side holds, and what differs."""
+    sides = "; ".join(f"{name} holds {_holds(run)}" for name, run in (("A", a), ("B", b)))
+    if {o.env for o in a} & {o.env for o in b}:
+        why = "their tasks are others: evaluate both with the same --seed, keywords and wrappers"
+    else:
+        why = "they share no environment"
+    return f"nothing pairs, for {why}. {sides}."
+
+
+def _holds(run: Sequence[Outcome]) -> str:
+    if not run:
+        return "nothing"
+    told = []
+    for env in list(dict.fromkeys(o.env for o in run))[:5]:
+        own = [o for o in run if o.env == env]
+        told.append(
+            f"{len(own)} samples of {len({o.task for o in own})} tasks of {env}, as {own[0].task:.160}"
+        )
+    more = len({o.env for o in run}) - len(told)
+    return ", ".join(told) + (f" and {more} environments more" if more > 0 else "")
+
+
+def _nothing_scored(rows: Sequence[Paired], metric: Metric) -> str:
+    sides = "; ".join(
+        f"{row.env}: A has {row.a_scored} of {row.a_held}, B {row.b_scored} of {row.b_held}"
+        for row in rows[:5]
+    )
+    way_out = (
+        " Where an environment does not say what success is, compare the return: --metric return."
+        if metric == "success"
+        else ""
+    )
+    return f"no pair has a {metric} on both sides ({sides}).{way_out}"

@@ -1,0 +1,111 @@
+"""The picture of a comparison: each environment's difference and its interval, one below the other."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from gem.content import printable
+from gem.errors import BadArgument, StoreError, missing_extra
+from gem.evals.comparison import Comparison, Paired
+
+SUFFIXES = (".png", ".svg", ".pdf")
+COLOURS = {"A": "#b3541e", "B": "#1f5fa8", None: "#555555"}
+"""Of who is better; they differ in lightness too."""
+
+LARGEST = 60_000
+"""Pixels that a picture is high at most: 2^16 is more than can be drawn."""
+
+
+def check_picture(path: Path) -> None:
+    """Refuse what draw() could not do, before anything is computed.
+
+    Raises:
+        BadArgument: for another kind of file. MissingExtra: without matplotlib.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise BadArgument(
+            f"the picture is {path.name!r}; accepted: a file that ends in {', '.join(SUFFIXES)}."
+        )
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise missing_extra("the picture", "matplotlib", "train") from None
+
+
+def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None:
+    """Write the picture of a comparison to a file: PNG, SVG or PDF, by its name.
+
+    Args:
+        comparison: what compare() returned.
+        path: the file.
+        a: what the first run is called.
+        b: what the second run is called.
+
+    Raises:
+        BadArgument: for another kind of file. MissingExtra: without matplotlib. StoreError: where the file
+            cannot be written.
+    """
+    check_picture(path)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    several = len(comparison.rows) > 1
+    rows = [*comparison.rows, *([comparison.overall] if several else [])]
+    scale = 100.0 if comparison.metric == "success" else 1.0
+    figure = Figure(figsize=(8.5, 1.6 + 0.42 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.axvline(0, color="#999999", linewidth=1, zorder=0)
+    for place, row in enumerate(rows):
+        _draw_row(axes, place, row, scale, row is comparison.overall and several)
+    if several:
+        axes.axhline(len(rows) - 1.5, color="#cccccc", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    what = "difference in success, percentage points" if scale == 100 else "difference in return"
+    axes.set_xlabel(f"{what}, with its {comparison.level:.0%} interval")
+    axes.set_title(f"B − A\nA: {_plain(a)}\nB: {_plain(b)}", fontsize=10, loc="left")
+    side = axes.secondary_yaxis("right")
+    side.set_yticks(range(len(rows)), [_figures(row, scale) for row in rows])
+    for each in (axes, side):
+        each.tick_params(axis="y", length=0, labelsize=9)
+    for edge in ("top", "left", "right"):
+        axes.spines[edge].set_visible(False)
+    side.spines["right"].set_visible(False)
+    dpi = min(150.0, LARGEST / figure.get_figheight())
+    try:
+        figure.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _draw_row(axes: object, place: int, row: Paired, scale: float, bold: bool) -> None:
+    if row.difference is None:
+        return
+    mean, low, high = (scale * value for value in row.difference[:3])
+    colour = COLOURS[row.better]
+    shown = {"color": colour, "alpha": 0.35 if row.withheld else 1.0}
+    plot = axes.plot  # type: ignore[attr-defined]
+    if math.isfinite(low) and math.isfinite(high):
+        plot([low, high], [place, place], linewidth=3 if bold else 1.8, solid_capstyle="butt", **shown)
+    plot([mean], [place], marker="D" if bold else "o", markersize=7 if bold else 6, **shown)
+
+
+def _label(row: Paired) -> str:
+    return f"{_plain(row.env)}\n{row.tasks} tasks, coverage {row.coverage:.0%}"
+
+
+def _figures(row: Paired, scale: float) -> str:
+    if row.difference is None:
+        return "no pair"
+    mean, low, high = (scale * value for value in row.difference[:3])
+    form = "+.1f" if scale == 100 else "+.3g"
+    told = f"{mean:{form}} ({low:{form}} to {high:{form}})"
+    return f"{told}, too few" if row.withheld else told
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib shows as it stands, not as a formula; of long text, the end."""
+    shown = printable(text).replace("\n", " ").replace("\t", " ")
+    return (shown if len(shown) <= 60 else f"…{shown[-59:]}").replace("\\", "/").replace("$", r"\$")

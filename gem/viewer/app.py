@@ -1,0 +1,392 @@
+"""The pages: which addresses there are, and what each shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from gem.content import text_of
+from gem.errors import GemError
+from gem.record import Episode, StopReason, Verdict
+from gem.rollout.index import Entry
+from gem.viewer import charts
+from gem.viewer.conversation import (
+    COLOURS,
+    advantages_of,
+    conversation,
+    entropies,
+    parts_of,
+    plain_json,
+    raw_prompt,
+)
+from gem.viewer.guard import Guard
+from gem.viewer.search import search
+from gem.viewer.sources import Source
+from gem.viewer.text import shown
+from gem.viewer.vocabulary import vocabulary_of
+
+PAGE = 100
+SHORT_LINE = 1 << 16
+"""Bytes of an episode's line up to which a list shows what it did."""
+SHORT_LIST = 12
+"""Actions of an episode that a list shows."""
+ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "success")
+"""What episodes can be sorted by."""
+OUTCOMES: dict[str, dict[str, Any]] = {
+    "solved": {"success": True},
+    "not solved": {"success": False},
+    "no verdict": {"verdict": "none"},
+}
+"""What episodes can be filtered by, beside their fields."""
+STATIC = {
+    "app.css": "text/css",
+    "app.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "vendor/uplot/uPlot.iife.min.js": "text/javascript",
+    "vendor/uplot/uPlot.min.css": "text/css",
+}
+
+
+@cache
+def static(name: str) -> str:
+    """Return a file that pages need."""
+    return files("gem.viewer").joinpath("static", *name.split("/")).read_text(encoding="utf-8")
+
+
+class Viewer:
+    """The application over some sources; `app` is what a server runs."""
+
+    def __init__(self, sources: Sequence[Source], token: str) -> None:
+        """Show `sources` to whoever has the token."""
+        self.sources = list(sources)
+        self.base = f"/{token}"
+        self.env = templates()
+        self.app = Guard(
+            Starlette(
+                routes=[
+                    Route("/", self.runs),
+                    Route("/curves", self.curves),
+                    Route("/run/{run:int}", self.run),
+                    Route("/run/{run:int}/count", self.count),
+                    Route("/run/{run:int}/episode/{number:int}", self.episode),
+                    Route("/run/{run:int}/episode/{number:int}/prompt/{turn:int}", self.prompt),
+                    Route("/run/{run:int}/episode/{number:int}/text/{turn:int}/{part}", self.text),
+                    Route("/static/{name:path}", self.static),
+                ],
+                exception_handlers={HTTPException: self.refused, GemError: self.refused},
+            ),
+            token,
+        )
+
+    # -- pages
+
+    def runs(self, request: Request) -> Response:
+        """Show all runs: curves of the training runs, and figures of all."""
+        chosen = request.query_params.getlist("run")
+        return self._page(
+            "runs.html",
+            sources=self.sources,
+            rows=[(source, source.by_spec()) for source in self.sources],
+            chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
+            training=[source for source in self.sources if source.training],
+            chart=charts.asked(request.query_params, self.sources),
+            title="Runs",
+        )
+
+    def curves(self, request: Request) -> Response:
+        """Return the curves that a page draws."""
+        return JSONResponse(charts.curves(request.query_params, self.sources))
+
+    def run(self, request: Request) -> Response:
+        """Show the episodes of a run: a page of them, sorted and filtered as the address says."""
+        source = self._source(request)
+        asked = request.query_params
+        wanted, chosen = self._wanted(asked)
+        order = asked.get("order", "number")
+        if order not in ORDERS:
+            raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
+        descending = asked.get("way", "down" if order == "number" else "up") == "down"
+        at = _number(asked, "page", 0)
+        words = asked.get("q", "").strip()
+        found = None
+        if words:
+            found = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
+            entries: list[Entry] = [hit.entry for hit in found.hits]
+            total = len(entries)
+        else:
+            entries, total = source.store.page(
+                order=order, descending=descending, start=at * PAGE, count=PAGE, **wanted
+            )
+        kept = {name: value for name, value in asked.items() if name not in ("page", "from") and value}
+
+        def link(**changed: Any) -> str:
+            return "?" + urlencode({k: v for k, v in {**kept, **changed}.items() if v not in (None, "")})
+
+        tallies = source.store.tally()
+        return self._page(
+            "run.html",
+            source=source,
+            figures=source.figures(tallies),
+            specs=sorted({tally.spec for tally in tallies}),
+            stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
+            outcomes=OUTCOMES,
+            entries=entries,
+            hits={hit.entry.number: hit for hit in found.hits} if found else {},
+            found=found,
+            words=words,
+            did={} if found else {entry.number: answers(source, entry) for entry in entries},
+            total=total,
+            order=order,
+            descending=descending,
+            at=at,
+            pages=max(1, -(-total // PAGE)),
+            size=PAGE,
+            chosen=chosen,
+            link=link,
+            kept=kept,
+            chart=charts.asked(asked, [source]),
+            title=source.name,
+        )
+
+    def count(self, request: Request) -> Response:
+        """Return how many episodes and iterations there are by now."""
+        source = self._source(request)
+        return JSONResponse({"episodes": len(source.store), "iterations": len(source.history)})
+
+    def episode(self, request: Request) -> Response:
+        """Show an episode as a conversation."""
+        source = self._source(request)
+        number = self._episode_number(request, source)
+        episode = self._read(source, number)
+        colour = request.query_params.get("colour", "logprob")
+        return self._page(
+            "episode.html",
+            source=source,
+            number=number,
+            last=len(source.store) - 1,
+            **episode_page(source, episode, colour),
+            title=f"episode {number}",
+        )
+
+    def prompt(self, request: Request) -> Response:
+        """Show the prompt of a turn as the model saw it."""
+        source = self._source(request)
+        number = self._episode_number(request, source)
+        episode = self._read(source, number)
+        turn = self._turn(request, episode)
+        vocabulary = vocabulary_of(episode.run)
+        return self._page(
+            "prompt.html",
+            source=source,
+            number=number,
+            turn=request.path_params["turn"],
+            vocabulary=vocabulary,
+            length=turn.prompt_length,
+            prompt=raw_prompt(turn, vocabulary),
+            title=f"prompt of turn {request.path_params['turn'] + 1}",
+        )
+
+    def text(self, request: Request) -> Response:
+        """Return a long text as it is, as a file that no browser takes for a page."""
+        source = self._source(request)
+        episode = self._read(source, self._episode_number(request, source))
+        part, place = request.path_params["part"], request.path_params["turn"]
+        if place == len(episode.turns) and part in episode.ends:
+            text = text_of(episode.ends[part].observation)
+        elif part == "observation":
+            text = text_of(self._turn(request, episode).observation)
+        elif part == "answer":
+            text = self._turn(request, episode).said.text
+        else:
+            raise HTTPException(404, "There is no such text.")
+        return PlainTextResponse(text.encode("utf-8", "backslashreplace").decode())
+
+    def static(self, request: Request) -> Response:
+        """Return a file that pages need."""
+        name = request.path_params["name"]
+        if name not in STATIC:
+            raise HTTPException(404, "There is no such file.")
+        return Response(static(name), media_type=STATIC[name], headers={"cache-control": "max-age=3600"})
+
+    def refused(self, request: Request, error: Exception) -> Response:
+        """Show what was wrong with a request."""
+        code = error.status_code if isinstance(error, HTTPException) else 400
+        said = error.detail if isinstance(error, HTTPException) else str(error)
+        return self._page("refused.html", said=said, code=code, title="Not shown", status=code)
+
+    # -- what pages are made of
+
+    def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+        text = self.env.get_template(template).render(base=self.base, exported=False, **values)
+        return HTMLResponse(text, status)
+
+    def _source(self, request: Request) -> Source:
+        number = int(request.path_params["run"])
+        if number >= len(self.sources):
+            raise HTTPException(404, f"There is no run {number}; {len(self.sources)} are open.")
+        return self.sources[number]
+
+    def _episode_number(self, request: Request, source: Source) -> int:
+        number = int(request.path_params["number"])
+        if number >= len(source.store):
+            raise HTTPException(
+                404, f"There is no episode {number}; {source.name} holds {len(source.store)}."
+            )
+        return number
+
+    def _read(self, source: Source, number: int) -> Episode:
+        return source.store[number]
+
+    def _turn(self, request: Request, episode: Episode) -> Any:
+        place = request.path_params["turn"]
+        if place >= len(episode.turns):
+            raise HTTPException(404, f"There is no turn {place}; the episode has {len(episode.turns)}.")
+        return episode.turns[place]
+
+    def _wanted(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what an address filters by, for the store and for the form."""
+        wanted: dict[str, Any] = {}
+        chosen = {name: asked.get(name, "") for name in ("spec", "stop", "outcome", "iteration", "seed")}
+        for name in ("spec", "stop"):
+            if chosen[name]:
+                wanted[name] = chosen[name]
+        if chosen["outcome"]:
+            if chosen["outcome"] not in OUTCOMES:
+                raise HTTPException(
+                    400, f"outcome is {chosen['outcome']!r:.40}; accepted: {', '.join(OUTCOMES)}."
+                )
+            wanted |= OUTCOMES[chosen["outcome"]]
+        if chosen["iteration"]:
+            wanted["job_prefix"] = f"{_number(asked, 'iteration', 1) - 1}-"  # jobs count from 0
+        if chosen["seed"]:
+            wanted["seed"] = _number(asked, "seed", 0)
+        return wanted, chosen
+
+
+def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+    value = asked.get(name) or str(default)
+    if not value.isascii() or not value.isdigit() or len(value) > 20:
+        raise HTTPException(400, f"{name} is {value!r:.40}; accepted: a number, 0 or more.")
+    return int(value)
+
+
+def iteration_of(job: str) -> int | None:
+    """Return the iteration of a training run that a job was played in, as its metrics count them."""
+    first = job.partition("-")[0]
+    return int(first) + 1 if first.isascii() and first.isdigit() and len(first) < 10 else None
+
+
+def answers(source: Source, entry: Entry) -> list[str]:
+    """Return the actions of an episode in short, for a list; none of one whose line is long."""
+    if entry.end - entry.start > SHORT_LINE:
+        return []
+    try:
+        turns = source.store[entry.number].turns
+    except GemError:  # a damaged line
+        return []
+    return [" ".join((turn.action or "")[:200].split())[:60] for turn in turns[:SHORT_LIST]]
+
+
+def episode_page(source: Source, episode: Episode, colour: str) -> dict[str, Any]:
+    """Return what the page of an episode shows."""
+    vocabulary = vocabulary_of(episode.run)
+    advantages = advantages_of(source, episode) if source.training else {}
+    turns = conversation(episode, vocabulary, advantages)
+    known = {
+        "logprob": any(turn.logprobs is not None for turn in episode.turns),
+        "entropy": any(turn.token_ids and entropies(turn) is not None for turn in episode.turns),
+        "advantage": bool(advantages),
+        "mask": any(turn.token_ids for turn in episode.turns),
+        "none": True,
+    }
+    colour = colour if known.get(colour) else "none"
+    run = episode.run
+    return {
+        "episode": episode,
+        "turns": turns,
+        "ends": [
+            (seat, end, parts_of(end.observation), plain_json(end.info)) for seat, end in episode.ends.items()
+        ],
+        "vocabulary": vocabulary,
+        "colours": {name: known[name] for name in COLOURS},
+        "colour": colour,
+        "settings": {**run.sampling, **_limits(episode)},
+        "sampled": sum(turn.sampled for turn in turns),
+        "scale": max(
+            (abs(turn.reward) for turn in turns if turn.reward and math.isfinite(turn.reward)), default=1.0
+        ),
+        "earned": [(seat, episode.reward(seat)) for seat in episode.seats] if episode.several else [],
+    }
+
+
+def _limits(episode: Episode) -> dict[str, Any]:
+    limits = episode.run.limits
+    names = ("turns", "tokens", "turn_tokens", "context", "policy_s")
+    return {f"limit of {name}": value for name in names if (value := getattr(limits, name)) is not None}
+
+
+def templates() -> Environment:
+    """Return the templates; everything that is put into one is escaped."""
+    env = Environment(
+        loader=PackageLoader("gem.viewer", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {
+        "shown": shown,
+        "number": number,
+        "short": short,
+        "percent": percent,
+        "seconds": seconds,
+    }
+    env.globals |= {
+        "iteration_of": iteration_of,
+        "Verdict": Verdict,
+        "isfinite": math.isfinite,
+        "STOPS": [stop.value for stop in StopReason],
+    }
+    return env
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Return a figure as pages show it; a dash where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.{digits}f}".replace("-", "−")
+    return f"{value:,}".replace("-", "−")
+
+
+def short(value: float | None) -> str:
+    """Return a count in four characters or so."""
+    if value is None:
+        return "–"
+    for bound, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= bound:
+            return f"{value / (1e3 if unit == 'k' else bound):.{1 if unit != 'k' else 0}f}{unit}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def percent(value: float | None) -> str:
+    """Return a share."""
+    return "–" if value is None else f"{value:.1%}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"

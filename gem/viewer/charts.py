@@ -1,0 +1,128 @@
+"""Curves over the iterations of training runs: runs over one another, with a band over their seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from gem.viewer.sources import Source
+
+FIRST = ("success", "reward", "turns")
+"""What is drawn where the address does not say."""
+KNOWN = (
+    "success",
+    "reward",
+    "turns",
+    "unreadable",
+    "no_verdict",
+    "entropy",
+    "kl",
+    "step_kl",
+    "clipped",
+    "loss",
+    "logprob_gap",
+    "value_error",
+    "lr",
+    "tokens_sampled",
+    "sample_s",
+    "update_s",
+)
+"""What can be drawn."""
+SHARES = ("success", "unreadable", "clipped")
+SMOOTHEST = 200
+MOST_POINTS = 1000
+
+
+def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return what an address asks to be drawn, for the form and for the address of the curves."""
+    there = {name for source in sources for line in source.history[-1:] for name in line}
+    metrics = [name for name in query.getlist("metric") if name in KNOWN] or list(FIRST)
+    smooth = query.get("smooth", "1")
+    return {
+        "metrics": metrics,
+        "available": [name for name in KNOWN if name in there],
+        "smooth": min(SMOOTHEST, max(1, int(smooth))) if smooth.isascii() and smooth.isdigit() else 1,
+        "apart": query.get("seeds") == "apart",
+        "runs": [source.number for source in sources if source.training],
+    }
+
+
+def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the curves that an address asks for.
+
+    Runs that differ in nothing but their seed are one curve, the mean, in a band from the lowest seed to the
+    highest; with ``seeds=apart`` each is its own.
+    """
+    how = asked(query, sources)
+    wanted = set(query.getlist("run"))
+    chosen = [
+        source for source in sources if source.training and (not wanted or str(source.number) in wanted)
+    ]
+    together: dict[str, list[Source]] = {}
+    for source in chosen:
+        together.setdefault(source.name if how["apart"] else source.recipe, []).append(source)
+    labels = _labels(list(together.values()))
+    return {
+        "metrics": {
+            name: [
+                {"label": label, **_curve(members, name, how["smooth"])}
+                for label, members in zip(labels, together.values(), strict=True)
+            ]
+            for name in how["metrics"]
+        },
+        "shares": [name for name in how["metrics"] if name in SHARES],
+        "alarms": [{**alarm, "run": source.name} for source in chosen for alarm in source.alarms()],
+        "counts": {source.number: len(source.history) for source in chosen},
+    }
+
+
+def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
+    by_iteration: dict[int, list[float]] = {}
+    for source in members:
+        lines = source.history
+        values = [line.get(name) for line in lines]
+        for place, line in enumerate(lines):
+            window = [
+                float(value)
+                for value in values[max(0, place - smooth + 1) : place + 1]
+                if isinstance(value, int | float) and math.isfinite(value)
+            ]
+            if window:
+                by_iteration.setdefault(line["iteration"], []).append(fmean(window))
+    step = max(1, -(-len(by_iteration) // MOST_POINTS))
+    x = sorted(by_iteration)[::step]
+    several = len(members) > 1
+    return {
+        "x": x,
+        "mean": [fmean(by_iteration[each]) for each in x],
+        "low": [min(by_iteration[each]) for each in x] if several else None,
+        "high": [max(by_iteration[each]) for each in x] if several else None,
+        "seeds": len(members),
+        "runs": [source.number for source in members],
+    }
+
+
+def _labels(groups: Sequence[Sequence[Source]]) -> list[str]:
+    """Return a name for each group of runs: of a single run its own, else what tells it from the others."""
+    configs = [group[0].config for group in groups]
+    names: list[str] = []
+    for group, config in zip(groups, configs, strict=True):
+        if len(group) == 1:
+            names.append(group[0].name)
+            continue
+        shared = _beginning([source.name for source in group]).rstrip("-_./ ")
+        telling = [
+            f"{name} {config.get(name)}"
+            for name in ("env", "algorithm", "model", "lr", "gamma", "batch")
+            if any(other.get(name) != config.get(name) for other in configs)
+        ]
+        names.append(shared or ", ".join(telling) or str(config.get("algorithm")))
+    return names
+
+
+def _beginning(names: Sequence[str]) -> str:
+    """Return what all names begin with."""
+    first, last = min(names), max(names)
+    return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]

@@ -1,0 +1,314 @@
+"""An episode as a conversation: what a page of it shows, as plain data for the templates."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gem.content import Image, Obs, Text, text_of
+from gem.errors import GemError
+from gem.estimators import turn_advantages
+from gem.record import Episode, Turn
+from gem.viewer.sources import Source
+from gem.viewer.text import LONGEST, Board, blocks, picture_type, pretty
+from gem.viewer.vocabulary import Vocabulary
+
+COLOURS = ("logprob", "entropy", "advantage", "mask", "none")
+"""What sampled tokens can be coloured by."""
+MOST_TOKENS = 20_000
+"""Tokens of one turn that a page shows."""
+BATCH_AT_MOST = 2048
+"""Episodes of an iteration that are read to compute advantages."""
+PICTURE_AT_MOST = 4 << 20
+"""Bytes of a picture that a page shows."""
+_SURPRISE = (0.9, 0.5, 0.2, 0.05, 0.01)
+"""Probabilities that part the levels by which tokens are coloured."""
+
+
+class Part(NamedTuple):
+    """A piece of what was shown: prose, a board, or a picture; `more`: characters that are left out."""
+
+    kind: str
+    text: str = ""
+    board: Board | None = None
+    source: str = ""
+    more: int = 0
+
+
+class Token(NamedTuple):
+    """A piece of an answer and what is known of it; `classes` are its colours."""
+
+    text: str
+    classes: str
+    title: str
+
+
+class Call(NamedTuple):
+    """A native call of a tool."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(slots=True)
+class Shown:
+    """A turn as a page shows it; `number` counts from 0 in the episode, `moment` the turns at one time."""
+
+    number: int
+    seat: str
+    heard: list[Part]
+    results: list[tuple[str, list[Part]]]
+    said: list[Part]
+    tokens: list[Token]
+    reasoning: str
+    calls: list[Call]
+    action: str | None
+    reward: float | None
+    rewards: Mapping[str, float]
+    sofar: float
+    advantage: float | None
+    finish: str
+    version: int | None
+    info: str
+    timing: list[tuple[str, float]]
+    prompt: int
+    kept: int
+    sampled: int
+    probability: float | None
+    tools_used: list[str] = field(default_factory=list)
+
+
+def parts_of(obs: Obs) -> list[Part]:
+    """Return an observation as what a page shows of it."""
+    found: list[Part] = []
+    for piece in (Text(obs),) if isinstance(obs, str) else obs:
+        if isinstance(piece, Image):
+            found.append(_picture(piece))
+            continue
+        more = max(0, len(piece.text) - LONGEST)
+        found += [
+            Part("board", board=each) if isinstance(each, Board) else Part("text", each)
+            for each in blocks(piece.text)
+        ]
+        if more:
+            found.append(Part("more", more=more))
+    return found
+
+
+def _picture(image: Image) -> Part:
+    kind = picture_type(image)
+    if kind is None:
+        return Part(
+            "broken", f"{len(image.data):,} bytes that are no picture ({image.mime[:40]}). {image.alt}"
+        )
+    if len(image.data) > PICTURE_AT_MOST:
+        return Part("broken", f"a picture of {len(image.data):,} bytes, too large to be shown. {image.alt}")
+    data = base64.b64encode(image.data).decode("ascii")
+    return Part("picture", image.alt or "a picture without description", source=f"data:{kind};base64,{data}")
+
+
+def conversation(
+    episode: Episode, vocabulary: Vocabulary, advantages: Mapping[int, float] | None = None
+) -> list[Shown]:
+    """Return an episode's turns as pages show them.
+
+    Args:
+        episode: the episode.
+        vocabulary: makes text of its tokens.
+        advantages: the advantage of each turn by its number, where it is known.
+    """
+    earned = {seat: end.unearned for seat, end in episode.ends.items()}
+    before: dict[str, Turn] = {}
+    found: list[Shown] = []
+    for number, turn in enumerate(episode.turns):
+        earned[turn.seat] = earned.get(turn.seat, 0.0) + (turn.reward or 0.0)
+        advantage = (advantages or {}).get(number)
+        last = before.get(turn.seat)
+        before[turn.seat] = turn
+        calls = turn.reply.tool_calls if turn.reply else ()
+        known = [each for each in (turn.logprobs or ()) if math.isfinite(each)]
+        found.append(
+            Shown(
+                number=number,
+                seat=turn.seat,
+                heard=parts_of(turn.observation),
+                results=_results(turn, last),
+                said=parts_of(turn.said.content),
+                tokens=_tokens(turn, vocabulary, advantage),
+                reasoning=(turn.reply.reasoning or "") if turn.reply else "",
+                calls=[Call(call.name, pretty(call.arguments)) for call in calls],
+                action=turn.action,
+                reward=turn.reward,
+                rewards=turn.rewards or {},
+                sofar=earned[turn.seat],
+                advantage=advantage,
+                finish=turn.finish,
+                version=turn.policy_version,
+                info=plain_json(turn.info),
+                timing=[(name, value) for name, value in turn.timing.items()],
+                prompt=turn.prompt_length,
+                kept=turn.kept,
+                sampled=len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0),
+                probability=math.exp(math.fsum(known) / len(known)) if known else None,
+                tools_used=tools_used(turn),
+            )
+        )
+    return found
+
+
+def _results(turn: Turn, last: Turn | None) -> list[tuple[str, list[Part]]]:
+    """Return what each native call of the turn before gave, as the agent was shown it."""
+    from gem.history import messages
+
+    if last is None or last.reply is None or not last.reply.tool_calls:
+        return []
+    try:
+        told = [each for each in messages([last, turn]) if each.role == "tool"]
+    except (GemError, TypeError, ValueError):
+        return []
+    return [(each.name or "tool", parts_of(each.content)) for each in told]
+
+
+def tools_used(turn: Turn) -> list[str]:
+    """Return the tools that a turn called, by name: native calls, and those that the environment read."""
+    if turn.reply is not None and turn.reply.tool_calls:
+        return [call.name for call in turn.reply.tool_calls]
+    told = turn.info.get("tool_results")
+    if isinstance(told, list | tuple):
+        return [str(each["name"]) for each in told if isinstance(each, Mapping) and "name" in each]
+    name = turn.info.get("tool")
+    return [name] if isinstance(name, str) else []
+
+
+def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list[Token]:
+    entropy = entropies(turn)
+    found: list[Token] = []
+    for text, at, count in vocabulary.pieces(turn.token_ids[:MOST_TOKENS]):
+        classes, title = [], []
+        if turn.logprobs is not None:
+            logprob = math.fsum(turn.logprobs[at : at + count])
+            level = surprise(logprob)
+            classes.append(f"p{level}")
+            title.append(f"probability {math.exp(min(0.0, logprob)):.1%}, logprob {logprob:.3f}")
+        if entropy is not None:
+            classes.append(f"h{_level(entropy[at], (0.05, 0.3, 1.0, 2.0, 3.5))}")
+            title.append(f"entropy {entropy[at]:.2f} nats")
+        if advantage is not None:
+            classes.append(_signed(advantage))
+            title.append(f"advantage {advantage:+.3f}")
+        masked = not any(turn.mask[at : at + count])
+        classes.append("m0" if masked else "m1")
+        title.append("not learned on" if masked else "learned on")
+        ids = ", ".join(str(id) for id in turn.token_ids[at : at + count])
+        title.append(f"id {ids}")
+        found.append(Token(text, " ".join(classes), "; ".join(title)))
+    return found
+
+
+def entropies(turn: Turn) -> Sequence[float] | None:
+    """Return the entropy of the distribution of each sampled token, where the agent gave it."""
+    given = (turn.extra or {}).get("entropy")
+    if not isinstance(given, list | tuple) or len(given) != len(turn.token_ids):
+        return None
+    known = all(isinstance(each, int | float) and math.isfinite(each) for each in given)
+    return list(given) if known else None
+
+
+def surprise(logprob: float) -> int:
+    """Return how unlikely a token was: 0, as good as sure, to 5, less than one in a hundred."""
+    probability = math.exp(min(0.0, logprob)) if not math.isnan(logprob) else 1.0
+    return sum(probability < bound for bound in _SURPRISE)
+
+
+def _level(value: float, bounds: Sequence[float]) -> int:
+    return sum(value > bound for bound in bounds)
+
+
+def _signed(advantage: float) -> str:
+    if math.isnan(advantage):
+        return "a0"
+    return f"a{'m' if advantage < 0 else 'p'}{_level(abs(advantage), (0.05, 0.5, 1.0, 2.0))}"
+
+
+def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
+    """Return the advantages that a training run gave an episode's turns; none where they cannot be known.
+
+    They are computed again from the iteration's episodes, as the run's algorithm does without a divergence
+    in the reward. PPO's rest on its critic, those of turn_grpo on its branches: these are not here.
+    """
+    from gem.estimators.advantages import KINDS
+
+    config = source.config
+    kind = {"gspo": "grpo"}.get(str(config.get("algorithm")), config.get("algorithm"))
+    gamma = config.get("gamma")
+    if kind not in KINDS or not isinstance(gamma, int | float) or config.get("kl_reward"):
+        return {}
+    iteration = episode.job.partition("-")[0]
+    entries, total = source.store.page(job_prefix=f"{iteration}-", run=episode.run.id, count=BATCH_AT_MOST)
+    if total > BATCH_AT_MOST:
+        return {}
+    last = {(entry.job, entry.sample): entry.number for entry in entries}  # the last attempt stands
+    try:
+        batch = [source.store[number] for number in last.values()]
+        mine = next(i for i, each in enumerate(batch) if each.id == episode.id)
+        found: dict[int, float] = {}
+        for seat in episode.seats:
+            values = turn_advantages(batch, kind, gamma, seat)[mine]
+            places = [number for number, turn in enumerate(episode.turns) if turn.seat == seat]
+            found.update(zip(places, values or (), strict=False))
+        return found
+    except (GemError, StopIteration, KeyError):
+        return {}
+
+
+class Boundary(NamedTuple):
+    """The prompt of a turn as the model saw it: what was held from before, and what was new."""
+
+    held: list[Token]
+    new: list[Token]
+    left_out: int
+
+
+def raw_prompt(turn: Turn, vocabulary: Vocabulary) -> Boundary:
+    """Return the tokens of a turn's prompt; of a long one the end, and how many tokens are left out."""
+    ids = turn.prompt_ids
+    left_out = max(0, len(ids) - MOST_TOKENS)
+    kept = max(0, turn.kept - left_out)
+    ids = ids[left_out:]
+
+    def plain(part: Sequence[int]) -> list[Token]:
+        return [
+            Token(text, "", "id " + ", ".join(map(str, part[at : at + count])))
+            for text, at, count in vocabulary.pieces(part)
+        ]
+
+    return Boundary(plain(ids[:kept]), plain(ids[kept:]), left_out)
+
+
+def plain_json(values: Any) -> str:
+    """Return values as indented JSON, with whatever JSON has not as its text; nothing for none."""
+    if not values:
+        return ""
+    try:
+        return json.dumps(values, indent=2, ensure_ascii=False, default=repr)[:LONGEST]
+    except (TypeError, ValueError, RecursionError):
+        return repr(values)[:LONGEST]
+
+
+def snippet(episode: Episode) -> str:
+    """Return the first action of an episode in one line."""
+    first = next((turn.action or "" for turn in episode.turns), "")
+    return " ".join(first[:400].split())[:120]
+
+
+def words_of(turn: Turn) -> str:
+    """Return all text of a turn: what was heard, thought and said."""
+    pieces = [text_of(turn.observation), turn.action or ""]
+    if turn.reply is not None:
+        pieces += [turn.reply.text, turn.reply.reasoning or ""]
+        pieces += [f"{call.name} {call.arguments}" for call in turn.reply.tool_calls]
+    return "\n".join(dict.fromkeys(filter(None, pieces)))

@@ -1,0 +1,53 @@
+"""The server: on this machine alone, on a free port, behind an address that holds a token."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Sequence
+
+import uvicorn
+
+from gem.errors import BadArgument
+from gem.viewer.app import Viewer
+from gem.viewer.sources import Source
+
+HOST = "127.0.0.1"
+
+
+class Server:
+    """Serves the pages over some sources; its `url` is known before it serves."""
+
+    def __init__(self, sources: Sequence[Source], port: int = 0, token: str | None = None) -> None:
+        """Take a port; 0: a free one.
+
+        Raises:
+            BadArgument: for a port that is not free.
+        """
+        self.token = token or secrets.token_urlsafe(16)
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise BadArgument(f"port is {port}: {error}; accepted: a free port, or 0 for any.") from error
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{HOST}:{self.port}/{self.token}/"
+        self.viewer = Viewer(sources, self.token)
+        settings = uvicorn.Config(
+            self.viewer.app, log_level="warning", access_log=False, server_header=False, lifespan="off"
+        )
+        self._server = uvicorn.Server(settings)
+
+    def serve(self) -> None:
+        """Serve until `stop`, or Ctrl-C."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Let `serve` return soon."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Give the port back, where nothing was served."""
+        self._socket.close()

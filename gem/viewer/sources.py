@@ -1,0 +1,227 @@
+"""What the viewer is shown: stores of episodes, and the folders of runs around them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gem.errors import BadArgument, GemError
+from gem.record import Verdict
+from gem.rollout.index import Tally
+from gem.rollout.store import EpisodeStore
+from gem.statistics import Interval, wilson
+from gem.statistics.student_t import quantile
+
+EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
+DEEPEST = 3
+"""Levels of folders in which stores are looked for."""
+MOST = 200
+"""Stores that are opened at most."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What many episodes come to; None where there is nothing that it could be of."""
+
+    episodes: int = 0
+    scored: int = 0
+    known: int = 0  # those of which it is known whether they succeeded
+    solved: int = 0
+    turns: int = 0
+    tokens: int = 0
+    stops: dict[str, int] = field(default_factory=dict)
+    rewards: float = 0.0
+    squares: float = 0.0
+
+    def add(self, tally: Tally) -> None:
+        """Count in what a tally has."""
+        self.episodes += tally.episodes
+        self.turns += tally.turns
+        self.tokens += tally.tokens
+        self.stops[tally.stop] = self.stops.get(tally.stop, 0) + tally.episodes
+        if tally.verdict == Verdict.SCORED:
+            self.scored += tally.episodes
+            self.rewards += tally.reward
+            self.squares += tally.reward_squares
+        if tally.success is not None:
+            self.known += tally.episodes
+            self.solved += tally.episodes * tally.success
+
+    @property
+    def success(self) -> Interval | None:
+        """The rate of success, with its 95% interval (Wilson)."""
+        return wilson(self.solved, self.known) if self.known else None
+
+    @property
+    def reward(self) -> Interval | None:
+        """The mean return, with its 95% interval (Student's t)."""
+        n = self.scored
+        if not n or not math.isfinite(self.squares):
+            return None
+        mean = self.rewards / n
+        if n == 1:
+            return Interval(mean, -math.inf, math.inf, 1, 1)
+        spread = max(0.0, self.squares / n - mean**2) / (n - 1)
+        half = quantile(0.975, n - 1) * math.sqrt(spread)
+        return Interval(mean, mean - half, mean + half, n, n)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of episodes with a verdict."""
+        return self.scored / self.episodes if self.episodes else None
+
+
+class Source:
+    """A store, with what stands beside it."""
+
+    def __init__(self, number: int, path: Path, name: str) -> None:
+        """Open the store at `path` to read it.
+
+        Raises:
+            StoreError, SchemaMismatch: when it is no store.
+        """
+        self.number, self.path, self.name = number, path, name
+        self.store = EpisodeStore(path, read_only=True)
+        self.folder = path.parent
+        self._history: list[dict[str, Any]] = []
+        self._read = 0
+        self._alarms: list[dict[str, Any]] = []
+        self._alarmed = 0
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What a training run was asked for; empty where this is none."""
+        if self.path.name != EPISODES:
+            return {}
+        with suppress(OSError, ValueError, RecursionError):
+            values = json.loads((self.folder / CONFIG).read_text(encoding="utf-8", errors="replace"))
+            if isinstance(values, dict):
+                return values
+        return {}
+
+    @property
+    def training(self) -> bool:
+        """Whether this is a training run."""
+        return bool(self.config)
+
+    @property
+    def recipe(self) -> str:
+        """What tells training runs apart that differ in more than their seed."""
+        left = {name: value for name, value in self.config.items() if name not in ("seed", "out", "threads")}
+        return json.dumps(left, sort_keys=True, default=str)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The figures of a training run's iterations, as far as they are written; read as they come."""
+        if not self.training:
+            return []
+        with suppress(OSError), (self.folder / METRICS).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < self._read:  # begun anew
+                self._history, self._read = [], 0
+            file.seek(self._read)
+            data = file.read(size - self._read)
+            whole = data.rfind(b"\n") + 1
+            self._read += whole
+            for line in data[:whole].splitlines():
+                with suppress(ValueError, RecursionError):
+                    values = json.loads(line)
+                    if isinstance(values, dict) and isinstance(values.get("iteration"), int):
+                        self._history.append(values)
+        return self._history
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Return what went wrong in a training run, by iteration; nothing where training is not installed."""
+        history = self.history
+        if len(history) < self._alarmed:  # begun anew
+            self._alarms, self._alarmed = [], 0
+        try:
+            from gem.train.alarms import alarms
+            from gem.train.config import TrainConfig
+            from gem.train.run import Metrics
+
+            config = TrainConfig.from_json(dict(self.config))
+            known = []
+            for line in history:
+                values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
+                known.append(Metrics(**values))
+            for end in range(self._alarmed + 1, len(known) + 1):
+                self._alarms += [
+                    {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
+                    for alarm in alarms(known[:end], config)
+                ]
+            self._alarmed = len(known)
+        except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
+            pass  # a run of another version
+        return self._alarms
+
+    def figures(self, tallies: Iterable[Tally] | None = None) -> Figures:
+        """Return what the episodes come to."""
+        found = Figures()
+        for tally in self.store.tally() if tallies is None else tallies:
+            found.add(tally)
+        return found
+
+    def by_spec(self) -> dict[str, Figures]:
+        """Return what the episodes of each environment come to."""
+        found: dict[str, Figures] = {}
+        for tally in self.store.tally():
+            found.setdefault(tally.spec, Figures()).add(tally)
+        return dict(sorted(found.items()))
+
+    @property
+    def agents(self) -> str:
+        """Who played: agents and models."""
+        names = []
+        for run in self.store.runs:
+            model = "" if run.model is None else f" {Path(run.model).name}"
+            names.append(f"{run.agent}{model}".strip() or "unnamed")
+        return ", ".join(dict.fromkeys(names))
+
+
+def open_sources(paths: Sequence[Path]) -> list[Source]:
+    """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
+
+    Raises:
+        BadArgument: for a path without stores, or too many of them.
+        StoreError, SchemaMismatch: for a file that is no store.
+    """
+    found: list[Path] = []
+    for path in paths:
+        below = [path] if path.is_file() else list(_stores(path))
+        if not below:
+            raise BadArgument(
+                f"{path} holds no episodes; accepted: a store (episodes.jsonl), the folder of a training run "
+                "or an evaluation, or a folder of such folders."
+            )
+        found += [each for each in below if each not in found]
+    if len(found) > MOST:
+        raise BadArgument(f"there are {len(found)} stores; accepted: {MOST} at most. Name some of them.")
+    return [
+        Source(number, path, name)
+        for number, (path, name) in enumerate(zip(found, _names(found), strict=True))
+    ]
+
+
+def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
+    if (folder / EPISODES).is_file():
+        yield folder / EPISODES
+    if depth < DEEPEST and folder.is_dir():
+        for below in sorted(each for each in folder.iterdir() if each.is_dir()):
+            yield from _stores(below, depth + 1)
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return a short name for each path: as many of its last parts as tell it from the others."""
+    parts = [path.resolve().parts[:-1] if path.name == EPISODES else path.resolve().parts for path in paths]
+    length = 1
+    while length < 8 and len({each[-length:] for each in parts}) < len(parts):
+        length += 1
+    return ["/".join(each[-length:]) or "/" for each in parts]

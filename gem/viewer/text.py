@@ -1,0 +1,197 @@
+"""Text of models and environments as HTML: always escaped, with what cannot be seen made visible.
+
+A page never holds a character that steers it: control characters, marks that change the direction of
+writing, and half surrogates are shown by their names. Long text is cut, and the rest is a page of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+from gem.content import Image
+
+LONGEST = 20_000
+"""Characters of one text that a page shows."""
+BOARD_LINES = 3
+"""Lines that a board has at least."""
+BOARD_CELLS = 1600
+"""Cells that are drawn as a board at most; a larger one stays text."""
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_RULE = re.compile(r"\s*[-+|=]*-[-+|= ]*\s*")
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+"""How pictures begin that a page shows; what begins otherwise is no picture, whatever it says it is. Pictures
+in text form (SVG) are programs."""
+
+
+def visible(text: str) -> str:
+    """Return text in which characters that cannot be seen are written as their names."""
+    return _UNSEEN.sub(lambda found: f"<{_name(found[0])}>", text)
+
+
+def shown(text: object, longest: int = LONGEST) -> Markup:
+    """Return text as HTML; what lies behind `longest` characters is left out, and that is said by nobody."""
+    whole = str(text)[:longest]
+    pieces: list[Markup] = []
+    at = 0
+    for found in _UNSEEN.finditer(whole):
+        pieces.append(escape(whole[at : found.start()]))
+        pieces.append(Markup('<span class="unseen">{}</span>').format(_name(found[0])))
+        at = found.end()
+    pieces.append(escape(whole[at:]))
+    return Markup("").join(pieces)
+
+
+def _name(character: str) -> str:
+    code = ord(character)
+    return "ESC" if code == 0x1B else f"U+{code:04X}"
+
+
+def pretty(text: str) -> str:
+    """Return JSON text with its values on lines of their own; other text as it is."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False) if len(text) < LONGEST else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def picture_type(image: Image) -> str | None:
+    """Return the media type of a picture by its first bytes; None where it is none that is shown."""
+    if image.data[:4] == b"RIFF" and image.data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _PICTURES if image.data.startswith(start)), None)
+
+
+class Cell(NamedTuple):
+    """A cell of a board: what stands in it, where, and whether it is a label of a row or column."""
+
+    text: str
+    x: float
+    y: float
+    kind: str
+
+
+class Board(NamedTuple):
+    """A board to be drawn: its cells, the lines between its parts, and its size in cells."""
+
+    cells: list[Cell]
+    lines: list[tuple[float, float, float, float]]
+    width: float
+    height: float
+    text: str
+
+
+def blocks(text: str) -> list[str | Board]:
+    """Return a text as pieces of prose, and boards: lines that have as many short words each."""
+    found: list[str | Board] = []
+    prose: list[str] = []
+    lines = text[:LONGEST].split("\n")
+    at = 0
+    while at < len(lines):
+        end = _board_end(lines, at)
+        board = _board(lines[at:end]) if end - at >= BOARD_LINES else None
+        if board is None:
+            prose.append(lines[at])
+            at += 1
+            continue
+        if prose:
+            found.append("\n".join(prose))
+            prose = []
+        found.append(board)
+        at = end
+    if prose:
+        found.append("\n".join(prose))
+    return found
+
+
+def _words(line: str) -> list[str]:
+    """Return the cells of a line of a board, without the lines drawn between them."""
+    words = line.split()
+    if len(words) < 3 or max(map(len, words)) > 2:
+        return []
+    return words
+
+
+def _board_end(lines: list[str], start: int) -> int:
+    """Return where a board that begins at a line ends; `start` where none begins."""
+    first = _words(lines[start])
+    if not first:
+        return start
+    end = start
+    cells = len([word for word in first if word != "|"])
+    while end < len(lines):
+        words = [word for word in _words(lines[end]) if word != "|"]
+        rule = end > start and _RULE.fullmatch(lines[end]) and "-" in lines[end]
+        # A line of labels above has no label of its own in front.
+        if not rule and len(words) != cells and not (end == start + 1 and len(words) == cells + 1):
+            break
+        if not rule:
+            cells = len(words)
+        end += 1
+    while end > start and _RULE.fullmatch(lines[end - 1]) and "-" in lines[end - 1]:
+        end -= 1
+    return end
+
+
+def _board(lines: list[str]) -> Board | None:
+    rows: list[list[str]] = []
+    cuts_y: set[int] = set()
+    cuts_x: set[int] = set()
+    for line in lines:
+        if _RULE.fullmatch(line) and "-" in line and not _words(line):
+            cuts_y.add(len(rows))
+            continue
+        row: list[str] = []
+        for word in line.split():
+            if word == "|":
+                cuts_x.add(len(row))
+            else:
+                row.append(word)
+        rows.append(row)
+    width = max(map(len, rows))
+    if len(rows) < BOARD_LINES or len(rows) * width > BOARD_CELLS:
+        return None
+    numbers = [str(number) for number in range(width + 1)]
+    head = rows[0] in (numbers[1:], numbers[1:width], numbers[:width], numbers[: width - 1])
+    foot = not head and rows[-1] in (numbers[1:], numbers[:width])
+    side = head and len(rows[0]) == width - 1
+    cells = []
+    for y, row in enumerate(rows):
+        gap = width - len(row)
+        for x, word in enumerate(row):
+            label = (y == 0 and head) or (y == len(rows) - 1 and foot) or (x == 0 and side and y > 0)
+            kind = "label" if label else _kind(word)
+            cells.append(Cell(word, x + gap, y, kind))
+    across = [(float(x), 0.0, float(x), float(len(rows))) for x in cuts_x if 0 < x < width]
+    down = [(0.0, float(y), float(width), float(y)) for y in cuts_y if 0 < y < len(rows)]
+    return Board(cells, across + down, width, len(rows), "\n".join(lines))
+
+
+def _kind(word: str) -> str:
+    if word in (".", "_", "-", "~", "?"):
+        return "empty"
+    if word.isdigit():
+        return f"n{int(word) % 10}" if len(word) < 5 and word.isascii() else "other"
+    known = {
+        "X": "one",
+        "O": "two",
+        "F": "three",
+        "*": "bad",
+        "#": "wall",
+        "x": "one",
+        "o": "two",
+        "@": "three",
+    }
+    return known.get(word, "other")

@@ -1,0 +1,192 @@
+import json
+
+import pytest
+from awkward_episodes import PIXEL, awkward, branched, broken, of_two_seats, with_pictures, with_tools
+
+from gem import codec
+from gem.adapters.atif import VERSION, from_atif, read_atif, to_atif, write_atif
+from gem.content import Image, Text
+from gem.errors import BadArgument, MissingData
+from gem.record import StopReason
+
+
+def plain(trajectory):
+    """The trajectory as another program reads it."""
+    return json.loads(json.dumps(trajectory, allow_nan=False).encode())
+
+
+@pytest.mark.parametrize("episode", awkward(), ids=lambda episode: episode.job)
+def test_an_episode_comes_back_equal(episode):
+    back = from_atif(plain(to_atif(episode)))
+    assert codec.encode(back) == codec.encode(episode)
+    assert back.run == episode.run
+
+
+@pytest.mark.parametrize("episode", awkward(), ids=lambda episode: episode.job)
+@pytest.mark.parametrize("record", [True, False])
+def test_harbor_accepts_it(episode, record):
+    models = pytest.importorskip("harbor.models.trajectories", reason="Harbor's own models")
+    trajectory = to_atif(episode, record=record)
+    models.Trajectory.model_validate(plain(trajectory))
+
+
+def test_what_the_format_holds_stands_in_its_fields():
+    trajectory = to_atif(with_tools())
+    assert trajectory["schema_version"] == VERSION
+    assert trajectory["agent"]["model_name"] == "a-model"
+    assert trajectory["agent"]["tool_definitions"][0]["function"]["name"] == "look"
+    system, user, first, second = trajectory["steps"]
+    assert (system["source"], system["message"]) == ("system", "Be brief.")
+    assert (user["source"], user["message"]) == ("user", "Where is it?")
+    assert first["reasoning_content"] == "hm"
+    assert [call["arguments"] for call in first["tool_calls"]] == [{"at": "<b>"}, {}]
+    assert first["observation"]["results"] == [
+        {"content": "a lamp", "source_call_id": "c1"},
+        {"content": "a dog", "source_call_id": "c2"},
+    ]
+    assert first["metrics"]["prompt_token_ids"] == [1, 2]
+    assert second["metrics"]["prompt_token_ids"] == [1, 2, 5, 6, 1, 2]
+    assert second["metrics"]["logprobs"] == [-0.5, -0.25]
+    assert [first["extra"]["reward"], second["extra"]["reward"]] == [0.25, 0.25]
+    assert trajectory["extra"]["return"] == 0.5
+    assert trajectory["final_metrics"]["total_completion_tokens"] == 6
+
+
+def test_without_a_verdict_there_is_no_return():
+    trajectory = to_atif(broken())
+    assert "return" not in trajectory["extra"]
+    assert trajectory["extra"]["verdict"] == "none"
+
+
+def test_seats_are_embedded_trajectories():
+    whole = to_atif(of_two_seats())
+    names = [each["trajectory_id"] for each in whole["subagent_trajectories"]]
+    refs = whole["steps"][0]["observation"]["results"][0]["subagent_trajectory_ref"]
+    assert [ref["trajectory_id"] for ref in refs] == names
+    assert len(set(names)) == 2
+
+
+def test_turns_of_the_episode_that_it_branched_off_are_copied_context():
+    steps = to_atif(branched())["steps"]
+    assert [step.get("is_copied_context", False) for step in steps] == [False, False, True, False, False]
+    assert "logprobs" not in steps[3]["metrics"]  # minus infinity is no JSON
+
+
+def test_pictures_are_data_urls_and_kinds_that_the_format_lacks_are_text():
+    text, image, other = to_atif(with_pictures())["steps"][1]["message"]
+    assert "\\ud800" in text["text"]
+    assert image["source"]["path"].startswith("data:image/png;base64,")
+    assert other == {"type": "text", "text": "a line"}
+
+
+def test_a_trajectory_without_our_record_becomes_an_episode():
+    episode = with_tools()
+    back = from_atif(plain(to_atif(episode, record=False)), reward=0.5, success=True)
+    assert back.scored
+    assert (back.success, back.reward()) == (True, 0.5)
+    assert back.turns[1].action == episode.turns[1].action
+    assert back.turns[0].action.count("<tool_call>") == 2
+    assert back.turns[0].said.tool_calls[0] == episode.turns[0].said.tool_calls[0]
+    assert [list(turn.prompt_ids) for turn in back.turns] == [list(turn.prompt_ids) for turn in episode.turns]
+    assert [list(turn.token_ids) for turn in back.turns] == [[5, 6], [5, 6]]
+    assert [message.role for message in back.turns[1].messages] == ["tool", "tool"]
+    assert codec.decode(codec.encode(back), back.run) == back
+
+
+def test_a_trajectory_says_nothing_of_a_reward():
+    episode = from_atif(to_atif(with_tools(), record=False))
+    assert not episode.scored
+    assert episode.error.type == "NoReward"
+    assert episode.id == from_atif(to_atif(with_tools(), record=False)).id  # read twice, it is the same one
+
+
+def test_pictures_of_others_are_never_read_from_a_path():
+    step = {
+        "step_id": 1,
+        "source": "user",
+        "message": [
+            {"type": "image", "source": {"media_type": "image/png", "path": "/etc/passwd"}},
+            {
+                "type": "image",
+                "source": {"media_type": "image/png", "path": "data:image/png;base64,iVBORw0K"},
+            },
+        ],
+    }
+    agent = {"step_id": 2, "source": "agent", "message": "so"}
+    read = from_atif(
+        {"schema_version": "ATIF-v1.6", "agent": {"name": "x", "version": "1"}, "steps": [step, agent]}
+    )
+    assert read.turns[0].observation == (Text("[image: /etc/passwd]"), Image(PIXEL))
+
+
+STEP = {"step_id": 1, "source": "agent", "message": "so"}
+
+
+@pytest.mark.parametrize(
+    "trajectory",
+    [
+        [],
+        {},
+        {"schema_version": "ATIF-v2.0", "steps": []},
+        {"schema_version": VERSION},
+        {"schema_version": VERSION, "steps": [1]},
+        {"schema_version": VERSION, "steps": [{"source": "moon"}]},
+        {"schema_version": VERSION, "steps": [STEP | {"tool_calls": "x"}]},
+        {"schema_version": VERSION, "steps": [STEP | {"metrics": {"completion_token_ids": ["x"]}}]},
+        {
+            "schema_version": VERSION,
+            "steps": [STEP | {"metrics": {"completion_token_ids": [1], "logprobs": [None]}}],
+        },
+        {"schema_version": VERSION, "steps": [STEP], "extra": {"gem": {"episode": {}, "run": []}}},
+        {"schema_version": VERSION, "steps": [STEP], "extra": {"gem": "x"}},
+        {"schema_version": VERSION, "steps": [STEP | {"observation": {"results": [3]}}]},
+        {
+            "schema_version": VERSION,
+            "steps": [
+                STEP
+                | {
+                    "message": [
+                        {
+                            "type": "image",
+                            "source": {"media_type": "image/png", "path": "data:image/png;base64,?"},
+                        }
+                    ]
+                }
+            ],
+        },
+    ],
+)
+def test_what_is_no_trajectory_is_refused(trajectory):
+    with pytest.raises(BadArgument):
+        from_atif(trajectory)
+
+
+def test_nesting_ends():
+    trajectory = {"schema_version": VERSION, "steps": [STEP]}
+    for _ in range(20):
+        trajectory = {"schema_version": VERSION, "steps": [STEP], "subagent_trajectories": [trajectory]}
+    with pytest.raises(BadArgument, match="nested"):
+        from_atif(trajectory)
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out"])
+def test_files(tmp_path, name):
+    episodes = awkward()
+    assert write_atif(episodes, tmp_path / name) == len(episodes)
+    back = [read() for read in read_atif(tmp_path / name)]
+    assert [codec.encode(each) for each in back] == [codec.encode(each) for each in episodes]
+    with pytest.raises(BadArgument):
+        write_atif(episodes, tmp_path / name)
+
+
+def test_one_damaged_line_spoils_no_other(tmp_path):
+    path = tmp_path / "out.jsonl"
+    write_atif(awkward()[:2], path)
+    first, second = path.read_bytes().splitlines()
+    path.write_bytes(first + b"\n{torn\n" + second + b"\n")
+    one, torn, other = list(read_atif(path))
+    assert (one().stop, other().id) == (StopReason.SOLVED, awkward()[1].id)
+    with pytest.raises(BadArgument, match="line 2"):
+        torn()
+    with pytest.raises(MissingData):
+        list(read_atif(tmp_path / "nothing.jsonl"))

@@ -1,0 +1,94 @@
+import json
+import math
+
+import pytest
+from awkward_episodes import awkward, broken, echoed, with_pictures, with_tools
+
+from gem import codec
+from gem.adapters import rows
+from gem.adapters.rows import episode_row, read_jsonl, turn_rows, write_jsonl
+from gem.errors import BadArgument, MissingData, StoreError
+
+
+def lines(episodes):
+    return [codec.encode(episode) for episode in episodes]
+
+
+def test_jsonl_comes_back_equal(tmp_path):
+    path = tmp_path / "out.jsonl"
+    assert write_jsonl(awkward(), path) == 6
+    back = [read() for read in read_jsonl(path)]
+    assert lines(back) == lines(awkward())
+    assert [episode.run for episode in back] == [episode.run for episode in awkward()]
+
+
+def test_a_row_says_how_an_episode_went():
+    row = episode_row(echoed())
+    assert (row["env"], row["seed"], row["verdict"], row["agent"]) == (
+        echoed().spec,
+        0,
+        "scored",
+        "OpenAIAgent",
+    )
+    assert row["reward"] == pytest.approx(2 / 3)
+    assert [message["role"] for message in row["messages"]] == ["system", "user", *["assistant", "user"] * 3]
+    assert row["rewards"] == pytest.approx([1 / 3, 0, 1 / 3])
+
+
+def test_without_a_verdict_there_is_no_reward():
+    row = episode_row(broken())
+    assert (row["reward"], row["success"], row["verdict"]) == (None, None, "none")
+    assert row["error"] == "env: RuntimeError: it \\ud800 broke"
+
+
+def test_several_seats_have_no_one_conversation():
+    assert [episode_row(episode)["messages"] is None for episode in awkward()] == [False, True, *[False] * 4]
+
+
+def test_a_turn_is_a_row():
+    first, second = turn_rows(with_tools())
+    assert (first["tool_calls"], first["reasoning"], first["reward"]) == (2, "hm", 0.25)
+    assert (second["parent"], second["kept"], second["new_ids"]) == (0, 4, [1, 2])
+    assert second["logprobs"] == [-0.5, -0.25]
+    (row,) = turn_rows(with_pictures(), tokens=False)
+    assert math.isnan(row["reward"])
+    assert "token_ids" not in row
+    json.loads(row["info"])
+
+
+def test_tokens_can_be_left_out(tmp_path):
+    write_jsonl([with_tools()], tmp_path / "out.jsonl", tokens=False)
+    (read,) = read_jsonl(tmp_path / "out.jsonl")
+    assert lines([read()]) == [codec.encode(with_tools(), tokens=False)]
+
+
+def test_what_is_no_row_is_refused(tmp_path):
+    path = tmp_path / "in.jsonl"
+    row = json.dumps(episode_row(echoed()))
+    bad = ["{", "[]", "{}", '{"episode": "x", "settings": "y"}', '{"episode": "\\ud800", "settings": 3}']
+    path.write_text("\n".join([*bad, row]))
+    *broken_rows, whole = read_jsonl(path)
+    for read in broken_rows:
+        with pytest.raises(BadArgument):
+            read()
+    assert whole().id == echoed().id
+    with pytest.raises(MissingData):
+        list(read_jsonl(tmp_path / "nothing.jsonl"))
+    with pytest.raises(BadArgument, match="accepted: episode, turn"):
+        list(rows.rows([], "token"))
+
+
+def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
+    def broken_off():
+        yield echoed()
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError):
+        write_jsonl(broken_off(), tmp_path / "out.jsonl")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError):
+        write_jsonl([], tmp_path / "no" / "out.jsonl")
+    (tmp_path / "out.jsonl").write_text("mine")
+    with pytest.raises(BadArgument, match="there already"):
+        write_jsonl([], tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_text() == "mine"

@@ -1,0 +1,366 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from gem.agents import RandomAgent, SolverAgent
+from gem.errors import BadArgument
+from gem.evals import Outcome, compare, evaluate, read_run
+from gem.evals.outcomes import task_key
+from gem.evals.power import floors, planned, suites
+from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.rollout import EpisodeStore
+from gem.specs import TaskRef, WrapperRef
+from gem.statistics import mcnemar, paired_difference, score_difference, smallest_difference
+
+ENV = "test:X"
+
+
+def run(*won, env=ENV, sample=0, first=0):
+    """Outcomes of tasks one after the other: won, lost, or without verdict (None)."""
+    return [
+        Outcome(env, f"{env} {first + i}", sample, 0, each, None if each is None else float(each))
+        for i, each in enumerate(won)
+    ]
+
+
+def lots(won, of, first=0, env=ENV):
+    return run(*[True] * won, *[False] * (of - won), first=first, env=env)
+
+
+def test_pairs_are_judged_by_mcnemars_test_and_the_score_interval():
+    a, b = lots(10, 40), run(*[True] * 5, *[False] * 5, *[True] * 20, *[False] * 10)
+    found = compare(a, b)
+    (row,) = found.rows
+    assert (row.tasks, row.pairs, row.of, row.lost, row.won) == (40, 40, 40, 5, 20)
+    assert row.p == row.corrected == mcnemar(5, 20)
+    assert row.difference == score_difference(
+        [int(5 <= i < 10) for i in range(40)], [int(10 <= i < 30) for i in range(40)], [1] * 40
+    )
+    assert (row.a.mean, row.b.mean, row.difference.mean) == (0.25, 0.625, 0.375)
+    assert row.better == "B"
+    assert row.headline == "B is better, by 37.5 points"
+    assert (found.overall.env, found.overall.difference) == ("all", row.difference)
+
+
+def test_exchanged_runs_give_the_mirrored_answer():
+    a, b = lots(10, 40), lots(25, 40)
+    there, back = compare(a, b).rows[0], compare(b, a).rows[0]
+    assert (there.better, back.better) == ("B", "A")
+    assert back.headline == "A is better, by 37.5 points"
+    assert back.difference[1:3] == pytest.approx((-there.difference.high, -there.difference.low))
+
+
+def test_where_nothing_is_shown_it_says_what_could_have_been_seen():
+    row = compare(lots(20, 50), lots(22, 50)).rows[0]
+    assert row.better is None
+    assert (
+        row.headline == f"no difference shown; smallest that could be seen: {100 * row.smallest:.1f} points"
+    )
+    assert 0.1 < row.smallest < 0.2
+
+
+def test_samples_of_a_task_are_one_task():
+    a = [each for sample in range(4) for each in run(True, False, False, False, sample=sample)]
+    b = [each for sample in range(4) for each in run(True, True, True, False, sample=sample)]
+    row = compare(a, b).rows[0]
+    assert (row.tasks, row.pairs, row.won) == (4, 16, 8)
+    assert row.p == pytest.approx(0.5)  # of two tasks that differ, not of eight pairs
+    assert row.better is None
+
+
+def test_what_lacks_a_verdict_enters_no_figure_and_bounds_the_others():
+    a, b = run(True, False, None, True, False), run(True, True, True, None, False)
+    row = compare(a, b, min_coverage=0.5).rows[0]
+    assert (row.pairs, row.of, row.coverage) == (3, 5, 0.6)
+    assert (row.a_scored, row.b_scored) == (4, 4)
+    assert row.difference.mean == pytest.approx(1 / 3)
+    # Third pair: A may have won or lost, B won. Fourth: A won, B may have.
+    assert (row.at_least, row.at_most) == pytest.approx(((1 + 0 - 1) / 5, (1 + 1 + 0) / 5))
+
+
+def test_too_little_coverage_withholds_the_headline_and_says_why():
+    a, b = [*lots(2, 20)], [*run(*[None] * 2, *[True] * 16), *run(True, first=25)]
+    found = compare(a, b)
+    (row,) = found.rows
+    assert row.headline is row.better is None
+    assert row.withheld == (
+        "no headline: coverage is 76.2%, 16 of 21 pairs (B lacks 2 outcomes; 2 are in A alone; 1 are in B "
+        "alone); 95% is asked for"
+    )
+    assert found.overall.withheld == row.withheld
+    assert compare(a, b, min_coverage=0.7).rows[0].better == "B"
+
+
+def test_over_environments_each_counts_alike_and_p_is_corrected():
+    envs = {"test:X": (2, 10, 10), "test:Y": (30, 45, 90), "test:Z": (5, 5, 20)}
+    a = [o for env, (won, _, of) in envs.items() for o in lots(won, of, env=env)]
+    b = [o for env, (_, won, of) in envs.items() for o in lots(won, of, env=env)]
+    found = compare(a, b)
+    assert [row.env for row in found.rows] == [*envs]
+    assert found.overall.difference.mean == pytest.approx((0.8 + 15 / 90 + 0) / 3)
+    assert (found.overall.tasks, found.overall.pairs) == (120, 120)
+    assert (found.overall.better, found.overall.p) == ("B", None)
+    x, y, z = found.rows
+    assert (x.corrected, y.corrected, z.corrected) == pytest.approx((2 * x.p, 3 * y.p, 1.0))
+
+
+def test_of_many_environments_one_that_stands_out_by_chance_is_not_shown():
+    a, b = [], []
+    for i in range(20):
+        env = f"test:E{i}"
+        a += lots(0, 30, env=env)
+        b += lots(6 if i == 0 else 0, 30, env=env)
+    found = compare(a, b)
+    assert found.rows[0].p == pytest.approx(0.03125)
+    assert found.rows[0].corrected == pytest.approx(0.625)
+    assert found.rows[0].difference.low > 0
+    assert found.rows[0].better is None
+
+
+def test_an_environment_with_little_coverage_withholds_the_mean_too():
+    a = [*lots(5, 20), *run(*[None] * 10, *[True] * 10, env="test:Y")]
+    b = [*lots(15, 20), *lots(20, 20, env="test:Y")]
+    found = compare(a, b)
+    assert found.rows[0].better == "B"
+    assert found.overall.withheld == "no headline: coverage is too low on test:Y"
+    assert "the comparison is not fair" in found.warnings[0]
+
+
+def test_what_one_run_alone_holds_is_named():
+    found = compare([*lots(5, 20), *lots(5, 5, env="test:Z")], lots(15, 20))
+    assert found.alone == ("test:Z",)
+    assert found.overall.of == 20
+
+
+def test_returns_are_compared_by_students_t():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 30)).tolist()
+    a, b = ([Outcome(ENV, str(i), 0, 0, None, value) for i, value in enumerate(side)] for side in values)
+    row = compare(a, b, metric="return").rows[0]
+    assert row.difference == paired_difference(*values)
+    assert (row.lost, row.at_least) == (None, None)
+    assert row.headline.startswith("no difference shown; smallest that could be seen: 0.")
+    with pytest.raises(BadArgument, match=r"no pair has a success on both sides .*--metric return"):
+        compare(a, b)
+
+
+@pytest.mark.parametrize("metric", ["success", "return"])
+def test_one_task_shows_nothing(metric):
+    row = compare(run(False), run(True), metric=metric).rows[0]
+    assert row.better is row.smallest is None
+    assert row.headline == "no difference shown, and none could be: too few tasks (1)"
+
+
+def test_where_nothing_pairs_it_says_what_each_holds():
+    with pytest.raises(
+        BadArgument, match=r"their tasks are others.*A holds 3 samples of 3 tasks of test:X, as"
+    ):
+        compare(lots(1, 3), lots(1, 3, first=10))
+    with pytest.raises(BadArgument, match=r"share no environment.*B holds 3 samples of 3 tasks of test:Y"):
+        compare(lots(1, 3), lots(1, 3, env="test:Y"))
+    with pytest.raises(BadArgument, match="B holds nothing"):
+        compare(lots(1, 3), [])
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(BadArgument, match="metric is 'reward'; accepted: success, return"):
+        compare(lots(1, 3), lots(1, 3), metric="reward")
+    for share in (-0.1, 95, math.nan):
+        with pytest.raises(BadArgument, match="min_coverage"):
+            compare(lots(1, 3), lots(1, 3), min_coverage=share)
+
+
+def test_a_comparison_is_plain_json():
+    found = compare([*run(False), *lots(2, 9, env="test:Y")], [*run(True), *lots(5, 9, env="test:Y")])
+    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert plain["environments"][1]["difference"]["mean"] == pytest.approx(1 / 3)
+    assert plain["overall"]["bootstrap"]["low"] is None  # unbounded
+    assert plain["overall"]["coverage"] == 1.0
+
+
+# -- from stores
+
+
+RUN = RunInfo("run", "OpenAIAgent", "a-model")
+
+
+def episode(seed, stop=StopReason.SOLVED, of=RUN, **changes):
+    task = changes.pop("task", None) or TaskRef("test:X", {"n": 3}, (WrapperRef("w", {"k": 1}),), seed)
+    scored = stop is not StopReason.ERROR
+    changes.setdefault("verdict", Verdict.SCORED if scored else Verdict.NONE)
+    changes.setdefault("job", f"job{seed}")
+    turns = [Turn("agent", "five", "5", reward=0.5)]
+    return Episode(
+        task, of, turns=turns, stop=stop, ends={"agent": SeatEnd(stop, terminated=True)}, **changes
+    )
+
+
+def stored(path, *episodes):
+    with EpisodeStore(path) as store:
+        for each in episodes:
+            store.append(each)
+    return read_run(path)
+
+
+def test_a_store_tells_of_each_job_how_its_last_attempt_with_a_verdict_ended(tmp_path):
+    found = stored(
+        tmp_path / "episodes.jsonl",
+        episode(1, StopReason.ERROR),
+        episode(1, StopReason.FAILED, attempt=1),
+        episode(2, StopReason.ERROR),
+        episode(3, sample=1),
+    )
+    assert [(o.sample, o.success, o.reward) for o in found.outcomes] == [
+        (0, False, 0.5),
+        (0, None, None),
+        (1, True, 0.5),
+    ]
+    assert (found.agent, found.damaged) == ("OpenAIAgent a-model", 0)
+    assert found.outcomes[0].task == task_key(episode(1).task)
+
+
+def test_a_task_is_environment_keywords_wrappers_and_seed_and_not_who_played_it():
+    one = TaskRef("test:X", {"n": 3, "m": [1, 2.5, None]}, (WrapperRef("w", {"k": 1}),), 7, "a:B", ("x",))
+    same = TaskRef("test:X", {"m": [1, 2.5, None], "n": 3}, (WrapperRef("w", {"k": 1}),), 7)
+    assert task_key(one) == task_key(same)
+    others = [
+        TaskRef("test:Y", one.kwargs, one.wrappers, 7),
+        TaskRef("test:X", {"n": 4}, one.wrappers, 7),
+        TaskRef("test:X", one.kwargs, (), 7),
+        TaskRef("test:X", one.kwargs, one.wrappers, 8),
+        TaskRef("test:X", one.kwargs, one.wrappers),
+        TaskRef("test:X", {"n": math.nan, "m": 2**80, "s": "\ud800"}, (), 2**70),
+    ]
+    assert len({task_key(each) for each in (one, *others)}) == 7
+
+
+def test_runs_pair_whoever_played_and_under_whatever_job_and_run(tmp_path):
+    other = RunInfo("other", "RandomAgent")
+    a = stored(tmp_path / "a.jsonl", *(episode(seed) for seed in range(4)))
+    b = stored(
+        tmp_path / "b.jsonl", *(episode(seed, StopReason.FAILED, other, job=f"j{seed}") for seed in range(4))
+    )
+    assert compare(a.outcomes, b.outcomes).rows[0].lost == 4
+
+
+def test_the_same_task_played_twice_is_two_samples(tmp_path):
+    a = stored(tmp_path / "a.jsonl", episode(1), episode(1, job="again"))
+    b = stored(tmp_path / "b.jsonl", episode(1, StopReason.FAILED), episode(1, job="again"))
+    row = compare(a.outcomes, b.outcomes).rows[0]
+    assert (row.tasks, row.pairs, row.lost) == (1, 2, 1)
+
+
+def test_a_store_of_two_agents_is_no_run(tmp_path):
+    with pytest.raises(BadArgument, match=r"several settings \(agents: OpenAIAgent a-model, RandomAgent\)"):
+        stored(tmp_path / "a.jsonl", episode(1), episode(1, of=RunInfo("other", "RandomAgent")))
+
+
+def test_damaged_lines_are_counted(tmp_path):
+    path = tmp_path / "a.jsonl"
+    stored(path, episode(1), episode(2))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:-1], b'{"schema":2,"job":5}\n']))
+    found = read_run(path)
+    assert (len(found.outcomes), found.damaged) == (1, 1)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(BadArgument, match="is not there"):
+        read_run(tmp_path / "nothing")
+    with pytest.raises(BadArgument, match=r"holds no episodes\.jsonl"):
+        read_run(tmp_path)
+    for agent in ("random", "solver"):
+        (tmp_path / agent).mkdir()
+        EpisodeStore(tmp_path / agent / "episodes.jsonl").close()
+    with pytest.raises(BadArgument, match=r"2 agents; name one of them: .*/random, .*/solver"):
+        read_run(tmp_path)
+    with pytest.raises(BadArgument, match="holds no episode;"):
+        read_run(tmp_path / "random")
+
+
+def test_played_runs_are_compared_from_the_same_seeds(tmp_path):
+    for name, agent in (("random", RandomAgent()), ("solver", SolverAgent())):
+        (tmp_path / name).mkdir()
+        with EpisodeStore(tmp_path / name / "episodes.jsonl") as store:
+            evaluate(agent, "game:GuessTheNumber-v0-easy", episodes=20, store=store)
+    a, b = (read_run(tmp_path / name) for name in ("random", "solver"))
+    found = compare(a.outcomes, b.outcomes)
+    assert (found.overall.pairs, found.overall.better) == (20, "B")
+    with EpisodeStore(tmp_path / "random" / "episodes.jsonl") as store:
+        assert store.task(3) == store[3].task
+
+
+# -- what a suite can show
+
+
+def test_a_runs_noise_floor_is_that_of_its_components():
+    rng = np.random.default_rng(0)
+    own = rng.beta(2, 2, 50)
+    outcomes = [
+        Outcome(ENV, str(task), sample, 0, bool(rng.random() < own[task]), 0.0)
+        for task in range(50)
+        for sample in range(4)
+    ]
+    (suite,) = suites([outcomes])
+    assert (suite.tasks, suite.samples, suite.scored, suite.held) == (50, 4.0, 200, 200)
+    noise = suite.own[0]
+    (floor,) = floors([suite])
+    assert floor.error == pytest.approx(math.sqrt((noise.between + noise.within / 4) / 50))
+    paired = 2 * (0.5 * noise.between + noise.within / 4) / 50
+    assert floor.paired == pytest.approx(smallest_difference(paired, 50))
+    unpaired = 2 * (noise.between + noise.within / 4) / 50
+    assert floor.unpaired == pytest.approx(smallest_difference(unpaired, 50, paired=False))
+    (more,) = floors([suite], tasks=200, samples=8, alike=1.0)
+    assert more.paired == pytest.approx(smallest_difference(2 * noise.within / 8 / 200, 200))
+
+
+def test_of_two_runs_the_noise_of_the_differences_is_measured():
+    a, b = lots(30, 60), run(*[False] * 20, *[True] * 40)
+    (suite,) = suites([a, b])
+    differences = [-1.0] * 20 + [0.0] * 10 + [1.0] * 30
+    assert suite.difference.between == pytest.approx(np.var(differences, ddof=1))
+    (floor,) = floors([suite], alike=1.0)  # which does not matter
+    assert floor.paired == pytest.approx(smallest_difference(np.var(differences, ddof=1) / 60, 60))
+    assert floor.paired > floor.unpaired  # they win what the other loses
+
+
+def test_a_run_that_won_everything_is_not_without_noise():
+    (suite,) = suites([lots(40, 40)])
+    rate = 42 / 44
+    assert suite.own[0].between == pytest.approx(rate * (1 - rate))
+    (same,) = suites([lots(20, 40), lots(20, 40)])
+    assert same.difference.between == pytest.approx(2 / 44)
+    (returns,) = floors(suites([lots(40, 40)], "return"))
+    assert (returns.error, returns.unpaired, returns.paired) == (None, None, None)
+
+
+def test_a_split_that_nobody_knows_is_the_worst_one():
+    (floor,) = floors([planned(0.6)], tasks=200, samples=4)
+    by_split = [floors([planned(0.6, w)], tasks=200, samples=4)[0] for w in np.linspace(0, 0.24, 13)]
+    for name in ("error", "unpaired", "paired"):
+        assert getattr(floor, name) == pytest.approx(max(getattr(each, name) for each in by_split))
+    assert floors(suites([lots(40, 80)]), samples=9)[0].unpaired == pytest.approx(
+        floors(suites([lots(40, 80)]))[0].unpaired  # more samples may help or not
+    )
+
+
+def test_over_environments_the_floor_is_that_of_their_mean():
+    known = suites([[*lots(20, 60), *lots(10, 20, env="test:Y")]])
+    x, y, both = floors(known, tasks=50)
+    assert both.env == "all"
+    assert both.error == pytest.approx(math.hypot(x.error, y.error) / 2)
+    assert len(floors(known, (0.5, 1.0, 2.0))) == 9
+
+
+def test_suites_that_cannot_be_are_refused():
+    with pytest.raises(BadArgument, match="no environment has two tasks with a success"):
+        suites([run(True)])
+    with pytest.raises(BadArgument, match="that both runs played"):
+        suites([lots(1, 5), lots(1, 5, first=9)])
+    for wrong in ({"tasks": 1}, {"samples": 0}, {"alike": 1.5}, {"power": 1.0}):
+        with pytest.raises(BadArgument, match="accepted"):
+            floors([planned(0.5)], **{"tasks": 9, **wrong})
+    with pytest.raises(BadArgument, match=r"rate is 1\.0"):
+        planned(1.0)

@@ -1,0 +1,212 @@
+"""``gem-gym compare`` and ``gem-gym power`` on stored runs."""
+
+import json
+import sys
+
+import pytest
+
+from gem.cli import main
+from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.rollout import EpisodeStore
+from gem.specs import TaskRef
+
+ENDS = {"w": StopReason.SOLVED, "l": StopReason.FAILED, "-": StopReason.ERROR}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Write a run: by environment, how its tasks ended (w, l, or - for none), by sample."""
+
+    def write(name, ends, samples=1):
+        (tmp_path / name).mkdir()
+        run = RunInfo(name, "OpenAIAgent", f"{name} \x1b[1m$x^2$")
+        with EpisodeStore(tmp_path / name / "episodes.jsonl") as episodes:
+            for spec, told in ends.items():
+                for number, end in enumerate(told):
+                    stop = ENDS[end]
+                    episodes.append(
+                        Episode(
+                            TaskRef(spec, {}, seed=number // samples),
+                            run,
+                            f"{spec}{number // samples}",
+                            sample=number % samples,
+                            turns=[Turn("agent", "", "", reward=float(end == "w"))],
+                            ends={"agent": SeatEnd(stop, terminated=True)},
+                            stop=stop,
+                            verdict=Verdict.NONE if end == "-" else Verdict.SCORED,
+                        )
+                    )
+        return str(tmp_path / name)
+
+    return write
+
+
+def said(capsys, *args):
+    code = main([*map(str, args)])
+    streams = capsys.readouterr()
+    return code, streams.out, streams.err
+
+
+def test_two_runs_are_compared_in_a_table_and_a_sentence(store, capsys):
+    a, b = store("a", {"test:X": "l" * 30 + "w" * 10}), store("b", {"test:X": "l" * 10 + "w" * 30})
+    code, out, err = said(capsys, "compare", a, b)
+    assert (code, err) == (0, "")
+    head, row, *rest = out.splitlines()[3:]
+    columns = (
+        "env",
+        "tasks",
+        "A success",
+        "B success",
+        "B - A",
+        "bootstrap",
+        "bounds",
+        "A alone : B alone",
+        "p",
+    )
+    assert " ".join(head.split()) == " ".join((*columns, "coverage"))
+    assert row.startswith("test:X  40     25.0% (40/40)  75.0% (40/40)  +50.0 (+35.")
+    assert row.endswith("+50.0 to +50.0  0 : 20             <0.001  100.0% (40/40)")
+    assert rest == ["", "B is better, by 50.0 points"]
+    assert "\x1b" not in out
+
+
+def test_several_environments_have_a_mean_and_corrected_p_values(store, capsys):
+    a = store("a", {"test:X": "l" * 9 + "w", "test:Y": "wl" * 10})
+    b = store("b", {"test:X": "w" * 10, "test:Y": "lw" * 10})
+    code, out, _ = said(capsys, "compare", a, b)
+    lines = out.splitlines()[3:]
+    assert code == 0
+    assert "Holm" in lines[0]
+    assert [line.split()[0] for line in lines[1:4]] == ["test:X", "test:Y", "all"]
+    assert "0.004  0.008" in lines[1]
+    assert lines[5:7] == [
+        "test:X: B is better, by 90.0 points",
+        "test:Y: no difference shown; smallest that could be seen: 57.4 points",
+    ]
+    assert lines[7].startswith("all: B is better, by 45.0")
+
+
+def test_little_coverage_withholds_the_headline(store, capsys):
+    a, b = store("a", {"test:X": "w" * 20}), store("b", {"test:X": "l" * 17 + "---"})
+    code, out, _ = said(capsys, "compare", a, b)
+    assert code == 1
+    assert "85.0% (17/20)" in out
+    assert "-100.0 to -85.0" in out
+    assert out.splitlines()[-1] == (
+        "no headline: coverage is 85.0%, 17 of 20 pairs (B lacks 3 outcomes); 95% is asked for"
+    )
+    assert said(capsys, "compare", a, b, "--min-coverage", "0.8")[0] == 0
+
+
+def test_returns_and_json(store, capsys):
+    a, b = store("a", {"test:X": "lw" * 10}), store("b", {"test:X": "w" * 20})
+    assert "+0.500 (+0." in said(capsys, "compare", a, b, "--metric", "return")[1]
+    plain = json.loads(said(capsys, "compare", a, b, "--json")[1])
+    assert plain["A"]["run"] == a
+    assert plain["overall"]["headline"] == "B is better, by 50.0 points"
+    assert plain["environments"][0]["won"] == 10
+
+
+def test_what_cannot_be_compared_is_told(store, capsys, tmp_path):
+    a, b = store("a", {"test:X": "w"}), store("b", {"test:Y": "w"})
+    code, _, err = said(capsys, "compare", a, b)
+    assert code == 2
+    assert "nothing pairs, for they share no environment. A holds 1 samples of 1 tasks of test:X" in err
+    assert said(capsys, "compare", a, tmp_path / "none")[0] == 2
+    assert (
+        "accepted: a file that ends in .png, .svg, .pdf"
+        in said(capsys, "compare", a, a, "--picture", "x.gif")[2]
+    )
+
+
+def test_damage_and_what_one_run_alone_holds_are_warned_of(store, capsys):
+    a, b = store("a", {"test:X": "wl", "test:Z": "w"}), store("b", {"test:X": "lw"})
+    with open(f"{b}/episodes.jsonl", "ab") as file:
+        file.write(b'{"schema":2,"job":7}\n')
+    _, _, err = said(capsys, "compare", a, b)
+    assert "1 damaged lines are left out" in err
+    assert "one run alone holds test:Z" in err
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_picture_shows_each_environment(store, capsys, tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    ends = {r"test:$\frac{X$ <b>&": "l" * 20, "test:Y": "-" * 10 + "w" * 10, "test:Z" + "z" * 200: "w"}
+    a = store("a", ends)
+    b = store("b", {name: told.replace("l", "w") for name, told in ends.items()})
+    file = tmp_path / f"picture.{suffix}"
+    code, out, _ = said(capsys, "compare", a, b, "--picture", file)
+    assert code == 1
+    assert f"the picture is in {file}" in out
+    beginning = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert file.read_bytes().startswith(beginning)
+    first = file.read_bytes()
+    if suffix == "svg":
+        said(capsys, "compare", a, b, "--picture", file)
+        assert b"<b>" not in first
+
+
+def test_a_picture_that_cannot_be_written_or_drawn_is_told(store, capsys, tmp_path, monkeypatch):
+    a = store("a", {"test:X": "wl"})
+    code, _, err = said(capsys, "compare", a, a, "--picture", tmp_path / "none" / "x.png")
+    assert code == 2
+    assert "cannot be written" in err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = said(capsys, "compare", a, a, "--picture", "x.png")
+    assert (code, out) == (2, "")
+    assert "pip install 'gem-gym[train]'" in err
+
+
+def test_power_of_a_run_splits_its_noise(store, capsys):
+    a = store("a", {"test:X": "wwll" * 10 + "wlwl" * 10}, samples=2)
+    code, out, _ = said(capsys, "power", a)
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == ["env", "tasks", "samples", "success", "between", "within", "coverage"]
+    # Within: 20 tasks of variance 0.5 and 20 of none: 0.25; between: what is left of 0.1282 * 2.
+    assert lines[1] == ["test:X", "40", "2", "50.0%", "0.0032", "0.2500", "100.0%", "(80/80)"]
+    assert [line[1] for line in lines[4:]] == ["10", "20", "40", "80", "160"]
+
+
+def test_power_of_two_runs_measures_their_differences(store, capsys):
+    a, b = store("a", {"test:X": "wl" * 30}), store("b", {"test:X": "wl" * 29 + "ww"})
+    _, out, _ = said(capsys, "power", a, b, "--json")
+    found = json.loads(out)
+    assert [own["mean"] for own in found["noise"][0]["own"]] == [0.5, pytest.approx(31 / 60)]
+    assert all(floor["paired"] < floor["unpaired"] / 2 for floor in found["floors"])
+
+
+def test_power_of_a_plan_needs_no_run(capsys):
+    code, out, _ = said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6", "--within", "0.1")
+    assert code == 0
+    assert out.splitlines()[3].split() == [
+        "plan",
+        "200",
+        "4",
+        "2.9",
+        "points",
+        "11.4",
+        "points",
+        "8.7",
+        "points",
+    ]
+    assert "the worst is taken" in said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6")[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ([], "name a run, or give -n"),
+        (["-n", "20"], "name a run, or give -n"),
+        (["-n", "20", "--rate", "2"], "rate is 2.0"),
+        (["-n", "20", "--rate", "0.5", "--within", "0.3"], "within is 0.3"),
+        (["-n", "0", "--rate", "0.5"], "tasks is 0; accepted: 2 or more"),
+        (["-n", "20", "--rate", "0.5", "--metric", "return"], "takes a run"),
+        (["a", "b", "c"], "3 runs were named"),
+        (["a", "--rate", "0.5"], "leave --rate and --within out"),
+    ],
+)
+def test_power_refuses_what_it_cannot_answer(capsys, args, told):
+    code, _, err = said(capsys, "power", *args)
+    assert code == 2
+    assert told in err

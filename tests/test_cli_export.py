@@ -1,0 +1,97 @@
+import pytest
+from awkward_episodes import awkward
+
+from gem import codec
+from gem.cli import main
+from gem.rollout import EpisodeStore
+
+
+@pytest.fixture
+def store(tmp_path):
+    path = tmp_path / "run.jsonl"
+    with EpisodeStore(path) as store:
+        for episode in awkward():
+            store.append(episode)
+    return path
+
+
+def run(capsys, *args):
+    code = main([str(arg) for arg in args])
+    streams = capsys.readouterr()
+    return code, streams.out, streams.err
+
+
+def lines(path):
+    with EpisodeStore(path, read_only=True) as store:
+        return [codec.encode(episode) for episode in store], store.runs
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("out.jsonl", []),
+        ("out.parquet", []),
+        ("out.jsonl", ["--format", "atif"]),
+        ("folder", ["--format", "atif"]),
+        ("out.eval", []),
+        ("out.json", ["--format", "inspect"]),
+        ("logs", ["--format", "inspect"]),
+    ],
+)
+def test_out_and_in(store, tmp_path, capsys, name, args):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    if name.endswith(".eval") or "inspect" in args:
+        pytest.importorskip("inspect_ai")
+    out, back = tmp_path / name, tmp_path / "back.jsonl"
+    code, said, err = run(capsys, "export", store, out, *args)
+    assert (code, err) == (0, "")
+    assert said.startswith("wrote ")
+    assert run(capsys, "import", out, back, *args)[:2] == (
+        0,
+        f"copied 6 episodes to {back}; 0 were there already\n",
+    )
+    (before, runs), (after, runs_back) = lines(store), lines(back)
+    assert (sorted(after), runs_back) == (sorted(before), runs)
+    again = run(capsys, "import", out, back, *args)
+    assert again[:2] == (0, f"copied 0 episodes to {back}; 6 were there already\n")
+
+
+def test_damaged_episodes_are_left_out_and_told(store, tmp_path, capsys):
+    data = store.read_bytes().splitlines(keepends=True)
+    data[2] = data[2].replace(b'"stop":"', b'"stop":"\x1b', 1)
+    store.write_bytes(b"".join(data) + b'{"schema":2,"torn')
+    code, said, err = run(capsys, "export", store, tmp_path / "out.jsonl")
+    assert (code, said) == (0, f"wrote 5 rows to {tmp_path / 'out.jsonl'}\n")
+    assert "1 episode was left out; the first:" in err
+    assert "1 torn lines are skipped" in err
+    assert "\x1b" not in err
+
+
+def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    run(capsys, "export", store, out)
+    out.write_bytes(b"{}\n" + out.read_bytes())
+    code, said, err = run(capsys, "import", out, tmp_path / "back.jsonl")
+    assert (code, said) == (0, f"copied 6 episodes to {tmp_path / 'back.jsonl'}; 0 were there already\n")
+    assert "1 episode was left out; the first:" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["export", "run.jsonl", "out.txt"], "give --format"),
+        (["export", "run.jsonl", "out.txt", "--format", "csv"], "accepted: parquet, jsonl, atif, inspect"),
+        (["export", "run.jsonl", "out", "--format", "atif", "--per", "turn"], "for parquet and jsonl"),
+        (["export", "run.jsonl", "run.jsonl"], "there already"),
+        (["export", "none.jsonl", "out.jsonl"], "cannot open"),
+        (["import", "none.jsonl", "back.jsonl"], "no such file"),
+        (["import", "run.jsonl", "back.jsonl", "--format", "x"], "accepted: parquet"),
+    ],
+)
+def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args, told):
+    monkeypatch.chdir(tmp_path)
+    code, said, err = run(capsys, *args)
+    assert (code, said) == (2, "")
+    assert told in err
+    assert not (tmp_path / "back.jsonl").exists()

@@ -1,0 +1,113 @@
+"""Runs to look at: a hand-made store with tokens, and what played, in a folder of a training run."""
+
+import json
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the viewer: pip install 'gem-gym[viewer]'")
+pytest.importorskip("uvicorn", reason="needs the viewer: pip install 'gem-gym[viewer]'")
+pytest.importorskip("httpx", reason="the test client needs httpx")
+
+import httpx
+from records import episode, turn
+from starlette.testclient import TestClient
+
+from gem.agents.random import RandomAgent
+from gem.record import RunInfo, StopReason
+from gem.rollout import EpisodeStore, Job, rollout
+from gem.tokens.tiny import TinyRenderer
+from gem.viewer.app import Viewer
+from gem.viewer.sources import open_sources
+
+GUESS = "game:GuessTheNumber-v0-easy"
+TOKEN = "t0ken"
+RENDERER = TinyRenderer()
+RUN = RunInfo("run", "TinyAgent", "tiny", {"temperature": 1.0}, RENDERER.vocab_hash)
+
+
+class Pages:
+    """The pages of some runs, as a browser on this machine gets them."""
+
+    def __init__(self, *paths):
+        self.viewer = Viewer(open_sources(paths), TOKEN)
+        self.client = TestClient(
+            self.viewer.app, base_url="http://127.0.0.1:80", raise_server_exceptions=True
+        )
+
+    def get(self, path, code=200, **kwargs) -> httpx.Response:
+        answer = self.client.get(f"/{TOKEN}/{path}", follow_redirects=False, **kwargs)
+        assert answer.status_code == code, answer.text
+        return answer
+
+    def post(self, path, code=200, **kwargs) -> httpx.Response:
+        answer = self.client.post(f"/{TOKEN}/{path}", follow_redirects=False, **kwargs)
+        assert answer.status_code == code, answer.text
+        return answer
+
+
+@pytest.fixture
+def pages():
+    opened = []
+
+    def open_pages(*paths):
+        opened.append(Pages(*paths))
+        return opened[-1]
+
+    yield open_pages
+    for each in opened:
+        each.client.close()
+        for source in each.viewer.sources:
+            source.store.close()
+
+
+def answer(text, *, prompt="higher or lower?", after=(), logprobs=None, **fields):
+    """A turn in which the tiny model said `text`."""
+    ids = RENDERER.encode(text)
+    logprobs = [-0.01 - i for i in range(len(ids))] if logprobs is None else logprobs
+    made = turn(observation=prompt, action=text, **fields)
+    made.hold((2, *RENDERER.encode(prompt), 0, 3), ids, logprobs, after=after)
+    return made
+
+
+def write(path, *episodes):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with EpisodeStore(path) as store:
+        for each in episodes:
+            store.append(each)
+    return path
+
+
+@pytest.fixture
+def played(tmp_path):
+    """Twelve episodes of a random agent."""
+    path = tmp_path / "played" / "episodes.jsonl"
+    path.parent.mkdir()
+    with EpisodeStore(path) as store:
+        rollout([Job(GUESS, seed, key=f"job{seed}") for seed in range(12)], RandomAgent(), store=store)
+    return path
+
+
+def training(folder, seed=0, iterations=6):
+    """The folder of a training run: its files, written by hand, and four episodes an iteration."""
+    folder.mkdir(parents=True)
+    config = {"env": GUESS, "algorithm": "rebn", "gamma": 0.5, "batch": 4, "seed": seed, "out": str(folder)}
+    (folder / "config.json").write_text(json.dumps(config))
+    lines = [
+        {"iteration": i + 1, "episodes": 4 * i + 4, "success": (i + seed) / 10, "reward": i / 8, "turns": 2.0}
+        for i in range(iterations)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    episodes = []
+    for i in range(iterations):
+        for task in range(4):
+            won = task < i
+            first = answer("\\boxed{5}", reward=0.0, policy_version=i)
+            second = answer("\\boxed{7}", after=[first], reward=float(won), policy_version=i)
+            stop = StopReason.SOLVED if won else StopReason.FAILED
+            episodes.append(
+                episode(
+                    first, second, stop=stop, seed=100 * i + task, run=RUN, job=f"{i}-{task}", group=str(task)
+                )
+            )
+    write(folder / "episodes.jsonl", *episodes)
+    return folder

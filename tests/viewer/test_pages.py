@@ -1,0 +1,257 @@
+import json
+import re
+
+import pytest
+from records import episode, turn
+
+from gem.content import Image, Message, Text, ToolCall
+from gem.errors import BadArgument, StoreError
+from gem.record import Failure, RunInfo, StopReason
+from gem.rollout import EpisodeStore
+from gem.viewer.sources import open_sources
+from gem.viewer.text import Board, blocks
+
+from .conftest import GUESS, RUN, answer, training, write
+
+
+def text_of(page):
+    """What a reader sees of a page, roughly."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+
+
+def test_the_runs_page_has_the_figures_of_every_run(pages, played, tmp_path):
+    page = pages(played, training(tmp_path / "trained")).get("")
+    seen = text_of(page)
+    assert "played" in seen
+    assert "trained" in seen
+    with EpisodeStore(played, read_only=True) as store:
+        solved = sum(entry.success for entry in store.select())
+    assert f"{solved / 12:.1%}" in seen
+    assert "Coverage" in seen
+
+
+def test_episodes_are_listed_a_page_at_a_time_and_as_the_address_says(pages, tmp_path):
+    store = write(
+        tmp_path / "episodes.jsonl",
+        *(episode(turn(reward=i / 250), seed=i % 7, run=RUN, job=f"e{i}") for i in range(250)),
+    )
+    shown = pages(store)
+    numbers = re.compile(r'/run/0/episode/(\d+)"')
+    first = shown.get("run/0").text
+    assert [int(n) for n in numbers.findall(first)] == list(range(249, 149, -1))
+    assert "250 episodes, 1 to 100" in first
+    last = shown.get("run/0?order=reward&way=up&page=2").text
+    assert [int(n) for n in numbers.findall(last)] == list(range(200, 250))
+    filtered = shown.get("run/0?seed=3&outcome=solved").text
+    assert {int(n) % 7 for n in numbers.findall(filtered)} == {3}
+    assert "No episode is like that" in shown.get("run/0?stop=failed").text
+
+
+def test_an_episode_is_a_conversation_with_rewards_and_tokens(pages, tmp_path):
+    first = answer("\\boxed{5}", prompt="Guess.", reward=0.25, logprobs=[-0.01, -5.0, -1.0])
+    second = answer("\\boxed{7}", prompt="higher", after=[first], reward=0.75, timing={"env_s": 0.002})
+    page = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RUN, job="a"))).get("run/0/episode/0")
+    seen = text_of(page)
+    for expected in (
+        "Guess.",
+        "higher",
+        "reward 0.250",
+        "return so far 1.000",
+        "environment 2 ms",
+        "3 tokens",
+    ):
+        assert expected in seen
+    assert 'class="p0 m1"' in page.text
+    assert 'class="p5 m1"' in page.text
+    assert "probability 0.7%, logprob -5.000" in page.text
+
+
+def test_the_prompt_is_shown_with_what_was_held(pages, tmp_path):
+    first = answer("\\boxed{5}", prompt="Guess.")
+    second = turn(observation="higher", action="7")
+    second.extend(first, [0, 2, 300, 0, 3], [310], [-0.1])
+    shown = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RUN, job="a")))
+    assert "all of them new" in shown.get("run/0/episode/0/prompt/0").text
+    later = shown.get("run/0/episode/0/prompt/1").text
+    held, new = later.split("held up to here")
+    assert "Guess." in re.sub("<[^>]*>", "", held)
+    assert "&lt;|assistant|&gt;" in new
+    assert shown.get("run/0/episode/0/prompt/2", 404)
+
+
+def test_ids_are_shown_where_the_vocabulary_is_another(pages, tmp_path):
+    run = RunInfo("run", "agent", "/etc", vocabulary="ffffffffffffffff")
+    spoken = turn((1, 2), (31337, -5), observation="hear", action="say")
+    page = pages(write(tmp_path / "e.jsonl", episode(spoken, run=run, job="a"))).get("run/0/episode/0")
+    assert "31337" in page.text
+    assert "tokenizer is not on this machine" in page.text
+
+
+def test_ids_that_the_vocabulary_does_not_have_are_shown_as_they_are(pages, tmp_path):
+    spoken = turn((1, 2), (2**31 - 1, -5, 300), observation="hear", action="say")
+    page = pages(write(tmp_path / "e.jsonl", episode(spoken, run=RUN, job="a"))).get("run/0/episode/0")
+    assert "&lt;2147483647&gt;" in page.text
+    assert "&lt;-5&gt;" in page.text
+
+
+def test_tool_calls_stand_with_their_arguments_and_results(pages, tmp_path):
+    call = ToolCall("1", "search", '{"query": "who"}')
+    said = Message("assistant", "Let me look.", tool_calls=(call,), reasoning="I do not know.")
+    asked = turn(observation="Who?", action="<tool_call>", reply=said)
+    asked.info = {"tool_results": [{"shown": 5}]}
+    done = turn(observation="Turing", action="Turing")
+    page = pages(write(tmp_path / "e.jsonl", episode(asked, done, run=RUN, job="a"))).get("run/0/episode/0")
+    seen = text_of(page)
+    for expected in (
+        "calls search",
+        "&#34;query&#34;: &#34;who&#34;",
+        "result of search",
+        "reasoning, 14 characters",
+    ):
+        assert expected in seen
+
+
+def test_boards_and_pictures_are_drawn(pages, tmp_path):
+    board = "Row 1 is safe:\n   1 2 3\n1  . X 2\n2  . . O\n3  F * .\nYour move."
+    picture = Image(b"\x89PNG\r\n\x1a\n" + b"\0" * 20, alt="a chart")
+    spoken = turn(observation=(Text(board), picture, Image(b"<svg onload=x>", "image/svg+xml")), action="1")
+    page = pages(write(tmp_path / "e.jsonl", episode(spoken, run=RUN, job="a"))).get("run/0/episode/0").text
+    assert page.count('<rect class="c-') == 9
+    assert 'alt="a chart"' in page
+    assert "data:image/png;base64,iVBORw0KGgo" in page
+    assert "14 bytes that are no picture (image/svg+xml)" in page
+    assert "svg onload" not in page
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        (". 2 | . .\n. . | . 3\n----+----\n4 1 | . .\n. 3 | . 4", (4, 4, 2)),
+        ("The board:\n. . X\n. O .\nX . .\n1 2 3\nIt is your turn.", (3, 4, 0)),
+        ("A b c\nd e f", None),
+        ("Some lines of prose\nthat are short and say\nnothing of a board", None),
+        ("I am on\na to do\nso it is", (3, 3, 0)),  # short words look like one
+    ],
+)
+def test_boards_are_found_in_text(text, drawn):
+    found = [each for each in blocks(text) if isinstance(each, Board)]
+    sizes = [(each.width, each.height, len(each.lines)) for each in found]
+    assert sizes == ([] if drawn is None else [drawn])
+    whole = "\n".join(each.text if isinstance(each, Board) else each for each in blocks(text))
+    assert whole == text
+
+
+def test_an_episode_without_verdict_says_what_broke(pages, tmp_path):
+    broken = episode(turn(), stop=StopReason.ERROR, error=Failure("env", "OSError", "disk"), run=RUN, job="a")
+    seen = text_of(pages(write(tmp_path / "e.jsonl", broken)).get("run/0/episode/0"))
+    assert "OSError in env: disk" in seen
+
+
+def test_a_training_run_has_curves_with_a_band_over_its_seeds(pages, tmp_path):
+    shown = pages(training(tmp_path / "run-a", 0), training(tmp_path / "run-b", 2))
+    found = shown.get("curves?metric=success").json()
+    (line,) = found["metrics"]["success"]
+    assert line["x"] == [1, 2, 3, 4, 5, 6]
+    assert (line["label"], line["seeds"]) == ("run", 2)
+    assert line["mean"][0] == pytest.approx(0.1)
+    assert (line["low"][0], line["high"][0]) == (0.0, 0.2)
+    apart = shown.get("curves?metric=success&seeds=apart&run=1&smooth=2").json()["metrics"]["success"]
+    assert [each["label"] for each in apart] == ["run-b"]
+    assert apart[0]["mean"][:2] == pytest.approx([0.2, 0.25])
+
+
+def test_advantages_are_those_of_the_iteration(pages, tmp_path):
+    page = pages(training(tmp_path / "run")).get("run/0/episode/8?colour=advantage")
+    # Returns of the third iteration with gamma 0.5, over its four episodes: two of (0.5, 1), two of (0, 0).
+    mean, deviation = 3 / 8, (sum(v**2 for v in (0.5, 1, 0.5, 1)) / 8 - (3 / 8) ** 2) ** 0.5
+    assert f"advantage {(0.5 - mean) / deviation:.3f}" in text_of(page)
+    assert f"advantage {(1 - mean) / deviation:.3f}" in text_of(page)
+    assert "by-advantage" in page.text
+
+
+def test_an_iteration_is_a_filter_of_a_training_run(pages, tmp_path):
+    page = pages(training(tmp_path / "run")).get("run/0?iteration=3")
+    assert sorted(map(int, re.findall(r'/episode/(\d+)"', page.text))) == [8, 9, 10, 11]
+
+
+def test_what_is_written_meanwhile_is_counted_and_shown(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    shown = pages(folder)
+    before = shown.get("run/0/count").json()
+    with EpisodeStore(folder / "episodes.jsonl") as store:
+        store.append(episode(answer("new"), run=RUN, job="6-0"))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"iteration": 7, "success": 1.0}) + '\n{"iterat')
+    assert shown.get("run/0/count").json() == {
+        "episodes": before["episodes"] + 1,
+        "iterations": before["iterations"] + 1,
+    }
+    assert "new" in re.sub("<[^>]*>", "", shown.get("run/0/episode/24").text)
+
+
+def test_search_finds_what_was_said_and_where(pages, tmp_path):
+    one = episode(turn(observation="rules", action="alpha Beta"), run=RUN, job="a")
+    other = episode(
+        turn(observation="x", action="y"), turn(observation="БETA Привет", action="z"), run=RUN, job="b"
+    )
+    shown = pages(write(tmp_path / "e.jsonl", one, other))
+    numbers = re.compile(r'/run/0/episode/(\d+)#turn-(\d+)"')
+    assert numbers.findall(shown.get("run/0?q=beta").text) == [("0", "1")]
+    assert numbers.findall(shown.get("run/0?q=Привет").text) == [("1", "2")]
+    assert numbers.findall(shown.get("run/0?q=RULES&outcome=solved").text) == [("0", "1")]
+    assert numbers.findall(shown.get("run/0?q=observation").text) == []  # a name of the file's form
+    assert shown.get(f"run/0?q={'x' * 201}", 400)
+
+
+def test_folders_of_runs_are_opened_and_named(tmp_path):
+    for name in ("a/episodes.jsonl", "b/random/episodes.jsonl", "b/solver/episodes.jsonl", "c/other.jsonl"):
+        write(tmp_path / name, episode(turn(), run=RUN, job="a"))
+    sources = open_sources([tmp_path, tmp_path / "c/other.jsonl", tmp_path / "a"])
+    assert [source.name for source in sources] == ["a", "random", "solver", "other.jsonl"]
+    for source in sources:
+        source.store.close()
+
+
+def test_what_holds_no_episodes_says_so(tmp_path):
+    with pytest.raises(BadArgument, match=r"holds no episodes; accepted: a store"):
+        open_sources([tmp_path])
+    with pytest.raises(BadArgument, match="holds no episodes"):
+        open_sources([tmp_path / "absent"])
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(StoreError, match="does not begin an episode"):
+        open_sources([tmp_path / "notes.txt"])
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("run/9", 404),
+        ("run/0/episode/99", 404),
+        ("run/0/episode/0/text/0/secrets", 404),
+        ("run/0?order=line", 400),
+        ("run/0?page=-1", 400),
+        ("run/0?seed=x", 400),
+        ("run/0?outcome=x", 400),
+        ("static/../app.py", 404),
+        ("static/..%2fapp.py", 404),
+        ("nowhere", 404),
+    ],
+)
+def test_what_is_not_there_says_so(pages, played, path, code):
+    pages(played).get(path, code)
+
+
+def test_long_text_is_cut_and_whole_on_a_page_of_its_own(pages, tmp_path):
+    long = "<b>" + "x" * 1_000_000
+    shown = pages(write(tmp_path / "e.jsonl", episode(turn(observation=long, action=long), run=RUN, job="a")))
+    page = shown.get("run/0/episode/0")
+    assert len(page.content) < 200_000
+    assert "980,003 more characters" in page.text
+    whole = shown.get("run/0/episode/0/text/0/observation")
+    assert whole.text == long
+    assert whole.headers["content-type"].startswith("text/plain")
+
+
+def test_played_episodes_of_a_registered_environment_are_shown(pages, played):
+    shown = pages(played)
+    assert GUESS in shown.get("run/0/episode/11").text
