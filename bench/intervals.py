@@ -182,6 +182,39 @@ def _shown(name: str, trials: int, rows: Sequence[dict[str, float]]) -> None:
         print(f"{name}, {kind}: {low} of {len(rows)} are less than {ENOUGH:.0%}; the least {least:.1%}")
 
 
+def measured(
+    rng: np.random.Generator, rate: float, clusters: int, size: int, correlation: float, trials: int
+) -> dict[str, float]:
+    """Return the coverage and mean width of both intervals over `trials` samples."""
+    new, old = [], []
+    for successes in samples(rng, rate, clusters, size, correlation, trials):
+        new.append(clustered_rate(successes, [size] * clusters))
+        # Of clusters of one size, means are all that the cluster-robust interval depends on.
+        t = mean_interval([count / size for count in successes])
+        old.append(t._replace(low=max(0.0, t.low), high=min(1.0, t.high)))
+    return {
+        "coverage": coverage(new, rate),
+        "t_coverage": coverage(old, rate),
+        "width": statistics.fmean(each.high - each.low for each in new),
+        "t_width": statistics.fmean(each.high - each.low for each in old),
+    }
+
+
+def samples(
+    rng: np.random.Generator, rate: float, clusters: int, size: int, correlation: float, trials: int
+) -> Iterator[list[int]]:
+    """Yield the successes of each cluster, `trials` times."""
+    own = np.full((trials, clusters), rate)
+    if correlation:
+        spread = (1 - correlation) / correlation
+        own = rng.beta(rate * spread, (1 - rate) * spread, own.shape)
+    yield from rng.binomial(size, own).tolist()
+
+
+def coverage(intervals: Sequence[Interval], rate: float) -> float:
+    return statistics.fmean(each.low <= rate <= each.high for each in intervals)
+
+
 TABLES = {"rates": rates, "passes": passes, "differences": differences, "sequences": sequences}
 
 
