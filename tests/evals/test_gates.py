@@ -13,7 +13,7 @@ from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
 from gem.evals.usage import Price, Prices, Usage
 from gem.statistics import Interval, wilson
-from gem.statistics.combination import combined
+from gem.statistics.combining import combined
 
 EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
 
