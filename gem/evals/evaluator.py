@@ -273,7 +273,9 @@ def evaluate(
         unplayed=0 if stop is not None and stop.enough else len(jobs) - len(played),
         samples=samples,
     )
-    return result if stop is None or result.success is None else replace(result, success=stop.interval)
+    if stop is None or stop.interval is None:  # or no task came to its end
+        return result
+    return replace(result, success=stop.interval)
 
 
 def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:

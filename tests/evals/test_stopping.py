@@ -92,6 +92,15 @@ def test_somebody_elses_word_counts_beside_it():
     assert (len(heard), result.unplayed) == (10, 20)
 
 
+def test_where_no_task_came_to_its_end_the_figure_is_the_plain_one():
+    heard = []
+    result = evaluate(
+        RandomAgent(), ENV, episodes=9, samples=3, stop=Stopping(samples=3, width=0.1),
+        admit=lambda _: len(heard) < 1, on_episode=heard.append, concurrency=1,
+    )  # fmt: skip
+    assert (result.scored, result.unplayed, result.success.n) == (1, 26, 1)
+
+
 def test_an_evaluation_that_goes_on_stops_where_the_first_one_did(tmp_path):
     def played(store):
         return evaluate(
