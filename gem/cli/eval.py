@@ -23,6 +23,7 @@ from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, StoreError
+from gem.evals import Stopping
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
@@ -77,6 +78,10 @@ class LimitFlags:
     holds counts."""
     budget_usd: MaybeFloat = None
     """The same in dollars, by --prices."""
+    stop_at_width: MaybeFloat = None
+    """Begin no more tasks of an environment once the interval of its success is so narrow, as 0.1 for ten
+    points. The interval is one that may be looked at after each task; it is wider than that of a number of
+    tasks that was chosen beforehand. --episodes is the most."""
     prices: MaybePath = None
     """A file with the dollars of a million tokens, by model; docs/guides/prices.toml is one."""
 
@@ -232,6 +237,8 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "retry_failed": given.output.retry_failed,
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
+                    if limits.stop_at_width is not None:
+                        play["stop"] = Stopping(entry.samples, limits.stop_at_width)
                     report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
                 report.compare(entry.label)
         except AgentUnavailable as gone:
