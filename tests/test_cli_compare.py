@@ -64,7 +64,7 @@ def test_two_runs_are_compared_in_a_table_and_a_sentence(store, capsys):
         "p",
     )
     assert " ".join(head.split()) == " ".join((*columns, "coverage"))
-    assert row.startswith("test:X  40     25.0% (40/40)  75.0% (40/40)  +50.0 (+35.")
+    assert row.startswith("test:X  40     25.0%      75.0%      +50.0 (+35.")
     assert row.endswith("+50.0 to +50.0  0 : 20             <0.001  100.0% (40/40)")
     assert rest == ["", "B is better, by 50.0 points"]
     assert "\x1b" not in out
@@ -90,10 +90,10 @@ def test_little_coverage_withholds_the_headline(store, capsys):
     a, b = store("a", {"test:X": "w" * 20}), store("b", {"test:X": "l" * 17 + "---"})
     code, out, _ = said(capsys, "compare", a, b)
     assert code == 1
-    assert "85.0% (17/20)" in out
+    assert "85.0% (17/20; A 20, B 17)" in out
     assert "-100.0 to -85.0" in out
     assert out.splitlines()[-1] == (
-        "no headline: coverage is 85.0%, 17 of 20 pairs (B lacks 3 outcomes); 95% is asked for"
+        "no headline: coverage is 85.0%, 17 of 20 pairs (no verdict: 3 of B); 95% is asked for"
     )
     assert said(capsys, "compare", a, b, "--min-coverage", "0.8")[0] == 0
 

@@ -15,6 +15,9 @@ from gem.record import Agent
 NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
 """What `named_agent` accepts, for messages; the names of `gem.models` come on top."""
 
+REQUESTS = 64
+"""The most requests in flight to an endpoint where nobody sets a limit."""
+
 LOCAL_TOKENS = 1024
 """Tokens of a local model's answer where nobody sets a limit."""
 
@@ -35,7 +38,7 @@ class AgentSettings:
     api: str = "chat"
     template: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    concurrency: int = 64
+    concurrency: int | None = None
     timeout_s: float = 600.0
     extra: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
@@ -46,7 +49,7 @@ class AgentSettings:
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise BadArgument(f"max_tokens is {self.max_tokens}; accepted: 1 or more.")
-        if self.concurrency < 1:
+        if self.concurrency is not None and self.concurrency < 1:
             raise BadArgument(f"concurrency is {self.concurrency}; accepted: 1 or more.")
         if not 0 < self.timeout_s < math.inf:
             raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
@@ -93,7 +96,7 @@ def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agen
         api=settings.api,  # type: ignore[arg-type]  # which is checked there
         renderer=None if settings.template is None else _renderer(settings.template),
         api_key_env=settings.api_key_env,
-        concurrency=settings.concurrency,
+        concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
         timeout_s=settings.timeout_s,
         extra=settings.extra,
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import FAILED, MaybePath, table
+from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
@@ -22,6 +22,7 @@ def compare_runs(
     run_a: Annotated[Positional[Path], arg(metavar="RUN_A")],
     run_b: Annotated[Positional[Path], arg(metavar="RUN_B")],
     metric: Metric = "success",
+    seat: MaybeText = None,
     min_coverage: float = MIN_COVERAGE,
     json: bool = False,
     picture: MaybePath = None,
@@ -35,13 +36,15 @@ def compare_runs(
     several environments. `all` is the mean over environments, each counting alike.
 
     An episode without verdict enters no figure. `coverage` is the share of all samples where both have a
-    verdict; `bounds` is B - A with all others counted one way, and the other. The exit code is 1 where a
-    headline is withheld.
+    verdict; all figures are of these. `bounds` is B - A with all others counted one way, and the other. The
+    exit code is 1 where a headline is withheld.
 
     Args:
         run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
         run_b: another one.
         metric: success or return.
+        seat: of a game of several, whose success and return are compared; left out, the episode's success and
+            the mean return.
         min_coverage: below this coverage no headline is given.
         json: print the figures as JSON.
         picture: draw the differences into this file; .png, .svg or .pdf.
@@ -50,7 +53,7 @@ def compare_runs(
 
     if picture is not None:
         check_picture(picture)
-    a, b = read_run(run_a), read_run(run_b)
+    a, b = read_run(run_a, seat), read_run(run_b, seat)
     found = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
@@ -85,8 +88,8 @@ def _cells(row: Paired, success: bool, several: bool) -> list[str]:
     cells = [
         printable(row.env),
         str(row.tasks),
-        f"{_number(row.a, success)} ({row.a_scored}/{row.a_held})",
-        f"{_number(row.b, success)} ({row.b_scored}/{row.b_held})",
+        _number(row.a, success),
+        _number(row.b, success),
         _difference(row.difference, success),
         _bounds(row.bootstrap, success),
     ]
@@ -98,7 +101,13 @@ def _cells(row: Paired, success: bool, several: bool) -> list[str]:
     cells.append(_p(row.p))
     if several:
         cells.append(_p(row.corrected))
-    return [*cells, f"{row.coverage:.1%} ({row.pairs}/{row.of})"]
+    return [*cells, _coverage(row)]
+
+
+def _coverage(row: Paired) -> str:
+    """Return how many pairs there are of all; and where they are not all, how many each run has."""
+    own = "" if row.pairs == row.of else f"; A {row.a_scored}, B {row.b_scored}"
+    return f"{row.coverage:.1%} ({row.pairs}/{row.of}{own})"
 
 
 def _number(value: Interval | None, success: bool) -> str:

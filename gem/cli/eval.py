@@ -27,9 +27,12 @@ from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
-from gem.evals.usage import Budget, Prices, spent_on
+from gem.evals.usage import Budget, Prices
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
+
+EPISODES_AT_ONCE = 128
+"""Episodes in flight where nobody sets a limit."""
 
 Words = UseAppendAction[tuple[str, ...]]
 
@@ -130,7 +133,7 @@ class Arguments:
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 when left out."""
     tools: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools that the environments carry: python, search (SEARCH_URL), world_search (built in)."""
+    """Tools that the environments carry: python, search (by SEARCH_URL), world_search (built in, offline)."""
     wrappers: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, or module:function."""
     seat: MaybeText = None
@@ -185,7 +188,8 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
     suite = _suite(given)
     gates = [Gate.parse(text) for text in given.output.gate]
     names = given.agent or suite.agents or ("random",)
-    if len({*names}) < len(names):
+    shown = [_without_password(name) for name in names]
+    if len({*shown}) < len(shown):
         raise BadArgument("an agent was named twice; once is enough.")
     out, limits = given.output.out, given.limits
     prices = None if limits.prices is None else Prices.read(limits.prices)
@@ -195,19 +199,23 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
     if given.output.retry_failed and out is None:
         raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
     with ExitStack() as last:
-        actors = {name: _kept(last, local_agent(name, suite.settings)) for name in names}
+        actors = {
+            called: _kept(last, local_agent(name, suite.settings))
+            for called, name in zip(shown, names, strict=True)
+        }
         if prices is not None:
             prices.check(getattr(getattr(actor, "info", None), "model", None) for actor in actors.values())
         budget = None
         if limits.budget_tokens is not None or limits.budget_usd is not None:
             budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
-        progress = last.enter_context(Progress(quiet=given.output.json))
-        report = Report(suite, out, names, gates, prices, budget, _shown_command(words))
-        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in names}
+        progress = last.enter_context(Progress(given.output.json, prices))
+        words = [_without_password(word) for word in words]
+        report = Report(suite, out, shown, gates, prices, budget, words)
+        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
-            budget.spent = spent_on(
-                episode for store in stores.values() if isinstance(store, EpisodeStore) for episode in store
-            )
+            for store in stores.values():
+                for episode in store if isinstance(store, EpisodeStore) else ():
+                    budget.append(episode)
         try:
             for entry in suite.entries:
                 for name, actor in actors.items():
@@ -222,7 +230,7 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "host": given.host,
                         "resume": out is not None,
                         "retry_failed": given.output.retry_failed,
-                        "concurrency": given.model.concurrency or 128,
+                        "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
                     report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
                 report.compare(entry.label)
@@ -329,7 +337,7 @@ def _measured(
         episodes = len(seeds) if seeds is not None else entry.episodes or 0
         progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
         if budget is not None:
-            budget.begin()
+            budget.begin(entry.env)
         result = measured(
             env=entry.task,
             episodes=episodes,
@@ -350,11 +358,14 @@ def _measured(
 
 
 HIDDEN = "***"
+"""What stands for a password."""
+
+EPISODES_FILE = "episodes.jsonl"
 
 
-def _shown_command(words: Sequence[str]) -> list[str]:
-    """Return the words of a command without passwords in addresses."""
-    return [re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word) for word in words]
+def _without_password(word: str) -> str:
+    """Return a word of a command without the password of an address."""
+    return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word)
 
 
 def _kept(last: ExitStack, agent: Agent) -> Agent:
@@ -389,12 +400,16 @@ def _store(
         return budget
     if (out / "checkpoint.pt").exists():
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
-    folder = out if alone else out / _file_name(name)
+    folder = out / _file_name(name)
+    if alone and not (folder / EPISODES_FILE).exists():
+        folder = out
+    elif (out / EPISODES_FILE).exists():
+        raise StoreError(f"{out} holds the episodes of one agent alone; for several choose another --out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be made: {error.strerror}; choose another --out.") from error
-    store = last.enter_context(_CountedStore(folder / "episodes.jsonl"))
+    store = last.enter_context(_CountedStore(folder / EPISODES_FILE))
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget
     return store

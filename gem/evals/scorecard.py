@@ -11,7 +11,7 @@ from gem.evals.evaluator import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, together, tokens_of
 from gem.statistics import Interval
-from gem.statistics.combined import combined
+from gem.statistics.combining import combined
 
 
 @dataclass(frozen=True, slots=True)
