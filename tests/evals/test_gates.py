@@ -12,8 +12,7 @@ from gem.evals.reports import junit, markdown
 from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
 from gem.evals.usage import Price, Prices, Usage
-from gem.statistics import Interval, wilson
-from gem.statistics.combined import combined
+from gem.statistics import Interval, combined, wilson
 
 EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
 
