@@ -77,6 +77,7 @@ def gem_task(
         dataset=MemoryDataset(samples, name=env),
         solver=episode_of(env, tools, Limits(turns=turns, tokens=tokens), spec.waits),
         scorer=[success(), earned()],
+        display_name=env,
         fail_on_error=False,
     )
 

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,6 +18,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
 from gem.agents.chat_completions import ChatCompletions
 from gem.agents.completions import Completions
+from gem.agents.connections import Clients
 from gem.agents.outcomes import (
     EXCERPT,
     Fault,
@@ -53,6 +54,7 @@ PLAIN_QUESTION = Message("user", "Say yes.")
 MOST_SPARED = 20  # tries of an ask that do not count, since the server was busy with others
 LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
+TAIL_S = 0.05  # for the end of a stream that has said that it is over
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
@@ -188,7 +190,7 @@ class OpenAIAgent(BaseAgent):
         self._concurrency = concurrency
         self.timeout_s = timeout_s
         self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
-        self._client: httpx.AsyncClient | None = None
+        self._clients: Clients | None = None
         self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
@@ -202,7 +204,7 @@ class OpenAIAgent(BaseAgent):
             NoVerdict: when the server gives no usable answer (AgentUnavailable: to nobody).
             OutOfTime: when it takes longer than `ask.policy_s`.
         """
-        # Always in the agent's own loop: one client, one pool of connections, whoever calls from wherever.
+        # Always in the agent's own loop: the same connections, whoever calls from wherever.
         return await asyncio.wrap_future(self.loop.submit(self._answer(ask)))
 
     @property
@@ -215,9 +217,9 @@ class OpenAIAgent(BaseAgent):
 
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""
-        client, self._client, self._places = self._client, None, None
-        if client is not None:
-            self.loop.run(client.aclose())
+        clients, self._clients, self._places = self._clients, None, None
+        if clients is not None:
+            self.loop.run(clients.aclose())
         super().close()
 
     # -- one ask
@@ -226,20 +228,17 @@ class OpenAIAgent(BaseAgent):
         """Return what lets requests through."""
         return pace
 
-    def _begin(self) -> tuple[httpx.AsyncClient, AbstractAsyncContextManager[None]]:
-        """Return the client and the places of requests, made in the agent's loop when first needed."""
-        if self._client is None or self._places is None:
-            limits = httpx.Limits(
-                max_connections=self._concurrency, max_keepalive_connections=self._concurrency
-            )
-            self._client = httpx.AsyncClient(timeout=self._timeout, limits=limits)
+    def _begin(self) -> tuple[Clients, AbstractAsyncContextManager[None]]:
+        """Return the clients and the places of requests, made in the agent's loop when first needed."""
+        if self._clients is None or self._places is None:
+            self._clients = Clients(self._timeout)
             self._pace, self._half_open = Pace(self._concurrency), asyncio.Lock()  # of the loop that runs now
             self._places = self._places_for(self._pace)
             self._death, self._away_since = _Death(), None
-        return self._client, self._places
+        return self._clients, self._places
 
     async def _answer(self, ask: Ask) -> Reply:
-        client, places = self._begin()
+        clients, places = self._begin()
         asking = Asking(
             ask,
             self._settings.limit(ask),
@@ -251,7 +250,7 @@ class OpenAIAgent(BaseAgent):
         while True:
             async with places:
                 asking.death.check()
-                said = await self._sent(client, asking)
+                said = await self._sent(clients, asking)
             self._note(asking, said)
             if self._adapts(asking, said):
                 continue
@@ -260,20 +259,20 @@ class OpenAIAgent(BaseAgent):
                 return self._reply(asking, said)
             if self._tells_again(asking, said, verdict):
                 continue
-            if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(client, asking, said):
+            if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, said):
                 verdict = Verdict.REFUSED
-            if verdict is Verdict.RETRIED and await self._is_gone(client, asking):
+            if verdict is Verdict.RETRIED and await self._is_gone(clients, asking):
                 why = f"{said.why} (nobody was answered for {self.silence_s:g} s)"
                 raise self._unavailable(asking, why)
             wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
 
-    async def _sent(self, client: httpx.AsyncClient, asking: Asking) -> Said:
+    async def _sent(self, clients: Clients, asking: Asking) -> Said:
         asking.began = self._pace.send(asking)
         try:
             async with asking.clock.running():
-                return await self._try(client, asking)
+                return await self._try(clients, asking)
         finally:
             self._pace.end(asking)
 
@@ -293,7 +292,7 @@ class OpenAIAgent(BaseAgent):
                 return True
         return False
 
-    async def _others_are_answered(self, client: httpx.AsyncClient, asking: Asking, said: Said) -> bool:
+    async def _others_are_answered(self, clients: Clients, asking: Asking, said: Said) -> bool:
         """Tell whether it is this conversation that is refused: a plain question is still answered.
 
         What a model wrote may make a firewall, or a server that quotes it, say what else a dead key does.
@@ -301,14 +300,14 @@ class OpenAIAgent(BaseAgent):
         """
         if not self._taken or said.status not in (400, 403, 404, 422):
             return False
-        return await self._plain_question_is_answered(client, asking)
+        return await self._plain_question_is_answered(clients, asking)
 
-    async def _plain_question_is_answered(self, client: httpx.AsyncClient, asking: Asking) -> bool:
+    async def _plain_question_is_answered(self, clients: Clients, asking: Asking) -> bool:
         other = Asking(self._asks_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
         assert self._places is not None
         async with self._places:
             asking.death.check()
-            said = await self._sent(client, other)
+            said = await self._sent(clients, other)
         answered = judge(said).verdict is Verdict.SCORED
         if answered:
             self._pace.answered()
@@ -318,7 +317,7 @@ class OpenAIAgent(BaseAgent):
         """Return an ask of this question alone, of the same sampling."""
         return replace(ask, messages=(question,), tools=(), turn=0)
 
-    async def _is_gone(self, client: httpx.AsyncClient, asking: Asking) -> bool:
+    async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
         """Tell whether the server answers nobody any more: one asks a plain question, the others wait for it.
 
         Where that is answered, it was these conversations that were not.
@@ -326,7 +325,7 @@ class OpenAIAgent(BaseAgent):
         async with self._half_open:
             asking.death.check()
             return self._pace.silent(self.silence_s) and not await self._plain_question_is_answered(
-                client, asking
+                clients, asking
             )
 
     def _wait(self, asking: Asking, said: Said, verdict: Verdict, jitter: float) -> float:
@@ -478,7 +477,7 @@ class OpenAIAgent(BaseAgent):
         headers.update(self._headers)
         return headers
 
-    async def _try(self, client: httpx.AsyncClient, asking: Asking) -> Said:
+    async def _try(self, clients: Clients, asking: Asking) -> Said:
         told = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
         request = self._format.request(told, self._settings, asking.limit)
         asking.sent = set(request)
@@ -490,6 +489,7 @@ class OpenAIAgent(BaseAgent):
         try:
             async with (
                 asyncio.timeout(self.timeout_s),
+                clients.one() as client,
                 client.stream("POST", self.url, content=body, headers=self._request_headers()) as response,
             ):
                 said = await self._read(response, asking.ask)
@@ -531,6 +531,10 @@ class OpenAIAgent(BaseAgent):
                     _take(collector, data)
                 if piece is None:
                     break
+            else:  # what is read to its end leaves a connection that the next request can take
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TAIL_S):
+                        await anext(pieces, None)
         except (httpx.HTTPError, OSError) as error:
             why += f": {type(error).__name__}"
         except ValueError:

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from gem.agents.connections import Clients
 from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
@@ -181,6 +182,12 @@ class TokenServerAgent(OpenAIAgent):
     def _asks_instead(self, ask: Ask, question: Message) -> Ask:
         return replace(ask, held=self.renderer.prompt((question,)))
 
+    def temper(self, temperature: float) -> None:
+        """Sample at this temperature from now on; 0 is greedy."""
+        self.temperature = self._settings.temperature = temperature
+        self._tokens.greedy = temperature == 0
+        self._checked = temperature in (0, 1)
+
     # -- weights
 
     def publish(self, version: int, weights: Any = None) -> None:
@@ -259,12 +266,13 @@ class TokenServerAgent(OpenAIAgent):
         self, path: str, body: Mapping[str, Any] | None = None, optional: bool = False
     ) -> dict[str, Any]:
         """Send a command; see `token_formats.Post`."""
-        client, _ = self._begin()
+        clients, _ = self._begin()
         content, headers = json.dumps(body or {}).encode("ascii"), self._request_headers()
         try:
-            response = await client.post(
-                self._root + path, content=content, headers=headers, timeout=self._load_timeout
-            )
+            async with clients.one() as client:
+                response = await client.post(
+                    self._root + path, content=content, headers=headers, timeout=self._load_timeout
+                )
         except (httpx.HTTPError, OSError) as error:
             why = f"{path} was not answered: {type(error).__name__} {error}"
             raise NoVerdict(self._without_keys(why)) from error
@@ -312,10 +320,10 @@ class TokenServerAgent(OpenAIAgent):
             )
         self._checked = True
 
-    async def _try(self, client: httpx.AsyncClient, asking: Asking) -> Said:
+    async def _try(self, clients: Clients, asking: Asking) -> Said:
         if self._doubt:
             raise AgentUnavailable(self._doubt)
-        said = await super()._try(client, asking)
+        said = await super()._try(clients, asking)
         if not said.token_ids:
             return said
         labels = said.extra["weight_versions"]

@@ -1,6 +1,6 @@
 """Statistics: how sure a mean, a rate or a difference is, what a suite can show, pass@k, and tests."""
 
-from gem.statistics.combined import combined
+from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
 from gem.statistics.normalise import normalised

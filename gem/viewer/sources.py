@@ -18,6 +18,7 @@ from gem.rollout.index import Tally
 from gem.rollout.store import EpisodeStore
 from gem.statistics import Interval, wilson
 from gem.statistics.student_t import quantile
+from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
 DEEPEST = 3
@@ -90,6 +91,8 @@ class Source:
         self.number, self.path, self.name = number, path, name
         self.store = EpisodeStore(path, read_only=True)
         self.folder = path.parent
+        self.notes = Notes(path)
+        self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
         self._history: list[dict[str, Any]] = []
         self._read = 0
         self._alarms: list[dict[str, Any]] = []

@@ -31,8 +31,7 @@ SHOWN = (
     "agents.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in SHOWN)]
-PAGES += sorted((ROOT / "docs/tutorials").glob("*.md"))
-PAGES += sorted((ROOT / "docs/guides").glob("*.md"))
+PAGES += sorted((ROOT / "docs/tutorials").glob("*.md")) + sorted((ROOT / "docs/guides").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 

@@ -12,7 +12,8 @@ from gem.evals.reports import junit, markdown
 from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
 from gem.evals.usage import Price, Prices, Usage
-from gem.statistics import Interval, combined, wilson
+from gem.statistics import Interval, wilson
+from gem.statistics.combining import combined
 
 EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
 
