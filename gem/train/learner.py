@@ -286,6 +286,13 @@ class Learner:
         self._spread()
         return float(norm)
 
+    @torch.no_grad()
+    def take_over(self) -> None:
+        """Go on from the model's weights as they stand: somebody else has moved them, as a warm-up does."""
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master:
+                master.copy_(parameter)
+
     @property
     def gradients(self) -> list[Tensor | None]:
         """The gradients that the next step goes by, in the order of `parameters`, unscaled."""

@@ -447,6 +447,7 @@ def warm(trainer: Trainer) -> None:
         demos=demos,
         on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
     )
+    trainer.learner.take_over()
     if demos is not None:
         demos.close()
 

@@ -21,7 +21,7 @@ from gem.train.config import TrainConfig
 from gem.train.learner import Learner, Settings
 from gem.train.policy import make_policy
 from gem.train.run import RunFolder
-from gem.train.trainer import train
+from gem.train.trainer import make_trainer, train, warm
 from gem.train.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"
@@ -118,6 +118,17 @@ def test_the_whole_loop(folder, tmp_path):
     before = dict(make_policy(config).model.named_parameters())
     after = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
     assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_training_goes_on_from_the_warm_up(folder, tmp_path, dtype):
+    trainer = make_trainer(small(folder, tmp_path, dtype=dtype, warmup_steps=2))
+    fresh = [p.detach().clone() for p in trainer.learner.parameters]
+    warm(trainer)
+    warmed = [p.detach().clone() for p in trainer.learner.parameters]
+    assert any(not torch.equal(a, b) for a, b in zip(fresh, warmed, strict=True))
+    trainer.learner.step()  # without gradients
+    assert all(torch.equal(a, b) for a, b in zip(warmed, trainer.learner.parameters, strict=True))
 
 
 @pytest.mark.parametrize("staleness", [0, pytest.param(1, marks=pytest.mark.slow)])
