@@ -26,6 +26,7 @@ from gem.rollout.replay import first_difference
 from gem.viewer import charts
 from gem.viewer.conversation import (
     COLOURS,
+    MOST_TURNS,
     advantages_of,
     conversation,
     entropies,
@@ -44,7 +45,7 @@ from gem.viewer.whatif import AGENTS, check_what_if, what_if
 PAGE = 100
 SHORT_LINE = 1 << 16
 """Bytes of an episode's line up to which a list shows what it did."""
-ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "success")
+ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens")
 """What episodes can be sorted by."""
 OUTCOMES: dict[str, dict[str, Any]] = {
     "solved": {"success": True},
@@ -186,6 +187,9 @@ class Viewer:
         number = self._episode_number(request, source)
         episode = self._read(source, number)
         colour = request.query_params.get("colour", "logprob")
+        first = _number(request.query_params, "at", 1) - 1
+        if not 0 <= first <= max(0, len(episode.turns) - 1):
+            raise HTTPException(404, f"There is no turn {first + 1}; the episode has {len(episode.turns)}.")
         return self._page(
             "episode.html",
             source=source,
@@ -193,7 +197,7 @@ class Viewer:
             last=len(source.store) - 1,
             note=source.notes.of(episode.id),
             forkable=_can_fork(episode),
-            **episode_page(source, episode, colour),
+            **episode_page(source, episode, colour, first=first),
             title=f"episode {number}",
         )
 
@@ -497,11 +501,15 @@ def answers(source: Source, entry: Entry) -> list[str]:
         return []
 
 
-def episode_page(source: Source, episode: Episode, colour: str, *, advantages: bool = True) -> dict[str, Any]:
-    """Return what the page of an episode shows; `advantages`: whether they are sought."""
+def episode_page(
+    source: Source, episode: Episode, colour: str, *, first: int = 0, advantages: bool = True
+) -> dict[str, Any]:
+    """Return what the page of an episode shows, from its turn `first` on; `advantages`: to seek them."""
     vocabulary = vocabulary_of(episode.run)
     weighed = advantages_of(source, episode) if source.training and advantages else {}
-    turns = conversation(episode, vocabulary, weighed)
+    turns = conversation(episode, vocabulary, weighed, first)
+    over = first + len(turns) >= len(episode.turns)
+    rewards = [turn.reward for turn in episode.turns if turn.reward and math.isfinite(turn.reward)]
     known = {
         "logprob": any(turn.logprobs is not None for turn in episode.turns),
         "entropy": any(turn.token_ids and entropies(turn) is not None for turn in episode.turns),
@@ -515,16 +523,18 @@ def episode_page(source: Source, episode: Episode, colour: str, *, advantages: b
         "episode": episode,
         "turns": turns,
         "ends": [
-            (seat, end, parts_of(end.observation), plain_json(end.info)) for seat, end in episode.ends.items()
+            (seat, end, parts_of(end.observation), plain_json(end.info))
+            for seat, end in (episode.ends.items() if over else ())
         ],
+        "first": first,
+        "before": max(0, first - MOST_TURNS) if first else None,
+        "behind": None if over else first + len(turns),
         "vocabulary": vocabulary,
         "colours": {name: known[name] for name in COLOURS},
         "colour": colour,
         "settings": {**run.sampling, **_limits(episode)},
-        "sampled": sum(turn.sampled for turn in turns),
-        "scale": max(
-            (abs(turn.reward) for turn in turns if turn.reward and math.isfinite(turn.reward)), default=1.0
-        ),
+        "sampled": sum(len(turn.token_ids) for turn in episode.turns) or sum(turn.sampled for turn in turns),
+        "scale": max(map(abs, rewards), default=1.0),
         "earned": [(seat, episode.reward(seat)) for seat in episode.seats] if episode.several else [],
     }
 
@@ -555,6 +565,7 @@ def templates() -> Environment:
         "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
     }
     env.globals |= {
+        "MOST_TURNS": MOST_TURNS,
         "iteration_of": iteration_of,
         "Verdict": Verdict,
         "isfinite": math.isfinite,

@@ -21,6 +21,8 @@ from gem.viewer.vocabulary import Vocabulary
 
 COLOURS = ("logprob", "entropy", "advantage", "mask", "none")
 """What sampled tokens can be coloured by."""
+MOST_TURNS = 300
+"""Turns that a page shows at once."""
 MOST_TOKENS = 20_000
 """Tokens of one turn that a page shows."""
 BATCH_AT_MOST = 2048
@@ -82,6 +84,7 @@ class Shown:
     prompt: int
     kept: int
     sampled: int
+    cut: int
     probability: float | None
     tools_used: list[str] = field(default_factory=list)
 
@@ -116,7 +119,11 @@ def _picture(image: Image) -> Part:
 
 
 def conversation(
-    episode: Episode, vocabulary: Vocabulary, advantages: Mapping[int, float] | None = None
+    episode: Episode,
+    vocabulary: Vocabulary,
+    advantages: Mapping[int, float] | None = None,
+    first: int = 0,
+    count: int = MOST_TURNS,
 ) -> list[Shown]:
     """Return an episode's turns as pages show them.
 
@@ -124,15 +131,21 @@ def conversation(
         episode: the episode.
         vocabulary: makes text of its tokens.
         advantages: the advantage of each turn by its number, where it is known.
+        first: the turn to begin with.
+        count: how many turns to return at most.
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
     found: list[Shown] = []
     for number, turn in enumerate(episode.turns):
+        if number >= first + count:
+            break
         earned[turn.seat] = earned.get(turn.seat, 0.0) + (turn.reward or 0.0)
         advantage = (advantages or {}).get(number)
         last = before.get(turn.seat)
         before[turn.seat] = turn
+        if number < first:
+            continue
         calls = turn.reply.tool_calls if turn.reply else ()
         known = [each for each in (turn.logprobs or ()) if math.isfinite(each)]
         found.append(
@@ -157,6 +170,7 @@ def conversation(
                 prompt=turn.prompt_length,
                 kept=turn.kept,
                 sampled=len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0),
+                cut=max(0, len(turn.token_ids) - MOST_TOKENS),
                 probability=math.exp(math.fsum(known) / len(known)) if known else None,
                 tools_used=tools_used(turn),
             )
@@ -308,9 +322,9 @@ def plain_json(values: Any) -> str:
     if not values:
         return ""
     try:
-        return json.dumps(values, indent=2, ensure_ascii=False, default=repr)[:LONGEST]
+        return json.dumps(values, indent=2, ensure_ascii=False, default=repr)
     except (TypeError, ValueError, RecursionError):
-        return repr(values)[:LONGEST]
+        return repr(values)
 
 
 def snippet(episode: Episode) -> str:

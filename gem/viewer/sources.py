@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from gem.errors import BadArgument, GemError
@@ -93,6 +94,7 @@ class Source:
         self.folder = path.parent
         self.notes = Notes(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
+        self._lock = RLock()  # pages are made in several threads
         self._history: list[dict[str, Any]] = []
         self._read = 0
         self._alarms: list[dict[str, Any]] = []
@@ -126,7 +128,7 @@ class Source:
         """The figures of a training run's iterations, as far as they are written; read as they come."""
         if not self.training:
             return []
-        with suppress(OSError), (self.folder / METRICS).open("rb") as file:
+        with self._lock, suppress(OSError), (self.folder / METRICS).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < self._read:  # begun anew
                 self._history, self._read = [], 0
@@ -139,32 +141,33 @@ class Source:
                     values = json.loads(line)
                     if isinstance(values, dict) and isinstance(values.get("iteration"), int):
                         self._history.append(values)
-        return self._history
+        return list(self._history)
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return what went wrong in a training run, by iteration; nothing where training is not installed."""
-        history = self.history
-        if len(history) < self._alarmed:  # begun anew
-            self._alarms, self._alarmed = [], 0
-        try:
-            from gem.train.alarms import alarms
-            from gem.train.config import TrainConfig
-            from gem.train.run import Metrics
+        with self._lock:
+            history = self.history
+            if len(history) < self._alarmed:  # begun anew
+                self._alarms, self._alarmed = [], 0
+            try:
+                from gem.train.alarms import alarms
+                from gem.train.config import TrainConfig
+                from gem.train.run import Metrics
 
-            config = TrainConfig.from_json(dict(self.config))
-            known = []
-            for line in history:
-                values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
-                known.append(Metrics(**values))
-            for end in range(self._alarmed + 1, len(known) + 1):
-                self._alarms += [
-                    {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
-                    for alarm in alarms(known[:end], config)
-                ]
-            self._alarmed = len(known)
-        except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
-            pass  # a run of another version
-        return self._alarms
+                config = TrainConfig.from_json(dict(self.config))
+                known = []
+                for line in history:
+                    values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
+                    known.append(Metrics(**values))
+                for end in range(self._alarmed + 1, len(known) + 1):
+                    self._alarms += [
+                        {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
+                        for alarm in alarms(known[:end], config)
+                    ]
+                self._alarmed = len(known)
+            except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
+                pass  # a run of another version
+            return list(self._alarms)
 
     def tally(self) -> list[Tally]:
         """Return the sums over all episodes; those of a store that has not grown are remembered."""
@@ -186,6 +189,10 @@ class Source:
         for tally in self.tally():
             found.setdefault(tally.spec, Figures()).add(tally)
         return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
 
     @property
     def agents(self) -> str:

@@ -42,8 +42,9 @@ def visible(text: str) -> str:
 
 
 def shown(text: object, longest: int = LONGEST) -> Markup:
-    """Return text as HTML; what lies behind `longest` characters is left out, and that is said by nobody."""
-    whole = str(text)[:longest]
+    """Return text as HTML; what lies behind `longest` characters is left out, and that is said."""
+    given = str(text)
+    whole = given[:longest]
     pieces: list[Markup] = []
     at = 0
     for found in _UNSEEN.finditer(whole):
@@ -51,6 +52,8 @@ def shown(text: object, longest: int = LONGEST) -> Markup:
         pieces.append(Markup('<span class="unseen">{}</span>').format(_name(found[0])))
         at = found.end()
     pieces.append(escape(whole[at:]))
+    if len(given) > longest:
+        pieces.append(Markup('<span class="cut"> … {:,} more characters</span>').format(len(given) - longest))
     return Markup("").join(pieces)
 
 

@@ -10,14 +10,16 @@ from urllib.parse import quote
 import pytest
 from records import episode, turn
 
+from .conftest import RENDERER, TOKEN, answer, need_viewer, write
+
+need_viewer()
+
 from gem.content import Image, Message, Text, ToolCall
 from gem.record import Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef, WrapperRef
 from gem.viewer.export import export
 from gem.viewer.guard import POLICY
 from gem.viewer.text import shown, visible
-
-from .conftest import RENDERER, TOKEN, answer, write
 
 EVIL = [
     "<script>alert(1)</script>",

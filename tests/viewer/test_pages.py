@@ -4,14 +4,16 @@ import re
 import pytest
 from records import episode, turn
 
+from .conftest import GUESS, RUN, answer, need_viewer, training, write
+
+need_viewer()
+
 from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, StoreError
 from gem.record import Failure, RunInfo, StopReason
 from gem.rollout import EpisodeStore
 from gem.viewer.sources import open_sources
 from gem.viewer.text import Board, blocks
-
-from .conftest import GUESS, RUN, answer, training, write
 
 
 def text_of(page):
