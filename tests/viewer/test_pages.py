@@ -1,10 +1,11 @@
 import json
 import re
+import threading
 
 import pytest
 from records import episode, turn
 
-from .conftest import GUESS, RUN, answer, need_viewer, training, write
+from .conftest import GUESS, RUN, TOKEN, answer, need_viewer, training, write
 
 need_viewer()
 
@@ -257,3 +258,90 @@ def test_long_text_is_cut_and_whole_on_a_page_of_its_own(pages, tmp_path):
 def test_played_episodes_of_a_registered_environment_are_shown(pages, played):
     shown = pages(played)
     assert GUESS in shown.get("run/0/episode/11").text
+
+
+def test_a_long_episode_is_shown_in_parts(pages, tmp_path):
+    turns = [turn(observation=f"o{i}", action=f"needle{i}", reward=1.0) for i in range(700)]
+    shown = pages(write(tmp_path / "e.jsonl", episode(*turns, run=RUN, job="a")))
+    first = shown.get("run/0/episode/0").text
+    assert len(re.findall('<li class="turn"', first)) == 300
+    assert "turns from 301 on, of 700" in first
+    assert 'id="end"' not in first
+    last = shown.get("run/0/episode/0?at=601").text
+    assert len(re.findall('<li class="turn"', last)) == 100
+    assert "return so far 700.000" in last
+    assert 'id="end"' in last
+    assert "/run/0/episode/0?at=601#turn-651" in shown.get("run/0?q=needle650").text
+    shown.get("run/0/episode/0?at=701", 404)
+    shown.get("run/0/episode/0?at=0", 404)
+
+
+def test_what_is_cut_is_said(pages, tmp_path):
+    said = Message("assistant", "x", reasoning="r" * 30_000, tool_calls=(ToolCall("1", "t", "a" * 30_000),))
+    made = turn(observation="o", action="x", reply=said, info={"why": "i" * 30_000})
+    seen = text_of(pages(write(tmp_path / "e.jsonl", episode(made, run=RUN, job="a"))).get("run/0/episode/0"))
+    assert seen.count("… 10,000 more characters") == 2
+    assert re.search(r"… 10,0\d\d more characters", seen.replace("… 10,000", ""))
+
+
+def test_an_empty_store_is_shown(pages, tmp_path):
+    write(tmp_path / "episodes.jsonl")
+    shown = pages(tmp_path)
+    assert "no episodes yet" in shown.get("").text
+    assert "No episode is like that" in shown.get("run/0").text
+    assert "There are no episodes yet" in shown.get("run/0/through").text
+    shown.get("run/0?q=x")
+    shown.get("run/0/episode/0", 404)
+
+
+def test_alarms_of_a_training_run_stand_with_its_curves(pages, tmp_path):
+    pytest.importorskip("torch")
+    from dataclasses import asdict
+
+    from gem.train.config import TrainConfig
+    from gem.train.run import Metrics
+
+    folder = training(tmp_path / "run")
+    (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))
+    names = Metrics.__dataclass_fields__
+    lines = [asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1})) for i in range(4)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = pages(folder)
+    (alarm,) = shown.get("curves").json()["alarms"]
+    assert (alarm["name"], alarm["iteration"], alarm["run"]) == ("no_signal", 3, "run")
+    assert "All returns were equal" in alarm["text"]
+    assert shown.get("curves").json()["alarms"] == [alarm]
+
+
+def test_many_ask_while_a_run_is_written(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    shown = pages(folder)
+    wrong = []
+
+    def ask():
+        for path in (
+            "run/0",
+            "",
+            "run/0/through",
+            "run/0/episode/3",
+            "curves",
+            "run/0?q=boxed",
+            "run/0/count",
+        ):
+            code = shown.client.get(f"/{TOKEN}/{path}").status_code
+            if code != 200:
+                wrong.append((path, code))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    with EpisodeStore(folder / "episodes.jsonl") as store, (folder / "metrics.jsonl").open("a") as metrics:
+        for i in range(6, 40):
+            store.append(episode(answer("new"), run=RUN, job=f"{i}-0"))
+            metrics.write(json.dumps({"iteration": i + 1, "success": 0.5}) + "\n")
+            metrics.flush()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(shown.viewer.sources[0].history) == 40
+    assert [line["iteration"] for line in shown.viewer.sources[0].history] == list(range(1, 41))
