@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import threading
 
@@ -13,6 +14,7 @@ from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, StoreError
 from gem.record import Failure, RunInfo, StopReason
 from gem.rollout import EpisodeStore
+from gem.viewer.export import export
 from gem.viewer.sources import open_sources
 from gem.viewer.text import Board, blocks
 
@@ -345,3 +347,17 @@ def test_many_ask_while_a_run_is_written(pages, tmp_path):
     assert wrong == []
     assert len(shown.viewer.sources[0].history) == 40
     assert [line["iteration"] for line in shown.viewer.sources[0].history] == list(range(1, 41))
+
+
+def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
+    source = pages(played).viewer.sources[0]
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(BadArgument, match="is no regular file"):
+            export(source, path)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "old.html").write_text("old")
+    assert export(source, tmp_path / "old.html", limit=5) == 5
+    text = (tmp_path / "old.html").read_text()
+    assert "the last 5 of 12 episodes" in text
+    assert text.count("<template") == 5
