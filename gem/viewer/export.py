@@ -35,7 +35,8 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         limit: so many of the last episodes at most; None: all.
 
     Raises:
-        BadArgument: for an episode that is not there, or a path that is no file. StoreError: when the file cannot be written.
+        BadArgument: for an episode that is not there, or a path that is no regular file.
+        StoreError: when the file cannot be written.
     """
     count = len(source.store)
     if episode is not None and not 0 <= episode < count:
