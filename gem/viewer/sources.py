@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
 
@@ -22,6 +24,8 @@ from gem.statistics.student_t import quantile
 from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
+RANK = re.compile(r"episodes-[0-9]+\.jsonl")
+"""The stores of the other processes of a training run."""
 DEEPEST = 3
 """Levels of folders in which stores are looked for."""
 MOST = 200
@@ -90,7 +94,7 @@ class Source:
             StoreError, SchemaMismatch: when it is no store.
         """
         self.number, self.path, self.name = number, path, name
-        self.store = EpisodeStore(path, read_only=True)
+        self._store = EpisodeStore(path, read_only=True) if path.exists() else _empty()
         self.folder = path.parent
         self.notes = Notes(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
@@ -100,6 +104,15 @@ class Source:
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
+
+    @property
+    def store(self) -> EpisodeStore:
+        """The episodes; an empty store until a training run has played its first one."""
+        with self._lock:
+            if self._store.path != self.path and self.path.exists():
+                before, self._store = self._store, EpisodeStore(self.path, read_only=True)
+                before.close()
+            return self._store
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -192,7 +205,7 @@ class Source:
 
     def close(self) -> None:
         """Close the store."""
-        self.store.close()
+        self._store.close()
 
     @property
     def agents(self) -> str:
@@ -228,9 +241,16 @@ def open_sources(paths: Sequence[Path]) -> list[Source]:
     ]
 
 
+def _empty() -> EpisodeStore:
+    """Return a store that holds nothing."""
+    with NamedTemporaryFile() as file:  # the store goes on with the open file
+        return EpisodeStore(file.name, read_only=True)
+
+
 def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
-    if (folder / EPISODES).is_file():
-        yield folder / EPISODES
+    if (folder / EPISODES).is_file() or all((folder / name).is_file() for name in (CONFIG, METRICS)):
+        yield folder / EPISODES  # of a training run that has just begun, or stores none, it is not there
+    yield from sorted(path for path in folder.glob("episodes-*.jsonl") if RANK.fullmatch(path.name))
     if depth < DEEPEST and folder.is_dir():
         for below in sorted(each for each in folder.iterdir() if each.is_dir()):
             yield from _stores(below, depth + 1)

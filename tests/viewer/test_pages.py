@@ -361,3 +361,28 @@ def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
     text = (tmp_path / "old.html").read_text()
     assert "the last 5 of 12 episodes" in text
     assert text.count("<template") == 5
+
+
+def test_a_training_run_is_shown_before_its_first_episode(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    kept = (folder / "episodes.jsonl").read_bytes()
+    for file in folder.glob("episodes*"):
+        file.unlink()
+    shown = pages(folder)
+    assert "no episodes yet" in shown.get("").text
+    for path in ("run/0", "run/0?q=boxed", "run/0/through", "curves", "run/0/count"):
+        shown.get(path)
+    (folder / "episodes.jsonl").write_bytes(kept)
+    assert shown.get("run/0/count").json() == {"episodes": 24, "iterations": 6}
+    assert "24 episodes" in shown.get("run/0").text
+
+
+def test_stores_of_other_processes_are_opened_too(tmp_path):
+    folder = training(tmp_path / "run")
+    for name in ("episodes-1.jsonl", "episodes-x.jsonl", "episodes.jsonl.notes.jsonl"):
+        write(folder / name, episode(turn(), run=RUN, job="a"))
+    sources = open_sources([folder])
+    assert [source.path.name for source in sources] == ["episodes.jsonl", "episodes-1.jsonl"]
+    assert [source.training for source in sources] == [True, False]
+    for source in sources:
+        source.close()
