@@ -13,7 +13,9 @@ import pytest
 
 from gem import cli
 from gem.cli.eval_progress import Progress
+from gem.core import Env, Start, Step
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.registry import ENV_REGISTRY, register
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
 from gem.testing.stub_server import RawAnswer, StubServer, completion
@@ -85,9 +87,14 @@ def test_an_endpoint_is_asked_as_the_flags_say(api, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-1")
     with StubServer(r"\boxed{5}") as server:
         flags = ["--api", api, "--max-tokens", 9, "--api-key-env", "MY_KEY", "--concurrency", 2]
+        flags += ["--temperature", "none", "--stream", "--extra", '{"top_p": 0.5}']
         assert run(EASY, "--agent", f"openai:m@{server.base_url}", "-n", 6, *flags) == 0
         assert server.most_at_once <= 2
         assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
+        asked = {
+            (request["top_p"], request["stream"], request.get("temperature")) for request in server.requests
+        }
+        assert asked == {(0.5, True, None)}
         limit = "max_output_tokens" if api == "responses" else "max_tokens"
         assert {request[limit] for request in server.requests} == {9}
 
@@ -99,6 +106,19 @@ def test_the_tokens_of_an_episode_are_limited(tmp_path):
     with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
         assert {len(episode.turns) for episode in store} <= {1, 2}
         assert StopReason.TOKEN_LIMIT in {episode.stop for episode in store}
+
+
+def test_a_model_of_transformers_in_a_folder_is_an_agent(tmp_path, capsys):
+    pytest.importorskip("transformers", exc_type=ImportError)
+    from random_models import RENDERER, make_model
+
+    make_model("llama").save_pretrained(tmp_path / "model")
+    RENDERER.tokenizer.save_pretrained(tmp_path / "model")
+    words = [EASY, "--agent", f"hf:{tmp_path / 'model'}", "-n", 2, "--max-tokens", 4, "--turns", 2]
+    assert run(*words, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["results"]
+    assert (row["scored"], row["tokens"] > 0) == (2, True)
+    assert row["agent"] == f"HuggingFaceAgent {tmp_path / 'model'}"
 
 
 # -- budgets
@@ -170,6 +190,9 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--retry-failed"], "--out FOLDER says which"),
         (["--template", "smollm2"], "goes with the API 'completions'"),
         (["--timeout", "0"], "timeout is 0"),
+        (["--temperature", "hot"], "temperature is 'hot'"),
+        (["--extra", "[1]"], "accepted: a JSON object"),
+        (["--extra", "{1}"], "which is no JSON"),
         (["--env", "baseline24"], "a suite, which is played alone"),
     ],
 )
@@ -353,6 +376,26 @@ n = "all"
     assert "Not here: eval:AIME24" in (tmp_path / "out" / "report.md").read_text()
     assert run(tmp_path / "s.toml", "-n", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["results"][1]["episodes"] == 2
+
+
+class Unsolved(Env):
+    """An environment without a solver."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("go", {})
+
+    def step(self, action):
+        return Step("", 1.0, True, False, {"success": True})
+
+
+def test_a_solver_that_an_environment_of_a_suite_has_not_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register("t:Unsolved-v0", Unsolved)
+    (tmp_path / "s.toml").write_text(f'[[environments]]\nids = ["{EASY}", "t:Unsolved-v0"]\nn = 2\n')
+    assert run(tmp_path / "s.toml", "--agent", "solver") == 0
+    assert "t:Unsolved-v0: not here: " in capsys.readouterr().err
+    assert run("t:Unsolved-v0", "--agent", "solver") == cli.MISUSED
 
 
 def test_a_suite_of_which_nothing_is_here_fails(tmp_path, capsys, monkeypatch):

@@ -50,6 +50,7 @@ except ImportError as error:
 
 PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0
+PLAIN_QUESTION = Message("user", "Say yes.")
 MOST_SPARED = 20  # tries of an ask that do not count, since the server was busy with others
 LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
@@ -302,8 +303,7 @@ class OpenAIAgent(BaseAgent):
         return await self._plain_question_is_answered(clients, asking)
 
     async def _plain_question_is_answered(self, clients: Clients, asking: Asking) -> bool:
-        question = replace(asking.ask, messages=(Message("user", "Say yes."),), tools=(), turn=0)
-        other = Asking(question, 16, asking.clock, asking.death)
+        other = Asking(self._asks_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
         assert self._places is not None
         async with self._places:
             asking.death.check()
@@ -312,6 +312,10 @@ class OpenAIAgent(BaseAgent):
         if answered:
             self._pace.answered()
         return answered
+
+    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
+        """Return an ask of this question alone, of the same sampling."""
+        return replace(ask, messages=(question,), tools=(), turn=0)
 
     async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
         """Tell whether the server answers nobody any more: one asks a plain question, the others wait for it.

@@ -22,7 +22,7 @@ from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
-from gem.content import ToolCall
+from gem.content import Message, ToolCall
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, StoreError, missing_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, knows_tools, render
@@ -178,6 +178,9 @@ class TokenServerAgent(OpenAIAgent):
         if native and ask.tools:
             text, calls = taken(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
+
+    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
+        return replace(ask, held=self.renderer.prompt((question,)))
 
     def temper(self, temperature: float) -> None:
         """Sample at this temperature from now on; 0 is greedy."""

@@ -201,7 +201,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "tokens_per_episode": limits.get("tokens_per_episode", int),
     }
     given: dict[str, Any] = {
-        "temperature": sampling.get("temperature", float),
+        "temperature": sampling.get("temperature", str if sampling.says("temperature", "none") else float),
         "max_tokens": sampling.get("max_tokens", int),
         "extra": sampling.get("extra", dict),
         "api": agent.get("api", str),
@@ -210,6 +210,9 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "concurrency": agent.get("concurrency", int),
         "timeout_s": agent.get("timeout", float),
         "device": agent.get("device", str),
+        "tool_calls": agent.get("tool_calls", str),
+        "send_reasoning": agent.get("send_reasoning", bool),
+        "stream": agent.get("stream", bool),
     }
     seed = sampling.get("seed", int, 0)
     min_coverage = limits.get("min_coverage", float, 0.0)
@@ -282,14 +285,17 @@ class _Table:
             value = float(value)
         if type(value) is not kind:
             words = {int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list"}
+            words[bool] = "true or false"
             raise BadArgument(f"{self.where}: {name} is {value!r:.60}; accepted: {words[kind]}.")
         return value
 
     def count(self, name: str, default: int | None = None) -> Any:
         """Return a whole number, or "all"."""
-        return (
-            "all" if self.values.get(name) == "all" and self.get(name, str) else self.get(name, int, default)
-        )
+        return self.get(name, str if self.says(name, "all") else int, default)
+
+    def says(self, name: str, word: str) -> bool:
+        """Tell whether a value is this word."""
+        return bool(self.values.get(name) == word)
 
     def strings(self, name: str) -> tuple[str, ...]:
         values = self.get(name, list, [])

@@ -113,11 +113,22 @@ def test_an_ask_has_settings_of_its_own(api):
 
 
 def test_an_endpoint_is_made_as_the_settings_say():
-    settings = AgentSettings(0.0, 5, "completions", None, "MY_KEY", 3, 7.0, {"top_p": 0.1})
+    settings = AgentSettings(0.0, 5, "completions", None, "MY_KEY", 3, 7.0, extra={"top_p": 0.1})
     with named_agent("openai:a/b@v1@http://127.0.0.1:1/v1", settings) as agent:
         assert (agent.model, agent.url) == ("a/b@v1", "http://127.0.0.1:1/v1/completions")
         assert (agent.temperature, agent.max_tokens, agent.api_key_env) == (0.0, 5, "MY_KEY")
         assert (agent.timeout_s, agent.extra) == (7.0, {"top_p": 0.1})
+
+
+def test_what_some_models_refuse_is_left_out():
+    settings = AgentSettings("none", tool_calls="text", send_reasoning=True, stream=True)
+    tools = (ToolSpec("python", "runs", {"type": "object"}),)
+    with StubServer("fine") as server:
+        with named_agent(f"openai:m@{server.base_url}", settings) as agent:
+            agent([ask(Message("user", "x"), Message("assistant", "y", reasoning="z"), tools=tools)])
+        (request,) = server.requests
+    assert not {"temperature", "tools"} & set(request)
+    assert (request["stream"], request["messages"][1]["reasoning_content"]) == (True, "z")
 
 
 @pytest.mark.parametrize("name", ["", "hf:", "nobody", "openai:", "smollm"])
@@ -131,6 +142,7 @@ def test_a_name_that_means_nothing_makes_no_agent(name):
         {"temperature": -1.0},
         {"temperature": float("nan")},
         {"max_tokens": 0},
+        {"tool_calls": "xml"},
         {"concurrency": 0},
         {"timeout_s": 0.0},
         {"template": "smollm2"},

@@ -187,16 +187,12 @@ def test_the_junit_report_has_a_suite_for_each_environment_and_gates_as_cases():
     gates = [Gate.parse(text) for text in (f"success[{EASY}]>=0.9", "success>=0.1", "success[*]>=0.1")]
     root = ElementTree.fromstring(junit([of], check(gates, of)))
     assert root.tag == "testsuites"
-    assert {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "6",
-        "failures": "1",
-        "errors": "1",
-        "skipped": "1",
-    }
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["6", "1", "1"]
     first, second, third, overall = root
     assert [case.get("name") for case in first] == ["verdicts", f"success[{EASY}]>=0.9"]
     assert "0.8" in first[1].find("failure").get("message")
     assert second[0].find("error").get("message") == "2 of 12 episodes have no verdict, 0 not played"
     assert "<b>\ufffdbroke|</b>" in second[0].find("error").text
     assert third[0].find("skipped") is not None
+    assert third.get("skipped") == "1"
     assert [case.get("name") for case in overall] == ["success>=0.1", "success[*]>=0.1"]

@@ -27,6 +27,7 @@ min_coverage = 0.9
 name = "solver"
 api = "responses"
 timeout = 3
+stream = true
 [[environments]]
 ids = ["game:GuessTheNumber-v0-easy", "game:Sudoku-v0"]
 category = "games"
@@ -52,7 +53,11 @@ def test_a_file_says_what_is_played_and_how(tmp_path):
     assert found.agents == ("solver",)
     settings = found.settings
     assert (settings.temperature, settings.api, settings.timeout_s) == (0.0, "responses", 3.0)
-    assert settings.extra == {"top_p": 0.5}
+    assert (settings.extra, settings.stream, settings.send_reasoning) == ({"top_p": 0.5}, True, False)
+    assert (
+        suite(tmp_path, FILE.replace("temperature = 0", 'temperature = "none"')).settings.temperature
+        == "none"
+    )
     first, second, third = found.entries
     assert first == Entry("game:GuessTheNumber-v0-easy", "games", episodes=7, samples=2, turns=9, tokens=100)
     assert first.task == "game:GuessTheNumber-v0-easy"  # as the command line has it: stores go on
@@ -81,6 +86,8 @@ def test_flags_take_the_place_of_what_it_says(tmp_path):
         ("kwargs", "kwarg", "number 2 has 'kwarg'. Did you mean 'kwargs'"),
         ("n = 7", 'n = "many"', "n is 'many'; accepted: a whole number"),
         ("n = 7", "n = 0", "episodes is 0"),
+        ("stream = true", "stream = 1", "stream is 1; accepted: true or false"),
+        ("temperature = 0", 'temperature = "hot"', "temperature is 'hot'; accepted: a number"),
         ("n = 7", "n = true", "n is True"),
         ("weight = 2", "weight = 0", "weight is 0"),
         ("largest = 30", "largest = 30}\nids = [", "TOML"),
