@@ -32,6 +32,7 @@ from gem.viewer.conversation import (
     entropies,
     parts_of,
     plain_json,
+    prompt_messages,
     raw_prompt,
 )
 from gem.viewer.guard import BODY_AT_MOST, Guard
@@ -349,6 +350,10 @@ class Viewer:
             vocabulary=vocabulary,
             length=turn.prompt_length,
             prompt=raw_prompt(turn, vocabulary),
+            messages=[
+                (message, parts_of(message.content))
+                for message in prompt_messages(episode, request.path_params["turn"])[-MOST_TURNS:]
+            ],
             title=f"prompt of turn {request.path_params['turn'] + 1}",
         )
 

@@ -57,9 +57,7 @@ def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """
     how = asked(query, sources)
     wanted = set(query.getlist("run"))
-    chosen = [
-        source for source in sources if source.history and (not wanted or str(source.number) in wanted)
-    ]
+    chosen = [source for source in sources if source.history and (not wanted or str(source.number) in wanted)]
     return drawn(chosen, how["metrics"], how["smooth"], how["apart"])
 
 

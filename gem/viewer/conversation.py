@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gem.content import Image, Obs, Text, text_of
+from gem.content import Image, Message, Obs, Text, text_of
 from gem.errors import GemError
 from gem.estimators import Kind, turn_advantages
 from gem.estimators.advantages import KINDS
+from gem.history import CHAT, LAST, messages
 from gem.record import Episode, Turn
 from gem.rollout.index import Entry
 from gem.viewer.sources import Source
@@ -180,8 +181,6 @@ def conversation(
 
 def _results(turn: Turn, last: Turn | None) -> list[tuple[str, list[Part]]]:
     """Return what each native call of the turn before gave, as the agent was shown it."""
-    from gem.history import messages
-
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
     try:
@@ -315,6 +314,28 @@ def raw_prompt(turn: Turn, vocabulary: Vocabulary) -> Boundary:
         ]
 
     return Boundary(plain(ids[:kept]), plain(ids[kept:]), left_out)
+
+
+def prompt_messages(episode: Episode, number: int) -> tuple[Message, ...]:
+    """Return the messages that the agent was shown before a turn; () where they cannot be told."""
+    turn = episode.turns[number]
+    if turn.messages is not None:  # behind those of its parent, and what was answered there
+        chain = [turn]
+        while chain[-1].parent is not None and chain[-1].messages is not None and len(chain) < MOST_TURNS:
+            chain.append(chain[-1].parent)
+        pieces: list[Message] = []
+        for each in reversed(chain):
+            pieces += each.messages or ()
+            if each is not turn:
+                pieces.append(each.said)
+        return tuple(pieces)
+    assembled = any(wrapper.name.startswith("concat") for wrapper in episode.task.wrappers)
+    exchanges = episode.exchanges(turn.seat)
+    place = sum(each.seat == turn.seat for each in episode.turns[:number])
+    try:
+        return messages(exchanges[: place + 1], episode.run.history or (LAST if assembled else CHAT))
+    except (GemError, TypeError, ValueError, AttributeError):  # an info that means something else
+        return ()
 
 
 def plain_json(values: Any) -> str:

@@ -121,7 +121,7 @@ def test_no_page_of_a_hostile_episode_does_anything(pages, tmp_path, evil):
         "run/0": {},
         "run/0/through": {},
         "run/0/episode/0": {"colour": asked["q"]},
-        "run/0/episode/0/prompt/3": {},
+        **{f"run/0/episode/0/prompt/{place}": {} for place in range(4)},
         "pair": {"one": "0.0", "other": "0.0"},
         "start": {"spec": asked["q"], "seed": "7"},
     }.items():

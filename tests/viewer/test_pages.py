@@ -12,6 +12,7 @@ need_viewer()
 
 from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, StoreError
+from gem.history import HistoryPolicy
 from gem.record import Failure, RunInfo, StopReason
 from gem.rollout import EpisodeStore
 from gem.viewer.export import export
@@ -386,3 +387,28 @@ def test_stores_of_other_processes_are_opened_too(tmp_path):
     assert [source.training for source in sources] == [True, False]
     for source in sources:
         source.close()
+
+
+def test_without_tokens_the_prompt_is_its_messages(pages, tmp_path):
+    call = ToolCall("1", "look", "{}")
+    first = turn(observation="the rules", action="a", reply=Message("assistant", "hm", tool_calls=(call,)))
+    second = turn(observation="seen", action="b")
+    given = turn(
+        observation="x", action="c", messages=(Message("system", "a proxy's"), Message("user", "words"))
+    )
+    run = RunInfo("run", history=HistoryPolicy(system="be brief"))
+    shown = pages(write(tmp_path / "e.jsonl", episode(first, second, given, run=run, job="a")))
+    seen = text_of(shown.get("run/0/episode/0/prompt/1"))
+    for expected in ("system be brief", "user the rules", "assistant hm calls look", "tool look seen"):
+        assert expected in seen
+    assert "system a proxy&#39;s user words" in text_of(shown.get("run/0/episode/0/prompt/2"))
+    assert "/run/0/episode/0/prompt/1" in shown.get("run/0/episode/0").text
+
+
+def test_messages_of_a_chain_stand_behind_their_parents(pages, tmp_path):
+    first = turn((1,), (2,), observation="o", action="one", messages=(Message("user", "begin"),))
+    second = turn(
+        (1, 2, 3), (4,), observation="o", action="two", after=[first], messages=(Message("user", "go on"),)
+    )
+    shown = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RunInfo("r"), job="a")))
+    assert "user begin assistant one user go on" in text_of(shown.get("run/0/episode/0/prompt/1"))
