@@ -44,6 +44,8 @@ from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
 
 PAGE = 100
+LAST_PAGE = 1 << 40
+"""No store has so many pages; SQLite counts to 2 ** 63."""
 SHORT_LINE = 1 << 16
 """Bytes of an episode's line up to which a list shows what it did."""
 ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens")
@@ -129,7 +131,7 @@ class Viewer:
         if order not in ORDERS:
             raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
         descending = asked.get("way", "down" if order == "number" else "up") == "down"
-        at = _number(asked, "page", 0)
+        at = min(_number(asked, "page", 0), LAST_PAGE)
         words = asked.get("q", "").strip()
         found = None
         if words:

@@ -38,7 +38,7 @@ MOST_POINTS = 1000
 def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """Return what an address asks to be drawn, for the form and for the address of the curves."""
     there = {name for source in sources for line in source.history[-1:] for name in line}
-    metrics = [name for name in query.getlist("metric") if name in KNOWN] or list(FIRST)
+    metrics = [name for name in dict.fromkeys(query.getlist("metric")) if name in KNOWN] or list(FIRST)
     smooth = query.get("smooth", "1")
     return {
         "metrics": metrics,

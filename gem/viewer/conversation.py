@@ -32,6 +32,8 @@ ITERATIONS_KEPT = 8
 """Iterations whose advantages are remembered."""
 PICTURE_AT_MOST = 4 << 20
 """Bytes of a picture that a page shows."""
+PICTURES_AT_MOST = 32 << 20
+"""Bytes of all pictures that a page shows."""
 _SURPRISE = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Probabilities that part the levels by which tokens are coloured."""
 
@@ -90,12 +92,28 @@ class Shown:
     tools_used: list[str] = field(default_factory=list)
 
 
-def parts_of(obs: Obs) -> list[Part]:
-    """Return an observation as what a page shows of it."""
+class Room:
+    """How many bytes of pictures a page has room for."""
+
+    def __init__(self) -> None:
+        """Begin with an empty page."""
+        self.left = PICTURES_AT_MOST
+
+    def has(self, size: int) -> bool:
+        """Take in a picture of so many bytes; False where it does not fit any more."""
+        if size > min(self.left, PICTURE_AT_MOST):
+            return False
+        self.left -= size
+        return True
+
+
+def parts_of(obs: Obs, room: Room | None = None) -> list[Part]:
+    """Return an observation as what a page shows of it; `room`: what is left of the page."""
     found: list[Part] = []
+    room = room or Room()
     for piece in (Text(obs),) if isinstance(obs, str) else obs:
         if isinstance(piece, Image):
-            found.append(_picture(piece))
+            found.append(_picture(piece, room))
             continue
         more = max(0, len(piece.text) - LONGEST)
         found += [
@@ -107,14 +125,14 @@ def parts_of(obs: Obs) -> list[Part]:
     return found
 
 
-def _picture(image: Image) -> Part:
+def _picture(image: Image, room: Room) -> Part:
     kind = picture_type(image)
     if kind is None:
         return Part(
             "broken", f"{len(image.data):,} bytes that are no picture ({image.mime[:40]}). {image.alt}"
         )
-    if len(image.data) > PICTURE_AT_MOST:
-        return Part("broken", f"a picture of {len(image.data):,} bytes, too large to be shown. {image.alt}")
+    if not room.has(len(image.data)):
+        return Part("broken", f"a picture of {len(image.data):,} bytes, too large for this page. {image.alt}")
     data = base64.b64encode(image.data).decode("ascii")
     return Part("picture", image.alt or "a picture without description", source=f"data:{kind};base64,{data}")
 
@@ -138,6 +156,7 @@ def conversation(
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
     found: list[Shown] = []
+    room = Room()
     for number, turn in enumerate(episode.turns):
         if number >= first + count:
             break
@@ -153,9 +172,9 @@ def conversation(
             Shown(
                 number=number,
                 seat=turn.seat,
-                heard=parts_of(turn.observation),
-                results=_results(turn, last),
-                said=parts_of(turn.said.content),
+                heard=parts_of(turn.observation, room),
+                results=_results(turn, last, room),
+                said=parts_of(turn.said.content, room),
                 tokens=_tokens(turn, vocabulary, advantage),
                 reasoning=(turn.reply.reasoning or "") if turn.reply else "",
                 calls=[Call(call.name, pretty(call.arguments)) for call in calls],
@@ -179,7 +198,7 @@ def conversation(
     return found
 
 
-def _results(turn: Turn, last: Turn | None) -> list[tuple[str, list[Part]]]:
+def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[Part]]]:
     """Return what each native call of the turn before gave, as the agent was shown it."""
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
@@ -187,7 +206,7 @@ def _results(turn: Turn, last: Turn | None) -> list[tuple[str, list[Part]]]:
         told = [each for each in messages([last, turn]) if each.role == "tool"]
     except (GemError, TypeError, ValueError):
         return []
-    return [(each.name or "tool", parts_of(each.content)) for each in told]
+    return [(each.name or "tool", parts_of(each.content, room)) for each in told]
 
 
 def tools_used(turn: Turn) -> list[str]:

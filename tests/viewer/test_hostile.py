@@ -17,6 +17,7 @@ need_viewer()
 from gem.content import Image, Message, Text, ToolCall
 from gem.record import Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef, WrapperRef
+from gem.viewer import text as text_module
 from gem.viewer.export import export
 from gem.viewer.guard import POLICY
 from gem.viewer.text import shown, visible
@@ -252,3 +253,43 @@ def test_numbers_beyond_all_numbers_are_shown(pages, tmp_path):
     for path in ("", "run/0", "run/0/episode/0", "run/0/through", f"start?spec=game:X&seed={2**60}"):
         check(shown_pages.get(path).text)
     shown_pages.get(f"start?spec=game:X&seed={2**90}", 400)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * 19_999 + "x",
+        "- " * 9_999 + "x",
+        "a b c\n" * 3300,
+        "a | b c\n-+-\n" * 1600,
+        "\n" * 20_000,
+        ". . .\n" * 3,
+    ],
+    ids=["rule", "spaced rule", "lines", "lines and rules", "ends", "board"],
+)
+def test_text_that_nearly_is_a_board_is_read_in_one_go(monkeypatch, text):
+    looked = []
+    words = text_module._words
+    monkeypatch.setattr(text_module, "_words", lambda line: looked.append(line) or words(line))
+    found = text_module.blocks(text)
+    assert "\n".join(each if isinstance(each, str) else each.text for each in found) == text
+    assert len(looked) <= 6 * (text.count("\n") + 1)
+
+
+def test_a_page_has_room_for_so_many_pictures(pages, tmp_path):
+    picture = Image(b"\x89PNG\r\n\x1a\n" + b"\0" * (3 << 20), alt="large")
+    turns = [turn(observation=(picture, Text(str(i))), action="x") for i in range(12)]
+    page = pages(write(tmp_path / "e.jsonl", episode(*turns, run=RunInfo("r"), job="a"))).get(
+        "run/0/episode/0"
+    )
+    assert page.text.count('alt="large"') == 10
+    assert page.text.count("too large for this page. large") == 2
+
+
+@pytest.mark.parametrize(
+    "query", ["page=99999999999999999999", "seed=99999999999999999999", "iteration=0", "from=9" * 9]
+)
+def test_numbers_of_an_address_may_be_large(pages, played, query):
+    answer = pages(played).client.get(f"/{TOKEN}/run/0?{query}")
+    assert answer.status_code in (200, 400)
+    check(answer.text)
