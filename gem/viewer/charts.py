@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeGuard
 
 from gem.viewer.sources import Source
 
@@ -33,6 +32,8 @@ KNOWN = (
 SHARES = ("success", "unreadable", "clipped")
 SMOOTHEST = 200
 MOST_POINTS = 1000
+LARGEST = 1e100
+"""What is beyond it is no figure; means of what is below are finite."""
 
 
 def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
@@ -88,9 +89,7 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
         values = [line.get(name) for line in lines]
         for place, line in enumerate(lines):
             window = [
-                float(value)
-                for value in values[max(0, place - smooth + 1) : place + 1]
-                if isinstance(value, int | float) and math.isfinite(value)
+                float(value) for value in values[max(0, place - smooth + 1) : place + 1] if _is_figure(value)
             ]
             if window:
                 by_iteration.setdefault(line["iteration"], []).append(fmean(window))
@@ -105,6 +104,11 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
         "seeds": len(members),
         "runs": [source.number for source in members],
     }
+
+
+def _is_figure(value: Any) -> TypeGuard[float]:
+    """Return whether a value of a file that anybody may have written can be drawn."""
+    return type(value) in (int, float) and abs(value) < LARGEST
 
 
 def _labels(groups: Sequence[Sequence[Source]]) -> list[str]:

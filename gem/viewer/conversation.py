@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gem.content import Image, Message, Obs, Text, text_of
@@ -203,7 +203,8 @@ def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
     try:
-        told = [each for each in messages([last, turn]) if each.role == "tool"]
+        shown = replace(turn, info=last.info)  # history reads the info before an action
+        told = [each for each in messages([last, shown]) if each.role == "tool"]
     except (GemError, TypeError, ValueError):
         return []
     return [(each.name or "tool", parts_of(each.content, room)) for each in told]

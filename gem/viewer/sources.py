@@ -152,7 +152,7 @@ class Source:
             for line in data[:whole].splitlines():
                 with suppress(ValueError, RecursionError):
                     values = json.loads(line)
-                    if isinstance(values, dict) and isinstance(values.get("iteration"), int):
+                    if isinstance(values, dict) and _is_iteration(values.get("iteration")):
                         self._history.append(values)
         return list(self._history)
 
@@ -215,6 +215,10 @@ class Source:
             model = "" if run.model is None else f" {Path(run.model).name}"
             names.append(f"{run.agent}{model}".strip() or "unnamed")
         return ", ".join(dict.fromkeys(names))
+
+
+def _is_iteration(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
 
 
 def open_sources(paths: Sequence[Path]) -> list[Source]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from records import episode, turn
 
-from .conftest import RENDERER, TOKEN, answer, need_viewer, write
+from .conftest import RENDERER, TOKEN, answer, need_viewer, training, write
 
 need_viewer()
 
@@ -293,3 +293,26 @@ def test_numbers_of_an_address_may_be_large(pages, played, query):
     answer = pages(played).client.get(f"/{TOKEN}/run/0?{query}")
     assert answer.status_code in (200, 400)
     check(answer.text)
+
+
+def test_figures_that_are_none_are_not_drawn(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    lines = ["1e400", "-1e400", "NaN", "9" * 500, "true", '"0.5"', "[0.5]", "null", "1e308", "1e308"]
+    text = "".join(f'{{"iteration": {i + 1}, "success": {value}}}\n' for i, value in enumerate(lines))
+    text += '{"iteration": 1e3}\n{"iteration": -1}\n[]\nnot JSON\n' + "[" * 100_000 + "\n"
+    text += '{"iteration": %s}\n{"iteration": 11, "success": 0.5}\n' % ("9" * 400)
+    (folder / "metrics.jsonl").write_text(text)
+    shown_pages = pages(folder)
+    check(shown_pages.get("run/0").text)
+    (line,) = shown_pages.get("curves?metric=success&metric=success").json()["metrics"]["success"]
+    assert (line["x"], line["mean"]) == ([11], [0.5])
+    for config in (
+        "[]",
+        "not JSON",
+        '{"algorithm": ["rebn"], "gamma": NaN, "batch": true}',
+        '{"gamma": 1e999}',
+    ):
+        (folder / "config.json").write_text(config)
+        shown_pages = pages(folder)
+        for path in ("", "run/0", "run/0/episode/3", "run/0/through", "curves"):
+            shown_pages.get(path)

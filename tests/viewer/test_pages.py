@@ -101,18 +101,18 @@ def test_ids_that_the_vocabulary_does_not_have_are_shown_as_they_are(pages, tmp_
 
 
 def test_tool_calls_stand_with_their_arguments_and_results(pages, tmp_path):
-    call = ToolCall("1", "search", '{"query": "who"}')
-    said = Message("assistant", "Let me look.", tool_calls=(call,), reasoning="I do not know.")
+    calls = (ToolCall("1", "search", '{"query": "who"}'), ToolCall("2", "count", "not JSON"))
+    said = Message("assistant", "Let me look.", tool_calls=calls, reasoning="I do not know.")
     asked = turn(observation="Who?", action="<tool_call>", reply=said)
-    asked.info = {"tool_results": [{"shown": 5}]}
-    done = turn(observation="Turing", action="Turing")
+    asked.info = {"tool_results": [{"shown": 6}, {"shown": 2}]}
+    done = turn(observation="Turing\n42", action="Turing", info={"tool_results": [{"shown": 0}]})
     page = pages(write(tmp_path / "e.jsonl", episode(asked, done, run=RUN, job="a"))).get("run/0/episode/0")
     seen = text_of(page)
     for expected in (
-        "calls search",
-        "&#34;query&#34;: &#34;who&#34;",
-        "result of search",
-        "reasoning, 14 characters",
+        "calls search { &#34;query&#34;: &#34;who&#34; }",
+        "calls count not JSON",
+        "result of search Turing result of count 42",
+        "reasoning, 14 characters I do not know.",
     ):
         assert expected in seen
 
