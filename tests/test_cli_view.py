@@ -13,6 +13,11 @@ from gem.specs import TaskRef
 GUESS = "game:GuessTheNumber-v0-easy"
 
 
+def need_viewer():
+    for package in ("starlette", "uvicorn", "jinja2"):
+        pytest.importorskip(package, reason="needs the viewer: pip install 'gem-gym[viewer]'")
+
+
 @pytest.fixture
 def folder(tmp_path):
     with EpisodeStore(tmp_path / "episodes.jsonl") as store:
@@ -83,7 +88,7 @@ def test_replay_makes_nothing_that_the_record_names_code_for(tmp_path, capsys):
 )
 def test_what_makes_no_sense_says_so(folder, capsys, args, said):
     if args[0] == "view":
-        pytest.importorskip("starlette")
+        need_viewer()
     code, _, err = run(capsys, *(each.format(folder=folder) for each in args))
     assert code == 2
     assert said in err
@@ -125,9 +130,8 @@ def test_tail_shows_what_is_added_meanwhile(folder):
 
 
 def test_view_prints_its_address_and_serves_it(folder):
+    need_viewer()
     httpx = pytest.importorskip("httpx")
-    pytest.importorskip("starlette")
-    pytest.importorskip("uvicorn")
     command = [sys.executable, "-m", "gem", "view", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

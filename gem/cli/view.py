@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from gem.cli.replay import numbers
 from gem.cli.terms import MaybeInt, MaybePath, MaybeText
 from gem.errors import BadArgument
+
+if TYPE_CHECKING:
+    from gem.viewer.sources import Source
 
 
 def view(
@@ -30,23 +35,33 @@ def view(
         episode: export this episode alone: its id, or its number.
         limit: export so many of the last episodes at most.
     """
-    from gem.viewer.server import Server
     from gem.viewer.sources import open_sources
 
     if not runs:
         raise BadArgument("no run was named; give a store, or the folder of a run.")
     if export is None and (episode is not None or limit is not None):
         raise BadArgument("episode and limit say what is exported; name the file by --export.")
-    sources = open_sources(runs)
+    with ExitStack() as last:
+        sources = open_sources(runs)
+        for source in sources:
+            last.callback(source.close)
+        return _shown(sources, port, export, episode, limit)
+
+
+def _shown(
+    sources: Sequence[Source], port: int, export: Path | None, episode: str | None, limit: int | None
+) -> int:
     if export is not None:
         from gem.viewer.export import export as written
 
         if len(sources) != 1:
             raise BadArgument(f"there are {len(sources)} stores; accepted: one, which is exported.")
-        number = None if episode is None else numbers(sources[0].store, (episode,))[0]
+        number = None if episode in (None, "all") else numbers(sources[0].store, (str(episode),))[0]
         count = written(sources[0], export, number, limit)
         print(f"wrote {count:,} episode{'s' * (count != 1)} to {export}")
         return 0
+    from gem.viewer.server import Server
+
     server = Server(sources, port)
     count = sum(len(source.store) for source in sources)
     print(f"{len(sources)} run{'s' * (len(sources) != 1)}, {count:,} episodes", flush=True)

@@ -26,11 +26,13 @@ from gem.rollout.replay import first_difference
 from gem.viewer import charts
 from gem.viewer.conversation import (
     COLOURS,
+    MOST_TURNS,
     advantages_of,
     conversation,
     entropies,
     parts_of,
     plain_json,
+    prompt_messages,
     raw_prompt,
 )
 from gem.viewer.guard import BODY_AT_MOST, Guard
@@ -42,9 +44,11 @@ from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
 
 PAGE = 100
+LAST_PAGE = 1 << 40
+"""No store has so many pages; SQLite counts to 2 ** 63."""
 SHORT_LINE = 1 << 16
 """Bytes of an episode's line up to which a list shows what it did."""
-ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "success")
+ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens")
 """What episodes can be sorted by."""
 OUTCOMES: dict[str, dict[str, Any]] = {
     "solved": {"success": True},
@@ -127,7 +131,7 @@ class Viewer:
         if order not in ORDERS:
             raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
         descending = asked.get("way", "down" if order == "number" else "up") == "down"
-        at = _number(asked, "page", 0)
+        at = min(_number(asked, "page", 0), LAST_PAGE)
         words = asked.get("q", "").strip()
         found = None
         if words:
@@ -186,6 +190,9 @@ class Viewer:
         number = self._episode_number(request, source)
         episode = self._read(source, number)
         colour = request.query_params.get("colour", "logprob")
+        first = _number(request.query_params, "at", 1) - 1
+        if not 0 <= first <= max(0, len(episode.turns) - 1):
+            raise HTTPException(404, f"There is no turn {first + 1}; the episode has {len(episode.turns)}.")
         return self._page(
             "episode.html",
             source=source,
@@ -193,7 +200,7 @@ class Viewer:
             last=len(source.store) - 1,
             note=source.notes.of(episode.id),
             forkable=_can_fork(episode),
-            **episode_page(source, episode, colour),
+            **episode_page(source, episode, colour, first=first),
             title=f"episode {number}",
         )
 
@@ -345,6 +352,10 @@ class Viewer:
             vocabulary=vocabulary,
             length=turn.prompt_length,
             prompt=raw_prompt(turn, vocabulary),
+            messages=[
+                (message, parts_of(message.content))
+                for message in prompt_messages(episode, request.path_params["turn"])[-MOST_TURNS:]
+            ],
             title=f"prompt of turn {request.path_params['turn'] + 1}",
         )
 
@@ -497,11 +508,15 @@ def answers(source: Source, entry: Entry) -> list[str]:
         return []
 
 
-def episode_page(source: Source, episode: Episode, colour: str, *, advantages: bool = True) -> dict[str, Any]:
-    """Return what the page of an episode shows; `advantages`: whether they are sought."""
+def episode_page(
+    source: Source, episode: Episode, colour: str, *, first: int = 0, advantages: bool = True
+) -> dict[str, Any]:
+    """Return what the page of an episode shows, from its turn `first` on; `advantages`: to seek them."""
     vocabulary = vocabulary_of(episode.run)
     weighed = advantages_of(source, episode) if source.training and advantages else {}
-    turns = conversation(episode, vocabulary, weighed)
+    turns = conversation(episode, vocabulary, weighed, first)
+    over = first + len(turns) >= len(episode.turns)
+    rewards = [turn.reward for turn in episode.turns if turn.reward and math.isfinite(turn.reward)]
     known = {
         "logprob": any(turn.logprobs is not None for turn in episode.turns),
         "entropy": any(turn.token_ids and entropies(turn) is not None for turn in episode.turns),
@@ -515,16 +530,18 @@ def episode_page(source: Source, episode: Episode, colour: str, *, advantages: b
         "episode": episode,
         "turns": turns,
         "ends": [
-            (seat, end, parts_of(end.observation), plain_json(end.info)) for seat, end in episode.ends.items()
+            (seat, end, parts_of(end.observation), plain_json(end.info))
+            for seat, end in (episode.ends.items() if over else ())
         ],
+        "first": first,
+        "before": max(0, first - MOST_TURNS) if first else None,
+        "behind": None if over else first + len(turns),
         "vocabulary": vocabulary,
         "colours": {name: known[name] for name in COLOURS},
         "colour": colour,
         "settings": {**run.sampling, **_limits(episode)},
-        "sampled": sum(turn.sampled for turn in turns),
-        "scale": max(
-            (abs(turn.reward) for turn in turns if turn.reward and math.isfinite(turn.reward)), default=1.0
-        ),
+        "sampled": sum(len(turn.token_ids) for turn in episode.turns) or sum(turn.sampled for turn in turns),
+        "scale": max(map(abs, rewards), default=1.0),
         "earned": [(seat, episode.reward(seat)) for seat in episode.seats] if episode.several else [],
     }
 
@@ -555,6 +572,7 @@ def templates() -> Environment:
         "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
     }
     env.globals |= {
+        "MOST_TURNS": MOST_TURNS,
         "iteration_of": iteration_of,
         "Verdict": Verdict,
         "isfinite": math.isfinite,

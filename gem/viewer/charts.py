@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeGuard
 
 from gem.viewer.sources import Source
 
@@ -33,12 +32,14 @@ KNOWN = (
 SHARES = ("success", "unreadable", "clipped")
 SMOOTHEST = 200
 MOST_POINTS = 1000
+LARGEST = 1e100
+"""What is beyond it is no figure; means of what is below are finite."""
 
 
 def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """Return what an address asks to be drawn, for the form and for the address of the curves."""
     there = {name for source in sources for line in source.history[-1:] for name in line}
-    metrics = [name for name in query.getlist("metric") if name in KNOWN] or list(FIRST)
+    metrics = [name for name in dict.fromkeys(query.getlist("metric")) if name in KNOWN] or list(FIRST)
     smooth = query.get("smooth", "1")
     return {
         "metrics": metrics,
@@ -57,9 +58,7 @@ def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """
     how = asked(query, sources)
     wanted = set(query.getlist("run"))
-    chosen = [
-        source for source in sources if source.training and (not wanted or str(source.number) in wanted)
-    ]
+    chosen = [source for source in sources if source.history and (not wanted or str(source.number) in wanted)]
     return drawn(chosen, how["metrics"], how["smooth"], how["apart"])
 
 
@@ -90,9 +89,7 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
         values = [line.get(name) for line in lines]
         for place, line in enumerate(lines):
             window = [
-                float(value)
-                for value in values[max(0, place - smooth + 1) : place + 1]
-                if isinstance(value, int | float) and math.isfinite(value)
+                float(value) for value in values[max(0, place - smooth + 1) : place + 1] if _is_figure(value)
             ]
             if window:
                 by_iteration.setdefault(line["iteration"], []).append(fmean(window))
@@ -107,6 +104,11 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
         "seeds": len(members),
         "runs": [source.number for source in members],
     }
+
+
+def _is_figure(value: Any) -> TypeGuard[float]:
+    """Return whether a value of a file that anybody may have written can be drawn."""
+    return type(value) in (int, float) and abs(value) < LARGEST
 
 
 def _labels(groups: Sequence[Sequence[Source]]) -> list[str]:

@@ -6,13 +6,14 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gem.content import Image, Obs, Text, text_of
+from gem.content import Image, Message, Obs, Text, text_of
 from gem.errors import GemError
 from gem.estimators import Kind, turn_advantages
 from gem.estimators.advantages import KINDS
+from gem.history import CHAT, LAST, messages
 from gem.record import Episode, Turn
 from gem.rollout.index import Entry
 from gem.viewer.sources import Source
@@ -21,6 +22,8 @@ from gem.viewer.vocabulary import Vocabulary
 
 COLOURS = ("logprob", "entropy", "advantage", "mask", "none")
 """What sampled tokens can be coloured by."""
+MOST_TURNS = 300
+"""Turns that a page shows at once."""
 MOST_TOKENS = 20_000
 """Tokens of one turn that a page shows."""
 BATCH_AT_MOST = 2048
@@ -29,6 +32,8 @@ ITERATIONS_KEPT = 8
 """Iterations whose advantages are remembered."""
 PICTURE_AT_MOST = 4 << 20
 """Bytes of a picture that a page shows."""
+PICTURES_AT_MOST = 32 << 20
+"""Bytes of all pictures that a page shows."""
 _SURPRISE = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Probabilities that part the levels by which tokens are coloured."""
 
@@ -82,16 +87,33 @@ class Shown:
     prompt: int
     kept: int
     sampled: int
+    cut: int
     probability: float | None
     tools_used: list[str] = field(default_factory=list)
 
 
-def parts_of(obs: Obs) -> list[Part]:
-    """Return an observation as what a page shows of it."""
+class Room:
+    """How many bytes of pictures a page has room for."""
+
+    def __init__(self) -> None:
+        """Begin with an empty page."""
+        self.left = PICTURES_AT_MOST
+
+    def has(self, size: int) -> bool:
+        """Take in a picture of so many bytes; False where it does not fit any more."""
+        if size > min(self.left, PICTURE_AT_MOST):
+            return False
+        self.left -= size
+        return True
+
+
+def parts_of(obs: Obs, room: Room | None = None) -> list[Part]:
+    """Return an observation as what a page shows of it; `room`: what is left of the page."""
     found: list[Part] = []
+    room = room or Room()
     for piece in (Text(obs),) if isinstance(obs, str) else obs:
         if isinstance(piece, Image):
-            found.append(_picture(piece))
+            found.append(_picture(piece, room))
             continue
         more = max(0, len(piece.text) - LONGEST)
         found += [
@@ -103,20 +125,24 @@ def parts_of(obs: Obs) -> list[Part]:
     return found
 
 
-def _picture(image: Image) -> Part:
+def _picture(image: Image, room: Room) -> Part:
     kind = picture_type(image)
     if kind is None:
         return Part(
             "broken", f"{len(image.data):,} bytes that are no picture ({image.mime[:40]}). {image.alt}"
         )
-    if len(image.data) > PICTURE_AT_MOST:
-        return Part("broken", f"a picture of {len(image.data):,} bytes, too large to be shown. {image.alt}")
+    if not room.has(len(image.data)):
+        return Part("broken", f"a picture of {len(image.data):,} bytes, too large for this page. {image.alt}")
     data = base64.b64encode(image.data).decode("ascii")
     return Part("picture", image.alt or "a picture without description", source=f"data:{kind};base64,{data}")
 
 
 def conversation(
-    episode: Episode, vocabulary: Vocabulary, advantages: Mapping[int, float] | None = None
+    episode: Episode,
+    vocabulary: Vocabulary,
+    advantages: Mapping[int, float] | None = None,
+    first: int = 0,
+    count: int = MOST_TURNS,
 ) -> list[Shown]:
     """Return an episode's turns as pages show them.
 
@@ -124,24 +150,31 @@ def conversation(
         episode: the episode.
         vocabulary: makes text of its tokens.
         advantages: the advantage of each turn by its number, where it is known.
+        first: the turn to begin with.
+        count: how many turns to return at most.
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
     found: list[Shown] = []
+    room = Room()
     for number, turn in enumerate(episode.turns):
+        if number >= first + count:
+            break
         earned[turn.seat] = earned.get(turn.seat, 0.0) + (turn.reward or 0.0)
         advantage = (advantages or {}).get(number)
         last = before.get(turn.seat)
         before[turn.seat] = turn
+        if number < first:
+            continue
         calls = turn.reply.tool_calls if turn.reply else ()
         known = [each for each in (turn.logprobs or ()) if math.isfinite(each)]
         found.append(
             Shown(
                 number=number,
                 seat=turn.seat,
-                heard=parts_of(turn.observation),
-                results=_results(turn, last),
-                said=parts_of(turn.said.content),
+                heard=parts_of(turn.observation, room),
+                results=_results(turn, last, room),
+                said=parts_of(turn.said.content, room),
                 tokens=_tokens(turn, vocabulary, advantage),
                 reasoning=(turn.reply.reasoning or "") if turn.reply else "",
                 calls=[Call(call.name, pretty(call.arguments)) for call in calls],
@@ -157,6 +190,7 @@ def conversation(
                 prompt=turn.prompt_length,
                 kept=turn.kept,
                 sampled=len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0),
+                cut=max(0, len(turn.token_ids) - MOST_TOKENS),
                 probability=math.exp(math.fsum(known) / len(known)) if known else None,
                 tools_used=tools_used(turn),
             )
@@ -164,17 +198,16 @@ def conversation(
     return found
 
 
-def _results(turn: Turn, last: Turn | None) -> list[tuple[str, list[Part]]]:
+def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[Part]]]:
     """Return what each native call of the turn before gave, as the agent was shown it."""
-    from gem.history import messages
-
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
     try:
-        told = [each for each in messages([last, turn]) if each.role == "tool"]
+        shown = replace(turn, info=last.info)  # history reads the info before an action
+        told = [each for each in messages([last, shown]) if each.role == "tool"]
     except (GemError, TypeError, ValueError):
         return []
-    return [(each.name or "tool", parts_of(each.content)) for each in told]
+    return [(each.name or "tool", parts_of(each.content, room)) for each in told]
 
 
 def tools_used(turn: Turn) -> list[str]:
@@ -303,14 +336,36 @@ def raw_prompt(turn: Turn, vocabulary: Vocabulary) -> Boundary:
     return Boundary(plain(ids[:kept]), plain(ids[kept:]), left_out)
 
 
+def prompt_messages(episode: Episode, number: int) -> tuple[Message, ...]:
+    """Return the messages that the agent was shown before a turn; () where they cannot be told."""
+    turn = episode.turns[number]
+    if turn.messages is not None:  # behind those of its parent, and what was answered there
+        chain = [turn]
+        while chain[-1].parent is not None and chain[-1].messages is not None and len(chain) < MOST_TURNS:
+            chain.append(chain[-1].parent)
+        pieces: list[Message] = []
+        for each in reversed(chain):
+            pieces += each.messages or ()
+            if each is not turn:
+                pieces.append(each.said)
+        return tuple(pieces)
+    assembled = any(wrapper.name.startswith("concat") for wrapper in episode.task.wrappers)
+    exchanges = episode.exchanges(turn.seat)
+    place = sum(each.seat == turn.seat for each in episode.turns[:number])
+    try:
+        return messages(exchanges[: place + 1], episode.run.history or (LAST if assembled else CHAT))
+    except (GemError, TypeError, ValueError, AttributeError):  # an info that means something else
+        return ()
+
+
 def plain_json(values: Any) -> str:
     """Return values as indented JSON, with whatever JSON has not as its text; nothing for none."""
     if not values:
         return ""
     try:
-        return json.dumps(values, indent=2, ensure_ascii=False, default=repr)[:LONGEST]
+        return json.dumps(values, indent=2, ensure_ascii=False, default=repr)
     except (TypeError, ValueError, RecursionError):
-        return repr(values)[:LONGEST]
+        return repr(values)
 
 
 def snippet(episode: Episode) -> str:

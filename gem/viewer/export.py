@@ -35,11 +35,14 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         limit: so many of the last episodes at most; None: all.
 
     Raises:
-        BadArgument: for an episode that is not there. StoreError: when the file cannot be written.
+        BadArgument: for an episode that is not there, or a path that is no regular file.
+        StoreError: when the file cannot be written.
     """
     count = len(source.store)
     if episode is not None and not 0 <= episode < count:
         raise BadArgument(f"there is no episode {episode}; {source.name} holds {count}.")
+    if path.exists() and not path.is_file():  # replacing it would take a device or a pipe away
+        raise BadArgument(f"{path} is no regular file; name one that may be replaced.")
     if limit is not None and limit < 1:
         raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
     if episode is None:

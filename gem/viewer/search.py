@@ -69,7 +69,8 @@ def search(
     """
     if not text or len(text) > LONGEST:
         raise BadArgument(f"the text to search for has {len(text)} characters; accepted: 1 to {LONGEST}.")
-    store.refresh()
+    if not len(store):
+        return Found([], None, 0, 0)
     needle = text.lower()
     try:
         wire = msgspec.json.encode(text)[1:-1].lower()

@@ -36,18 +36,22 @@ class Server:
         self.url = f"http://{HOST}:{self.port}/{self.token}/"
         self.viewer = Viewer(sources, self.token)
         settings = uvicorn.Config(
-            self.viewer.app, log_level="warning", access_log=False, server_header=False, lifespan="off"
+            self.viewer.app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
         )
         self._server = uvicorn.Server(settings)
 
     def serve(self) -> None:
         """Serve until `stop`, or Ctrl-C."""
-        self._server.run(sockets=[self._socket])
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
 
     def stop(self) -> None:
         """Let `serve` return soon."""
         self._server.should_exit = True
-
-    def close(self) -> None:
-        """Give the port back, where nothing was served."""
-        self._socket.close()

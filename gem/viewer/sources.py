@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import RLock
 from typing import Any
 
 from gem.errors import BadArgument, GemError
@@ -21,6 +24,8 @@ from gem.statistics.student_t import quantile
 from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
+RANK = re.compile(r"episodes-[0-9]+\.jsonl")
+"""The stores of the other processes of a training run."""
 DEEPEST = 3
 """Levels of folders in which stores are looked for."""
 MOST = 200
@@ -89,15 +94,25 @@ class Source:
             StoreError, SchemaMismatch: when it is no store.
         """
         self.number, self.path, self.name = number, path, name
-        self.store = EpisodeStore(path, read_only=True)
+        self._store = EpisodeStore(path, read_only=True) if path.exists() else _empty()
         self.folder = path.parent
         self.notes = Notes(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
+        self._lock = RLock()  # pages are made in several threads
         self._history: list[dict[str, Any]] = []
         self._read = 0
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
+
+    @property
+    def store(self) -> EpisodeStore:
+        """The episodes; an empty store until a training run has played its first one."""
+        with self._lock:
+            if self._store.path != self.path and self.path.exists():
+                before, self._store = self._store, EpisodeStore(self.path, read_only=True)
+                before.close()
+            return self._store
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -126,7 +141,7 @@ class Source:
         """The figures of a training run's iterations, as far as they are written; read as they come."""
         if not self.training:
             return []
-        with suppress(OSError), (self.folder / METRICS).open("rb") as file:
+        with self._lock, suppress(OSError), (self.folder / METRICS).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < self._read:  # begun anew
                 self._history, self._read = [], 0
@@ -137,34 +152,35 @@ class Source:
             for line in data[:whole].splitlines():
                 with suppress(ValueError, RecursionError):
                     values = json.loads(line)
-                    if isinstance(values, dict) and isinstance(values.get("iteration"), int):
+                    if isinstance(values, dict) and _is_iteration(values.get("iteration")):
                         self._history.append(values)
-        return self._history
+        return list(self._history)
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return what went wrong in a training run, by iteration; nothing where training is not installed."""
-        history = self.history
-        if len(history) < self._alarmed:  # begun anew
-            self._alarms, self._alarmed = [], 0
-        try:
-            from gem.train.alarms import alarms
-            from gem.train.config import TrainConfig
-            from gem.train.run import Metrics
+        with self._lock:
+            history = self.history
+            if len(history) < self._alarmed:  # begun anew
+                self._alarms, self._alarmed = [], 0
+            try:
+                from gem.train.alarms import alarms
+                from gem.train.config import TrainConfig
+                from gem.train.run import Metrics
 
-            config = TrainConfig.from_json(dict(self.config))
-            known = []
-            for line in history:
-                values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
-                known.append(Metrics(**values))
-            for end in range(self._alarmed + 1, len(known) + 1):
-                self._alarms += [
-                    {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
-                    for alarm in alarms(known[:end], config)
-                ]
-            self._alarmed = len(known)
-        except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
-            pass  # a run of another version
-        return self._alarms
+                config = TrainConfig.from_json(dict(self.config))
+                known = []
+                for line in history:
+                    values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
+                    known.append(Metrics(**values))
+                for end in range(self._alarmed + 1, len(known) + 1):
+                    self._alarms += [
+                        {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
+                        for alarm in alarms(known[:end], config)
+                    ]
+                self._alarmed = len(known)
+            except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
+                pass  # a run of another version
+            return list(self._alarms)
 
     def tally(self) -> list[Tally]:
         """Return the sums over all episodes; those of a store that has not grown are remembered."""
@@ -187,6 +203,10 @@ class Source:
             found.setdefault(tally.spec, Figures()).add(tally)
         return dict(sorted(found.items()))
 
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
     @property
     def agents(self) -> str:
         """Who played: agents and models."""
@@ -195,6 +215,10 @@ class Source:
             model = "" if run.model is None else f" {Path(run.model).name}"
             names.append(f"{run.agent}{model}".strip() or "unnamed")
         return ", ".join(dict.fromkeys(names))
+
+
+def _is_iteration(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
 
 
 def open_sources(paths: Sequence[Path]) -> list[Source]:
@@ -221,9 +245,16 @@ def open_sources(paths: Sequence[Path]) -> list[Source]:
     ]
 
 
+def _empty() -> EpisodeStore:
+    """Return a store that holds nothing."""
+    with NamedTemporaryFile() as file:  # the store goes on with the open file
+        return EpisodeStore(file.name, read_only=True)
+
+
 def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
-    if (folder / EPISODES).is_file():
-        yield folder / EPISODES
+    if (folder / EPISODES).is_file() or all((folder / name).is_file() for name in (CONFIG, METRICS)):
+        yield folder / EPISODES  # of a training run that has just begun, or stores none, it is not there
+    yield from sorted(path for path in folder.glob("episodes-*.jsonl") if RANK.fullmatch(path.name))
     if depth < DEEPEST and folder.is_dir():
         for below in sorted(each for each in folder.iterdir() if each.is_dir()):
             yield from _stores(below, depth + 1)

@@ -25,7 +25,7 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_RULE = re.compile(r"\s*[-+|=]*-[-+|= ]*\s*")
+_RULE = frozenset("-+|= \t")
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -42,8 +42,9 @@ def visible(text: str) -> str:
 
 
 def shown(text: object, longest: int = LONGEST) -> Markup:
-    """Return text as HTML; what lies behind `longest` characters is left out, and that is said by nobody."""
-    whole = str(text)[:longest]
+    """Return text as HTML; what lies behind `longest` characters is left out, and that is said."""
+    given = str(text)
+    whole = given[:longest]
     pieces: list[Markup] = []
     at = 0
     for found in _UNSEEN.finditer(whole):
@@ -51,6 +52,8 @@ def shown(text: object, longest: int = LONGEST) -> Markup:
         pieces.append(Markup('<span class="unseen">{}</span>').format(_name(found[0])))
         at = found.end()
     pieces.append(escape(whole[at:]))
+    if len(given) > longest:
+        pieces.append(Markup('<span class="cut"> … {:,} more characters</span>').format(len(given) - longest))
     return Markup("").join(pieces)
 
 
@@ -102,9 +105,10 @@ def blocks(text: str) -> list[str | Board]:
     while at < len(lines):
         end = _board_end(lines, at)
         board = _board(lines[at:end]) if end - at >= BOARD_LINES else None
-        if board is None:
-            prose.append(lines[at])
-            at += 1
+        if board is None:  # all that was looked at, or text of many such lines would take a long time
+            end = max(end, at + 1)
+            prose += lines[at:end]
+            at = end
             continue
         if prose:
             found.append("\n".join(prose))
@@ -133,16 +137,21 @@ def _board_end(lines: list[str], start: int) -> int:
     cells = len([word for word in first if word != "|"])
     while end < len(lines):
         words = [word for word in _words(lines[end]) if word != "|"]
-        rule = end > start and _RULE.fullmatch(lines[end]) and "-" in lines[end]
+        rule = end > start and _is_rule(lines[end])
         # A line of labels above has no label of its own in front.
         if not rule and len(words) != cells and not (end == start + 1 and len(words) == cells + 1):
             break
         if not rule:
             cells = len(words)
         end += 1
-    while end > start and _RULE.fullmatch(lines[end - 1]) and "-" in lines[end - 1]:
+    while end > start and _is_rule(lines[end - 1]):
         end -= 1
     return end
+
+
+def _is_rule(line: str) -> bool:
+    """Return whether a line is drawn, between the parts of a board."""
+    return "-" in line and _RULE.issuperset(line) and not _words(line)
 
 
 def _board(lines: list[str]) -> Board | None:
@@ -150,7 +159,7 @@ def _board(lines: list[str]) -> Board | None:
     cuts_y: set[int] = set()
     cuts_x: set[int] = set()
     for line in lines:
-        if _RULE.fullmatch(line) and "-" in line and not _words(line):
+        if _is_rule(line):
             cuts_y.add(len(rows))
             continue
         row: list[str] = []

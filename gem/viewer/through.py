@@ -92,7 +92,7 @@ def through(source: Source, spec: str = "", turn: int = 0) -> Through:
             every[action] = every.get(action, 0.0) + times / max(1, stretch.read)
         used.update(stretch.tools)
     first = sorted(every, key=lambda action: -every[action])[:WAYS]
-    first.sort(key=lambda action: _peak(stretches, action))
+    first.sort(key=lambda action: _when(stretches, action))
     ways = [Way(action, [s.openings[action] / max(1, s.read) for s in stretches]) for action in first]
     others = [1 - sum(way.shares[i] for way in ways) for i in range(len(stretches))]
     tools = [
@@ -101,9 +101,10 @@ def through(source: Source, spec: str = "", turn: int = 0) -> Through:
     return Through(stretches, ways, [max(0.0, share) for share in others], tools)
 
 
-def _peak(stretches: Sequence[Stretch], action: str) -> int:
-    """Return the stretch in which an action has its largest share."""
-    return max(range(len(stretches)), key=lambda i: stretches[i].openings[action] / max(1, stretches[i].read))
+def _when(stretches: Sequence[Stretch], action: str) -> float:
+    """Return when an action was taken, as the mean over the stretches, weighed by its shares."""
+    shares = [stretch.openings[action] / max(1, stretch.read) for stretch in stretches]
+    return sum(place * share for place, share in enumerate(shares)) / sum(shares)
 
 
 def _size(source: Source, total: int) -> int:

@@ -3,21 +3,12 @@
 import json
 
 import pytest
-
-pytest.importorskip("starlette", reason="needs the viewer: pip install 'gem-gym[viewer]'")
-pytest.importorskip("uvicorn", reason="needs the viewer: pip install 'gem-gym[viewer]'")
-pytest.importorskip("httpx", reason="the test client needs httpx")
-
-import httpx
 from records import episode, turn
-from starlette.testclient import TestClient
 
 from gem.agents.random import RandomAgent
 from gem.record import RunInfo, StopReason
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.tokens.tiny import TinyRenderer
-from gem.viewer.app import Viewer
-from gem.viewer.sources import open_sources
 
 GUESS = "game:GuessTheNumber-v0-easy"
 TOKEN = "t0ken"
@@ -25,21 +16,32 @@ RENDERER = TinyRenderer()
 RUN = RunInfo("run", "TinyAgent", "tiny", {"temperature": 1.0}, RENDERER.vocab_hash)
 
 
+def need_viewer():
+    """Skip the module where the viewer, or what asks it for pages, is not installed."""
+    for package in ("starlette", "uvicorn", "jinja2", "httpx"):
+        pytest.importorskip(package, reason=f"needs {package}: pip install 'gem-gym[viewer]' httpx")
+
+
 class Pages:
     """The pages of some runs, as a browser on this machine gets them."""
 
     def __init__(self, *paths):
+        from starlette.testclient import TestClient
+
+        from gem.viewer.app import Viewer
+        from gem.viewer.sources import open_sources
+
         self.viewer = Viewer(open_sources(paths), TOKEN)
         self.client = TestClient(
             self.viewer.app, base_url="http://127.0.0.1:80", raise_server_exceptions=True
         )
 
-    def get(self, path, code=200, **kwargs) -> httpx.Response:
+    def get(self, path, code=200, **kwargs):
         answer = self.client.get(f"/{TOKEN}/{path}", follow_redirects=False, **kwargs)
         assert answer.status_code == code, answer.text
         return answer
 
-    def post(self, path, code=200, **kwargs) -> httpx.Response:
+    def post(self, path, code=200, **kwargs):
         answer = self.client.post(f"/{TOKEN}/{path}", follow_redirects=False, **kwargs)
         assert answer.status_code == code, answer.text
         return answer

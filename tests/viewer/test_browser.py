@@ -7,9 +7,11 @@ import threading
 
 import pytest
 
+from .conftest import GUESS, need_viewer, training, write
+
 pytestmark = pytest.mark.slow
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and Chromium")
-pytest.importorskip("uvicorn", reason="needs the viewer: pip install 'gem-gym[viewer]'")
+need_viewer()
 
 from gem.agents.random import RandomAgent
 from gem.rollout import EpisodeStore, Job, rollout
@@ -17,7 +19,6 @@ from gem.viewer.export import export
 from gem.viewer.server import Server
 from gem.viewer.sources import open_sources
 
-from .conftest import GUESS, training, write
 from .test_hostile import EVIL, hostile
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

@@ -10,14 +10,17 @@ from urllib.parse import quote
 import pytest
 from records import episode, turn
 
+from .conftest import RENDERER, TOKEN, answer, need_viewer, training, write
+
+need_viewer()
+
 from gem.content import Image, Message, Text, ToolCall
 from gem.record import Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef, WrapperRef
+from gem.viewer import text as text_module
 from gem.viewer.export import export
 from gem.viewer.guard import POLICY
 from gem.viewer.text import shown, visible
-
-from .conftest import RENDERER, TOKEN, answer, write
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -119,7 +122,7 @@ def test_no_page_of_a_hostile_episode_does_anything(pages, tmp_path, evil):
         "run/0": {},
         "run/0/through": {},
         "run/0/episode/0": {"colour": asked["q"]},
-        "run/0/episode/0/prompt/3": {},
+        **{f"run/0/episode/0/prompt/{place}": {} for place in range(4)},
         "pair": {"one": "0.0", "other": "0.0"},
         "start": {"spec": asked["q"], "seed": "7"},
     }.items():
@@ -250,3 +253,66 @@ def test_numbers_beyond_all_numbers_are_shown(pages, tmp_path):
     for path in ("", "run/0", "run/0/episode/0", "run/0/through", f"start?spec=game:X&seed={2**60}"):
         check(shown_pages.get(path).text)
     shown_pages.get(f"start?spec=game:X&seed={2**90}", 400)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * 19_999 + "x",
+        "- " * 9_999 + "x",
+        "a b c\n" * 3300,
+        "a | b c\n-+-\n" * 1600,
+        "\n" * 20_000,
+        ". . .\n" * 3,
+    ],
+    ids=["rule", "spaced rule", "lines", "lines and rules", "ends", "board"],
+)
+def test_text_that_nearly_is_a_board_is_read_in_one_go(monkeypatch, text):
+    looked = []
+    words = text_module._words
+    monkeypatch.setattr(text_module, "_words", lambda line: looked.append(line) or words(line))
+    found = text_module.blocks(text)
+    assert "\n".join(each if isinstance(each, str) else each.text for each in found) == text
+    assert len(looked) <= 6 * (text.count("\n") + 1)
+
+
+def test_a_page_has_room_for_so_many_pictures(pages, tmp_path):
+    picture = Image(b"\x89PNG\r\n\x1a\n" + b"\0" * (3 << 20), alt="large")
+    turns = [turn(observation=(picture, Text(str(i))), action="x") for i in range(12)]
+    page = pages(write(tmp_path / "e.jsonl", episode(*turns, run=RunInfo("r"), job="a"))).get(
+        "run/0/episode/0"
+    )
+    assert page.text.count('alt="large"') == 10
+    assert page.text.count("too large for this page. large") == 2
+
+
+@pytest.mark.parametrize(
+    "query", ["page=99999999999999999999", "seed=99999999999999999999", "iteration=0", "from=9" * 9]
+)
+def test_numbers_of_an_address_may_be_large(pages, played, query):
+    answer = pages(played).client.get(f"/{TOKEN}/run/0?{query}")
+    assert answer.status_code in (200, 400)
+    check(answer.text)
+
+
+def test_figures_that_are_none_are_not_drawn(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    lines = ["1e400", "-1e400", "NaN", "9" * 500, "true", '"0.5"', "[0.5]", "null", "1e308", "1e308"]
+    text = "".join(f'{{"iteration": {i + 1}, "success": {value}}}\n' for i, value in enumerate(lines))
+    text += '{"iteration": 1e3}\n{"iteration": -1}\n[]\nnot JSON\n' + "[" * 100_000 + "\n"
+    text += '{"iteration": %s}\n{"iteration": 11, "success": 0.5}\n' % ("9" * 400)
+    (folder / "metrics.jsonl").write_text(text)
+    shown_pages = pages(folder)
+    check(shown_pages.get("run/0").text)
+    (line,) = shown_pages.get("curves?metric=success&metric=success").json()["metrics"]["success"]
+    assert (line["x"], line["mean"]) == ([11], [0.5])
+    for config in (
+        "[]",
+        "not JSON",
+        '{"algorithm": ["rebn"], "gamma": NaN, "batch": true}',
+        '{"gamma": 1e999}',
+    ):
+        (folder / "config.json").write_text(config)
+        shown_pages = pages(folder)
+        for path in ("", "run/0", "run/0/episode/3", "run/0/through", "curves"):
+            shown_pages.get(path)

@@ -1,17 +1,23 @@
 import json
+import os
 import re
+import threading
 
 import pytest
 from records import episode, turn
 
+from .conftest import GUESS, RUN, TOKEN, answer, need_viewer, training, write
+
+need_viewer()
+
 from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, StoreError
+from gem.history import HistoryPolicy
 from gem.record import Failure, RunInfo, StopReason
 from gem.rollout import EpisodeStore
+from gem.viewer.export import export
 from gem.viewer.sources import open_sources
 from gem.viewer.text import Board, blocks
-
-from .conftest import GUESS, RUN, answer, training, write
 
 
 def text_of(page):
@@ -95,18 +101,18 @@ def test_ids_that_the_vocabulary_does_not_have_are_shown_as_they_are(pages, tmp_
 
 
 def test_tool_calls_stand_with_their_arguments_and_results(pages, tmp_path):
-    call = ToolCall("1", "search", '{"query": "who"}')
-    said = Message("assistant", "Let me look.", tool_calls=(call,), reasoning="I do not know.")
+    calls = (ToolCall("1", "search", '{"query": "who"}'), ToolCall("2", "count", "not JSON"))
+    said = Message("assistant", "Let me look.", tool_calls=calls, reasoning="I do not know.")
     asked = turn(observation="Who?", action="<tool_call>", reply=said)
-    asked.info = {"tool_results": [{"shown": 5}]}
-    done = turn(observation="Turing", action="Turing")
+    asked.info = {"tool_results": [{"shown": 6}, {"shown": 2}]}
+    done = turn(observation="Turing\n42", action="Turing", info={"tool_results": [{"shown": 0}]})
     page = pages(write(tmp_path / "e.jsonl", episode(asked, done, run=RUN, job="a"))).get("run/0/episode/0")
     seen = text_of(page)
     for expected in (
-        "calls search",
-        "&#34;query&#34;: &#34;who&#34;",
-        "result of search",
-        "reasoning, 14 characters",
+        "calls search { &#34;query&#34;: &#34;who&#34; }",
+        "calls count not JSON",
+        "result of search Turing result of count 42",
+        "reasoning, 14 characters I do not know.",
     ):
         assert expected in seen
 
@@ -255,3 +261,154 @@ def test_long_text_is_cut_and_whole_on_a_page_of_its_own(pages, tmp_path):
 def test_played_episodes_of_a_registered_environment_are_shown(pages, played):
     shown = pages(played)
     assert GUESS in shown.get("run/0/episode/11").text
+
+
+def test_a_long_episode_is_shown_in_parts(pages, tmp_path):
+    turns = [turn(observation=f"o{i}", action=f"needle{i}", reward=1.0) for i in range(700)]
+    shown = pages(write(tmp_path / "e.jsonl", episode(*turns, run=RUN, job="a")))
+    first = shown.get("run/0/episode/0").text
+    assert len(re.findall('<li class="turn"', first)) == 300
+    assert "turns from 301 on, of 700" in first
+    assert 'id="end"' not in first
+    last = shown.get("run/0/episode/0?at=601").text
+    assert len(re.findall('<li class="turn"', last)) == 100
+    assert "return so far 700.000" in last
+    assert 'id="end"' in last
+    assert "/run/0/episode/0?at=601#turn-651" in shown.get("run/0?q=needle650").text
+    shown.get("run/0/episode/0?at=701", 404)
+    shown.get("run/0/episode/0?at=0", 404)
+
+
+def test_what_is_cut_is_said(pages, tmp_path):
+    said = Message("assistant", "x", reasoning="r" * 30_000, tool_calls=(ToolCall("1", "t", "a" * 30_000),))
+    made = turn(observation="o", action="x", reply=said, info={"why": "i" * 30_000})
+    seen = text_of(pages(write(tmp_path / "e.jsonl", episode(made, run=RUN, job="a"))).get("run/0/episode/0"))
+    assert seen.count("… 10,000 more characters") == 2
+    assert re.search(r"… 10,0\d\d more characters", seen.replace("… 10,000", ""))
+
+
+def test_an_empty_store_is_shown(pages, tmp_path):
+    write(tmp_path / "episodes.jsonl")
+    shown = pages(tmp_path)
+    assert "no episodes yet" in shown.get("").text
+    assert "No episode is like that" in shown.get("run/0").text
+    assert "There are no episodes yet" in shown.get("run/0/through").text
+    shown.get("run/0?q=x")
+    shown.get("run/0/episode/0", 404)
+
+
+def test_alarms_of_a_training_run_stand_with_its_curves(pages, tmp_path):
+    pytest.importorskip("torch")
+    from dataclasses import asdict
+
+    from gem.train.config import TrainConfig
+    from gem.train.run import Metrics
+
+    folder = training(tmp_path / "run")
+    (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))
+    names = Metrics.__dataclass_fields__
+    lines = [asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1})) for i in range(4)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = pages(folder)
+    (alarm,) = shown.get("curves").json()["alarms"]
+    assert (alarm["name"], alarm["iteration"], alarm["run"]) == ("no_signal", 3, "run")
+    assert "All returns were equal" in alarm["text"]
+    assert shown.get("curves").json()["alarms"] == [alarm]
+
+
+def test_many_ask_while_a_run_is_written(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    shown = pages(folder)
+    wrong = []
+
+    def ask():
+        for path in (
+            "run/0",
+            "",
+            "run/0/through",
+            "run/0/episode/3",
+            "curves",
+            "run/0?q=boxed",
+            "run/0/count",
+        ):
+            code = shown.client.get(f"/{TOKEN}/{path}").status_code
+            if code != 200:
+                wrong.append((path, code))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    with EpisodeStore(folder / "episodes.jsonl") as store, (folder / "metrics.jsonl").open("a") as metrics:
+        for i in range(6, 40):
+            store.append(episode(answer("new"), run=RUN, job=f"{i}-0"))
+            metrics.write(json.dumps({"iteration": i + 1, "success": 0.5}) + "\n")
+            metrics.flush()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(shown.viewer.sources[0].history) == 40
+    assert [line["iteration"] for line in shown.viewer.sources[0].history] == list(range(1, 41))
+
+
+def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
+    source = pages(played).viewer.sources[0]
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(BadArgument, match="is no regular file"):
+            export(source, path)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "old.html").write_text("old")
+    assert export(source, tmp_path / "old.html", limit=5) == 5
+    text = (tmp_path / "old.html").read_text()
+    assert "the last 5 of 12 episodes" in text
+    assert text.count("<template") == 5
+
+
+def test_a_training_run_is_shown_before_its_first_episode(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    kept = (folder / "episodes.jsonl").read_bytes()
+    for file in folder.glob("episodes*"):
+        file.unlink()
+    shown = pages(folder)
+    assert "no episodes yet" in shown.get("").text
+    for path in ("run/0", "run/0?q=boxed", "run/0/through", "curves", "run/0/count"):
+        shown.get(path)
+    (folder / "episodes.jsonl").write_bytes(kept)
+    assert shown.get("run/0/count").json() == {"episodes": 24, "iterations": 6}
+    assert "24 episodes" in shown.get("run/0").text
+
+
+def test_stores_of_other_processes_are_opened_too(tmp_path):
+    folder = training(tmp_path / "run")
+    for name in ("episodes-1.jsonl", "episodes-x.jsonl", "episodes.jsonl.notes.jsonl"):
+        write(folder / name, episode(turn(), run=RUN, job="a"))
+    sources = open_sources([folder])
+    assert [source.path.name for source in sources] == ["episodes.jsonl", "episodes-1.jsonl"]
+    assert [source.training for source in sources] == [True, False]
+    for source in sources:
+        source.close()
+
+
+def test_without_tokens_the_prompt_is_its_messages(pages, tmp_path):
+    call = ToolCall("1", "look", "{}")
+    first = turn(observation="the rules", action="a", reply=Message("assistant", "hm", tool_calls=(call,)))
+    second = turn(observation="seen", action="b")
+    given = turn(
+        observation="x", action="c", messages=(Message("system", "a proxy's"), Message("user", "words"))
+    )
+    run = RunInfo("run", history=HistoryPolicy(system="be brief"))
+    shown = pages(write(tmp_path / "e.jsonl", episode(first, second, given, run=run, job="a")))
+    seen = text_of(shown.get("run/0/episode/0/prompt/1"))
+    for expected in ("system be brief", "user the rules", "assistant hm calls look", "tool look seen"):
+        assert expected in seen
+    assert "system a proxy&#39;s user words" in text_of(shown.get("run/0/episode/0/prompt/2"))
+    assert "/run/0/episode/0/prompt/1" in shown.get("run/0/episode/0").text
+
+
+def test_messages_of_a_chain_stand_behind_their_parents(pages, tmp_path):
+    first = turn((1,), (2,), observation="o", action="one", messages=(Message("user", "begin"),))
+    second = turn(
+        (1, 2, 3), (4,), observation="o", action="two", after=[first], messages=(Message("user", "go on"),)
+    )
+    shown = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RunInfo("r"), job="a")))
+    assert "user begin assistant one user go on" in text_of(shown.get("run/0/episode/0/prompt/1"))

@@ -3,6 +3,10 @@ import re
 import pytest
 from records import episode, turn
 
+from .conftest import GUESS, RUN, answer, need_viewer, write
+
+need_viewer()
+
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.record import StopReason
@@ -10,8 +14,6 @@ from gem.rollout import EpisodeStore, Job, rollout
 from gem.specs import TaskRef
 from gem.viewer import whatif
 from gem.viewer.whatif import what_if
-
-from .conftest import GUESS, RUN, answer, write
 
 
 @pytest.fixture

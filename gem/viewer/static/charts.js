@@ -35,9 +35,9 @@
     const box = element("figure", "chart");
     const caption = element("figcaption");
     caption.append(element("b", "", name.replaceAll("_", " ")));
-    const values = lines.map((line, i) => {
+    const values = lines.map((line) => {
       const item = element("span", "series");
-      item.append(element("span", `dot k${(i % 6) + 1}`));
+      item.append(element("span", `dot k${line.hue}`));
       const value = element("span", "value");
       item.append(value);
       caption.append(item);
@@ -51,8 +51,8 @@
     const xs = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
     const on = (line, ys) => { const at = new Map(line.x.map((x, i) => [x, ys[i]])); return xs.map((x) => at.get(x) ?? null); };
     const data = [xs], series = [{}], bands = [];
-    lines.forEach((line, i) => {
-      const stroke = colour(`--s${(i % 6) + 1}`);
+    lines.forEach((line) => {
+      const stroke = colour(`--s${line.hue}`);
       data.push(on(line, line.mean));
       series.push({ stroke, width: 1.75, spanGaps: true, points: { show: false } });
       if (line.low) {
@@ -106,7 +106,7 @@
     for (const [made] of plots) made.destroy();
     plots = [];
     place.replaceChildren();
-    for (const [name, lines] of Object.entries(found.metrics)) figure(name, found.shares.includes(name), lines.filter((line) => line.x.length), found.alarms);
+    for (const [name, lines] of Object.entries(found.metrics)) figure(name, found.shares.includes(name), lines.map((line, i) => ({ ...line, hue: (i % 6) + 1 })).filter((line) => line.x.length), found.alarms);
     legend(Object.values(found.metrics)[0] || []);
     const list = section.querySelector("[data-alarms]");
     const alone = new Set(found.alarms.map((alarm) => alarm.run)).size < 2;
