@@ -183,6 +183,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--gate", "cost<1"], "--prices"),
         (["--min-coverage", "95"], "min_coverage is 95"),
         (["--samples", "0"], "samples is 0"),
+        (["--stop-at-width", "2"], "stop_at_width is 2"),
         (["--tools", "pyton"], "accepted: python, search, world_search"),
         (["--wrappers", "nothing"], "no wrapper 'nothing'"),
         (["--resume"], "--out FOLDER says which"),
@@ -203,6 +204,21 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(flags, said, tmp_pat
         assert run(EASY, "--agent", f"openai:other@{server.base_url}", *words) == cli.MISUSED
         assert server.requests == []
     assert said in capsys.readouterr().err
+
+
+def test_an_environment_is_stopped_once_its_success_is_known_well_enough(tmp_path, capsys):
+    words = [EASY, "-n", 2000, "--concurrency", 8, "--stop-at-width", 0.3, "--out", tmp_path]
+    assert run(*words) == 0
+    told = capsys.readouterr()
+    (row,) = result(tmp_path)["results"]
+    assert (row["episodes"], row["unplayed"], row["coverage"]) == (row["scored"], 0, 1.0)
+    assert row["episodes"] < 300
+    assert row["success"]["high"] - row["success"]["low"] <= 0.3 + 1e-9
+    said = f"holds however often one looks; it is narrow enough after {row['episodes']} episodes"
+    assert said in told.err
+    assert said in (tmp_path / "report.md").read_text()
+    assert run(*words) == 0
+    assert capsys.readouterr().out == told.out
 
 
 # -- gates and reports

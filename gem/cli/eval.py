@@ -26,6 +26,7 @@ from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra,
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
+from gem.evals.stopping import Stopper
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.record import Agent, Episode
@@ -83,6 +84,9 @@ class LimitFlags:
     """Cut an episode off after so many turns."""
     tokens_per_episode: MaybeInt = None
     """Cut an episode off after so many sampled tokens."""
+    stop_at_width: MaybeFloat = None
+    """Stop an environment once the interval of its success is so narrow, as 0.1. Such an interval is wider
+    than others: it holds however often one looks."""
     budget_tokens: MaybeInt = None
     """Begin no episode that is expected to exceed so many tokens, of prompts and answers, in all. What --out
     holds counts."""
@@ -245,7 +249,7 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "retry_failed": given.output.retry_failed,
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
-                    report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
+                    report.add(name, _measured(entry, suite, play, budget, progress, report))
                 report.compare(entry.label)
         except AgentUnavailable as gone:
             progress.close()
@@ -296,6 +300,7 @@ def _suite(given: Arguments) -> Suite:
             wrappers=wrappers or None,
             seed=seed,
             min_coverage=given.output.min_coverage,
+            stop_at_width=given.limits.stop_at_width,
             **settings,
         )
     if not named:
@@ -322,6 +327,7 @@ def _suite(given: Arguments) -> Suite:
         settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),  # type: ignore[arg-type]
         seed=seed or 0,
         min_coverage=given.output.min_coverage or 0.0,
+        stop_at_width=given.limits.stop_at_width,
     )
 
 
@@ -350,7 +356,7 @@ def _split(words: Sequence[str]) -> tuple[str, ...]:
 
 def _measured(
     entry: Entry,
-    of_suite: bool,
+    suite: Suite,
     play: dict[str, Any],
     budget: Budget | None,
     progress: Progress,
@@ -362,10 +368,14 @@ def _measured(
         MissingData, MissingExtra, NoSolver: where it is not here, or the agent is a solver that it has not,
             and it was named by its id; in a suite that is told.
     """
+    stopper = None if suite.stop_at_width is None else Stopper(suite.stop_at_width, entry.samples)
+    limited = [each for each in (budget, stopper) if each is not None]
 
     def hear(episode: Episode) -> None:
         report.hear(episode)
         progress.hear(episode)
+        if stopper is not None:
+            stopper.hear(episode)
 
     try:
         seeds = entry.seeds()
@@ -379,17 +389,22 @@ def _measured(
             samples=entry.samples,
             seeds=seeds,
             limits=limits_of(entry.turns, entry.tokens),
-            admit=None if budget is None else budget.admit,
+            admit=(lambda flying: all(each.admit(flying) for each in limited)) if limited else None,
             on_episode=hear,
             **play,
         )
     except (MissingData, MissingExtra, NoSolver) as missing:
-        if not of_suite:
+        if not suite.name:
             raise
         return Scored(entry, missing=str(missing))
     finally:
         progress.end()
-    return Scored(entry, replace(result, env=entry.label))
+    result, note = replace(result, env=entry.label), ""
+    if stopper is not None:
+        result = stopper.figures(result)
+        note = "the interval of success holds however often one looks"
+        note += f"; it is narrow enough after {result.episodes} episodes" if stopper.enough else ""
+    return Scored(entry, result, note=note)
 
 
 HIDDEN = "***"

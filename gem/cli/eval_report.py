@@ -176,6 +176,7 @@ class Report:
                 for result in card.results
                 if (why := card.withheld(result))
             ]
+            notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):
                 notes.append(
                     f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"

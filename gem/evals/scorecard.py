@@ -15,11 +15,15 @@ from gem.statistics import Interval, combined
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An environment of the suite: its figures; or, where it could not be made, `missing` says why."""
+    """An environment of the suite: its figures; or, where it could not be made, `missing` says why.
+
+    `note`: what is to be known beside the figures.
+    """
 
     entry: Entry
     result: EnvResult | None = None
     missing: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
