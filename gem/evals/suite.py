@@ -34,8 +34,8 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder) are relative to the file. A suite says what is imported and called (wrappers) and
-where a key is sent (the agent): play only suites whose source you trust.
+Paths in it (an agent's folder) are relative to the file. A suite says what is imported and called (wrappers)
+and where a key is sent (the agent): play only suites whose source you trust.
 """
 
 from __future__ import annotations
