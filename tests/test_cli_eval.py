@@ -424,6 +424,16 @@ def test_a_suite_of_which_nothing_is_here_fails(tmp_path, capsys, monkeypatch):
     assert told.err.count(": not here: ") == 5
 
 
+def test_what_was_measured_before_an_error_is_shown(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert run(EASY, "eval:AIME24", "-n", 2) == cli.MISUSED
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[-1] == "2/2"
+    assert "MissingData: " in told.err
+
+
 def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, capsys):
     assert run("--suites") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [

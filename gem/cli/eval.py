@@ -22,7 +22,15 @@ from gem.cli.eval_report import Report
 from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, NoSolver, StoreError
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    GemError,
+    MissingData,
+    MissingExtra,
+    NoSolver,
+    StoreError,
+)
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
@@ -257,9 +265,10 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
             said = f"agent {report.now} can answer nobody: {gone}"
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED
-        except StoreError:
+        except GemError:
             progress.close()
-            report.show(given.output.json)  # what is known already is lost to nobody
+            if report.results:  # what is known already is lost to nobody
+                report.show(given.output.json)
             raise
         except KeyboardInterrupt as stop:
             progress.close()
