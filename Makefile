@@ -70,7 +70,7 @@ docs: setup ## build the documentation into site/
 	$(PY) -m mkdocs build --strict
 
 bench: setup ## every figure that the README quotes
-	@set -e; for module in $(filter-out common instances,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \
+	@set -e; for module in $(filter-out common endpoint instances,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \
 		echo "$(PY) -m bench.$$module"; $(PY) -m bench.$$module; done
 
 clean: ## remove what was built; runs/ and wheels/ stay

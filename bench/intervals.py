@@ -176,9 +176,10 @@ def sequences(trials: int) -> list[dict[str, float]]:
 
 def _shown(name: str, trials: int, rows: Sequence[dict[str, float]]) -> None:
     table(f"{name}, {trials} samples of each", list(rows[0]), [list(row.values()) for row in rows])
-    low = [row for row in rows if row["coverage"] < ENOUGH]
-    least = min(row["coverage"] for row in rows)
-    print(f"{name}: {len(low)} of {len(rows)} cover less than {ENOUGH:.0%}; the least {least:.1%}")
+    for kind in (column for column in rows[0] if column.endswith("coverage")):
+        low = sum(row[kind] < ENOUGH for row in rows)
+        least = min(row[kind] for row in rows)
+        print(f"{name}, {kind}: {low} of {len(rows)} are less than {ENOUGH:.0%}; the least {least:.1%}")
 
 
 def measured(

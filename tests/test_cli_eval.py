@@ -183,7 +183,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--gate", "cost<1"], "--prices"),
         (["--min-coverage", "95"], "min_coverage is 95"),
         (["--samples", "0"], "samples is 0"),
-        (["--stop-at-width", "2"], "stop_at_width is 2"),
+        (["--stop-at-width", "2"], "width is 2"),
         (["--tools", "pyton"], "accepted: python, search, world_search"),
         (["--wrappers", "nothing"], "no wrapper 'nothing'"),
         (["--resume"], "--out FOLDER says which"),

@@ -95,3 +95,9 @@ def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args,
     assert (code, said) == (2, "")
     assert told in err
     assert not (tmp_path / "back.jsonl").exists()
+
+
+def test_tokens_can_be_left_out(store, tmp_path, capsys):
+    assert run(capsys, "export", store, tmp_path / "out.jsonl", "--no-tokens")[0] == 0
+    run(capsys, "import", tmp_path / "out.jsonl", tmp_path / "back.jsonl")
+    assert lines(tmp_path / "back.jsonl")[0] == [codec.encode(each, tokens=False) for each in awkward()]

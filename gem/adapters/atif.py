@@ -52,7 +52,7 @@ def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> di
     """
     seats = episode.seats or (SEAT,)
     if len(seats) == 1:
-        whole = _trajectory(episode, seats[0], tokens)
+        whole = _trajectory(episode, seats[0], episode.id, tokens)
     else:
         whole = _several(episode, seats, tokens)
     extra: dict[str, Any] = {"env": shown(episode.spec), "seed": episode.seed, "stop": str(episode.stop)}
@@ -68,7 +68,10 @@ def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> di
 
 def _several(episode: Episode, seats: Sequence[str], tokens: bool) -> dict[str, Any]:
     """Return the trajectory that embeds those of several seats."""
-    each = [_trajectory(episode, seat, tokens) for seat in seats]
+    each = [
+        _trajectory(episode, seat, f"{episode.id}/{number}/{seat}", tokens)
+        for number, seat in enumerate(seats)
+    ]
     refs = [{"trajectory_id": trajectory["trajectory_id"]} for trajectory in each]
     step = {
         "step_id": 1,
@@ -86,7 +89,7 @@ def _several(episode: Episode, seats: Sequence[str], tokens: bool) -> dict[str, 
     }
 
 
-def _trajectory(episode: Episode, seat: str, tokens: bool) -> dict[str, Any]:
+def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[str, Any]:
     """Return what one seat saw and did."""
     run = episode.run
     agent = run.seats.get(seat) or run
@@ -110,7 +113,7 @@ def _trajectory(episode: Episode, seat: str, tokens: bool) -> dict[str, Any]:
     return {
         "schema_version": VERSION,
         "session_id": shown(run.id),
-        "trajectory_id": shown(f"{episode.id}/{seat}" if episode.several else episode.id),
+        "trajectory_id": shown(name),
         "agent": {
             "name": shown(agent.agent or "agent"),
             "version": str(run.versions.get("gem", gem.__version__)),
@@ -229,7 +232,7 @@ def from_atif(
 
     Args:
         trajectory: JSON values, of any version of the format from 1.0 to 1.8.
-        reward: what the trial earned, from wherever that is known; it stands in the last turn.
+        reward: what the trial earned, from wherever that is known; it stands in each seat's last turn.
         success: whether it solved its task.
 
     Raises:
@@ -240,6 +243,8 @@ def from_atif(
         raise BadArgument(
             f"schema_version is {version!r:.40}; accepted: a trajectory of ATIF-v1.0 to {VERSION}."
         )
+    if reward is not None and not math.isfinite(reward):
+        raise BadArgument(f"reward is {reward}; accepted: a finite number.")
     record = _object(trajectory.get("extra")).get(KEY)
     if record is not None:
         return carried(record)
@@ -265,9 +270,13 @@ def from_atif(
         episode.stop = StopReason.SOLVED if success else StopReason.FAILED
     for end in episode.ends.values():
         end.stop, end.terminated, end.truncated = episode.stop, True, False
-    if episode.turns:
-        earned = float(bool(success)) if reward is None else float(reward)
-        next(turn for turn in reversed(episode.turns) if turn.seat == SEAT).reward = earned
+    earned = float(bool(success)) if reward is None else float(reward)
+    for seat, end in episode.ends.items():
+        mine = episode.turns_of(seat)
+        if mine:
+            mine[-1].reward = earned
+        else:
+            end.unearned = earned
     return episode
 
 
@@ -339,7 +348,8 @@ def _turn(
 
 def _results(step: Mapping[str, Any]) -> list[Message]:
     """Return what the environment said to a step: a message of the tool for each call, else of the user."""
-    names = {call.get("tool_call_id"): call.get("function_name") for call in step.get("tool_calls") or ()}
+    made = _objects(step.get("tool_calls") or [], "tool_calls")
+    names = {str(call.get("tool_call_id") or ""): call.get("function_name") for call in made}
     found = []
     for result in _objects(_object(step.get("observation")).get("results") or [], "results"):
         call, content = result.get("source_call_id"), result.get("content")

@@ -113,6 +113,7 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
             created=created.isoformat(),
             run_id=shown(run.id),
             task=specs[0] if len(specs) == 1 else f"{len(specs)} environments",
+            task_id=shown(f"{run.id}/{'+'.join(specs)}"),
             dataset=dataset,
             model=_model(run),
             model_generate_config=_config(run.sampling),

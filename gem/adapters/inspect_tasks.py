@@ -25,7 +25,7 @@ from gem.rollout.conversation import Conversation
 from gem.rollout.episode import versions
 
 try:
-    from anyio import to_thread
+    from anyio import CancelScope, to_thread
     from inspect_ai import Task, task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import GenerateConfig, ModelOutput, get_model
@@ -97,7 +97,8 @@ def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
         )
         job, sample = str(state.sample_id), state.epoch - 1
         begin: dict[str, Any] = {"run": run, "job": job, "sample": sample, "group": job}
-        talk = await _call(waits, lambda: Conversation(env, int(state.metadata["seed"]), limits, **begin))
+        with CancelScope(shield=True):  # what is made is closed, whenever somebody stops it
+            talk = await _call(waits, lambda: Conversation(env, int(state.metadata["seed"]), limits, **begin))
         talk.episode.attempt = tries[job, sample]
         tries[job, sample] += 1
         state.messages = []
@@ -122,7 +123,8 @@ def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
         finally:
             talk.cancel()
             state.store.set(KEY, carry(talk.episode))
-            await _call(waits, talk.close)
+            with CancelScope(shield=True):
+                await _call(waits, talk.close)
         _scored(talk.episode)
         return state
 

@@ -31,10 +31,10 @@ from gem.errors import (
     NoSolver,
     StoreError,
 )
+from gem.evals import Stopping
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
-from gem.evals.stopping import Stopper
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.record import Agent, Episode
@@ -92,14 +92,15 @@ class LimitFlags:
     """Cut an episode off after so many turns."""
     tokens_per_episode: MaybeInt = None
     """Cut an episode off after so many sampled tokens."""
-    stop_at_width: MaybeFloat = None
-    """Stop an environment once the interval of its success is so narrow, as 0.1. Such an interval is wider
-    than others: it holds however often one looks."""
     budget_tokens: MaybeInt = None
     """Begin no episode that is expected to exceed so many tokens, of prompts and answers, in all. What --out
     holds counts."""
     budget_usd: MaybeFloat = None
     """The same in dollars, by --prices."""
+    stop_at_width: MaybeFloat = None
+    """Begin no more tasks of an environment once the interval of its success is so narrow, as 0.1 for ten
+    points. The interval is one that may be looked at after each task; it is wider than that of a number of
+    tasks that was chosen beforehand. --episodes is the most."""
     prices: MaybePath = None
     """A file with the dollars of a million tokens, by model; docs/guides/prices.toml is one."""
 
@@ -377,14 +378,11 @@ def _measured(
         MissingData, MissingExtra, NoSolver: where it is not here, or the agent is a solver that it has not,
             and it was named by its id; in a suite that is told.
     """
-    stopper = None if suite.stop_at_width is None else Stopper(suite.stop_at_width, entry.samples)
-    limited = [each for each in (budget, stopper) if each is not None]
+    stop = None if suite.stop_at_width is None else Stopping(entry.samples, suite.stop_at_width)
 
     def hear(episode: Episode) -> None:
         report.hear(episode)
         progress.hear(episode)
-        if stopper is not None:
-            stopper.hear(episode)
 
     try:
         seeds = entry.seeds()
@@ -398,7 +396,8 @@ def _measured(
             samples=entry.samples,
             seeds=seeds,
             limits=limits_of(entry.turns, entry.tokens),
-            admit=(lambda flying: all(each.admit(flying) for each in limited)) if limited else None,
+            stop=stop,
+            admit=None if budget is None else budget.admit,
             on_episode=hear,
             **play,
         )
@@ -409,10 +408,9 @@ def _measured(
     finally:
         progress.end()
     result, note = replace(result, env=entry.label), ""
-    if stopper is not None:
-        result = stopper.figures(result)
+    if stop is not None and stop.interval is not None:
         note = "the interval of success holds however often one looks"
-        note += f"; it is narrow enough after {result.episodes} episodes" if stopper.enough else ""
+        note += f"; it is narrow enough after {result.played} episodes" if stop.enough else ""
     return Scored(entry, result, note=note)
 
 

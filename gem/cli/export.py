@@ -26,7 +26,7 @@ def export(
     out: Annotated[Positional[Path], arg(metavar="OUT")],
     format: MaybeText = None,
     per: Literal["episode", "turn"] = "episode",
-    tokens: bool = True,
+    no_tokens: bool = False,
 ) -> int:
     """Write stored episodes for other tools.
 
@@ -40,7 +40,7 @@ def export(
         format: parquet, jsonl, atif or inspect; guessed from OUT's suffix where that is .parquet, .jsonl
             or .eval.
         per: a row for each episode, which `gem-gym import` reads, or for each turn; of tables alone.
-        tokens: leave token ids and log probabilities in.
+        no_tokens: leave token ids and log probabilities out.
     """
     kind = _format(format, out)
     if per == "turn" and kind not in ("parquet", "jsonl"):
@@ -50,15 +50,15 @@ def export(
         if kind == "inspect":
             from gem.adapters.inspect_logs import write_logs
 
-            written = write_logs(episodes, out, tokens=tokens, damaged=left_out.note)
+            written = write_logs(episodes, out, tokens=not no_tokens, damaged=left_out.note)
             what = f"log{'s' * (written != 1)}"
         elif kind == "atif":
             from gem.adapters.atif import write_atif
 
-            written = write_atif(left_out.readable(episodes), out, tokens=tokens)
+            written = write_atif(left_out.readable(episodes), out, tokens=not no_tokens)
             what = "trajectories"
         else:
-            written = _table(kind)(left_out.readable(episodes), out, per, tokens=tokens)
+            written = _table(kind)(left_out.readable(episodes), out, per, tokens=not no_tokens)
             what = "rows"
         torn = episodes.torn
     print(f"wrote {written} {what} to {printable(str(out))}")

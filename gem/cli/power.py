@@ -79,6 +79,7 @@ def power(
         _show_noise(known, metric)
     if any(own.within is None for suite in known for own in suite.own):
         print("What varies between tasks, and what within, is not known: the worst is taken.\n")
+    print(f"the smallest difference{', in percentage points' if metric == 'success' else ''}:\n")
     rows = [_cells(each, metric) for each in found]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
     return 0
@@ -96,7 +97,7 @@ def _show_noise(known: list[Suite], metric: Metric) -> None:
                     f"{suite.samples:.3g}",
                     f"{own.mean:.1%}" if metric == "success" else f"{own.mean:.3f}",
                     *_split(own.between, own.within),
-                    f"{suite.scored / suite.held:.1%} ({suite.scored}/{suite.held})",
+                    f"{suite.scored / suite.held:.1%}",
                 )
             )
     head = ["env", "run", "tasks", "samples", metric, "between", "within", "coverage"]
@@ -119,7 +120,7 @@ def _cells(floor: Floor, metric: Metric) -> list[str]:
 def _amount(value: float | None, metric: Metric) -> str:
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{100 * value:.1f} points" if metric == "success" else f"{value:.3g}"
+    return f"{100 * value:.1f}" if metric == "success" else f"{value:.3g}"
 
 
 def _plain(suite: Suite) -> dict[str, object]:

@@ -13,7 +13,7 @@ from gem import codec
 from gem.content import printable
 from gem.errors import BadArgument, StoreError
 from gem.evals.evaluator import who
-from gem.record import RunInfo, Verdict
+from gem.record import Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.specs import TaskRef
@@ -87,6 +87,7 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
     damaged = 0
     with EpisodeStore(file, read_only=True) as store:
         runs = {run.id: run for run in store.runs}
+        settings = {run.id: repr(replace(run, id="", versions={})) for run in runs.values()}
         for entry in store.latest():
             try:
                 outcome = _outcome(store, entry, seat)
@@ -95,9 +96,9 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
                 continue
             before = played.setdefault((outcome.task, outcome.sample), [])
             found.append((replace(outcome, repeat=len(before)), entry.group))
-            before.append(repr(replace(runs.get(entry.run) or RunInfo(entry.run), id="", versions={})))
+            before.append(settings.get(entry.run, entry.run))
     agents = ", ".join(sorted({who(run) for run in runs.values()} - {""}))
-    if any(len({*settings}) > 1 for settings in played.values()):
+    if any(len({*each}) > 1 for each in played.values()):
         raise BadArgument(
             f"{file} holds the same tasks played under several settings (agents: {agents}); a run is one "
             "agent's. Evaluate each into a folder of its own."

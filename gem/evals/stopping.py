@@ -1,59 +1,83 @@
-"""Stopping early: an environment is played until the interval of its success is narrow enough."""
+"""Ending an evaluation as soon as its success is known well enough."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import EnvResult
 from gem.record import Episode
-from gem.statistics import ConfidenceSequence
+from gem.statistics import ConfidenceSequence, Interval
 
 
-class Stopper:
-    """Admits episodes until the interval of success is as narrow as `width`.
+@dataclass
+class Stopping:
+    """Says when no more tasks need be played, and what is known of the rate of success by then.
 
-    The interval is one that holds however often one looks (`gem.statistics.ConfidenceSequence`): that of a
-    fixed number of tasks would be too narrow for a number that the outcomes decide. Its values are tasks, in
-    the order in which they were drawn, each the mean of its `samples`; a task without verdict is left out.
+    Its interval is that of a `ConfidenceSequence` over tasks, which holds although it is looked at after
+    every task. Tasks enter in the order in which they were asked for, a task once all of its samples and all
+    tasks before it have ended: what ends early may be what is easy. A task's value is the mean of its samples
+    with a verdict; without any it is left out.
+
+    `width`: enough where the interval is as narrow. `threshold`: enough where it is on one side. Either will
+    do. `samples`: of each task, as evaluate() plays them.
     """
 
-    def __init__(self, width: float, samples: int = 1) -> None:
-        """Begin with nothing.
+    samples: int = 1
+    width: float | None = None
+    threshold: float | None = None
+    level: float = 0.95
+    enough: bool = field(default=False, init=False)
+    sequence: ConfidenceSequence = field(init=False, repr=False)
+    _waiting: dict[int, list[Episode]] = field(default_factory=dict, init=False, repr=False)
+    _next: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what would never end, or at once.
 
         Raises:
-            BadArgument: for a width that no interval of a rate has.
+            BadArgument: for neither width nor threshold, or values that are not accepted.
         """
-        if not 0 < width < 1:
-            raise BadArgument(f"stop_at_width is {width}; accepted: between 0 and 1, such as 0.1.")
-        self.width, self.samples = width, samples
-        self.enough = False
-        """Whether it is as narrow now."""
-        self._sequence = ConfidenceSequence()
-        self._heard: dict[int, list[bool | None]] = {}  # of tasks that are not taken in, by number
-        self._next = 0
+        if self.samples < 1:
+            raise BadArgument(f"samples is {self.samples}; accepted: 1 or more.")
+        for name, value in (("width", self.width), ("threshold", self.threshold)):
+            if value is not None and not 0 < value < 1:
+                raise BadArgument(f"{name} is {value}; accepted: between 0 and 1, such as 0.1.")
+        self.sequence = ConfidenceSequence(level=self.level)
+        self.sequence.stop_when(width=self.width, threshold=self.threshold)  # which refuses neither
+
+    @property
+    def interval(self) -> Interval | None:
+        """The rate of success over the tasks that have entered; None before the first."""
+        return self.sequence.interval if self.sequence.count else None
+
+    def beside(
+        self, admit: Callable[[int], bool] | None, on_episode: Callable[[Episode], None] | None
+    ) -> tuple[Callable[[int], bool], Callable[[Episode], None]]:
+        """Return what a runner asks and tells, where somebody else is asked and told too."""
+
+        def both(in_flight: int) -> bool:
+            return not self.enough and (admit is None or admit(in_flight))
+
+        def hear(episode: Episode) -> None:
+            self.hear(episode)
+            if on_episode is not None:
+                on_episode(episode)
+
+        return both, hear
 
     def hear(self, episode: Episode) -> None:
-        """Take in an episode as it ends."""
-        self._heard.setdefault(int(episode.group), []).append(episode.success)
-        while len(self._heard.get(self._next, ())) == self.samples:
-            known = [bool(success) for success in self._heard.pop(self._next) if success is not None]
+        """Take in an episode that has ended; its group is the number of its task, as evaluate() counts."""
+        number = int(episode.group)
+        if number >= self._next:
+            self._waiting.setdefault(number, []).append(episode)
+        while len(self._waiting.get(self._next, ())) >= self.samples:
+            ended = self._waiting.pop(self._next)
             self._next += 1
-            if known:
-                self._sequence.add(sum(known) / len(known))
-                self.enough = self.enough or self._sequence.stop_when(width=self.width)
-
-    def admit(self, in_flight: int) -> bool:
-        """Tell whether another episode may begin."""
-        return not self.enough
-
-    def figures(self, result: EnvResult) -> EnvResult:
-        """Return figures with the interval of all moments; what was not begun any more was not asked for.
-
-        The interval is of the tasks that have ended without a gap between them.
-        """
-        if self._sequence.count == 0:
-            return result
-        if self.enough:
-            result = replace(result, episodes=result.played, unplayed=0)
-        return replace(result, success=self._sequence.interval)
+            told = [float(each.success) for each in ended if each.success is not None]
+            if told:
+                self.sequence.add(math.fsum(told) / len(told))
+                self.enough = self.enough or self.sequence.stop_when(
+                    width=self.width, threshold=self.threshold
+                )

@@ -52,7 +52,7 @@ from typing import Any
 from gem import registry
 from gem.agents.named import AgentSettings
 from gem.errors import BadArgument, MissingExtra, did_you_mean
-from gem.evals.stopping import Stopper
+from gem.evals.stopping import Stopping
 from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -149,7 +149,7 @@ class Suite:
         if not 0 <= self.min_coverage <= 1:
             raise BadArgument(f"min_coverage is {self.min_coverage}; accepted: 0 to 1.")
         if self.stop_at_width is not None:
-            Stopper(self.stop_at_width)  # refuses what is no width
+            Stopping(width=self.stop_at_width)  # refuses what is no width
         labels = [entry.label for entry in self.entries]
         if twice := next((label for label in labels if labels.count(label) > 1), None):
             raise BadArgument(f"{twice} is named twice; once is enough.")

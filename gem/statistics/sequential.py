@@ -89,6 +89,7 @@ class ConfidenceSequence:
     def interval(self) -> Interval:
         """The mean so far, and the means that no value until now ruled out.
 
+        What was ruled out once stays so: the mean may lie near an end, and where it wandered beyond it.
         Between the means that are tried none is ruled out, so that bounds are rounded outwards. Where all are
         ruled out, which is as improbable as being wrong, the last that were not are given.
         """

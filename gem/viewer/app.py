@@ -148,11 +148,11 @@ class Viewer:
         def link(**changed: Any) -> str:
             return "?" + urlencode({k: v for k, v in {**kept, **changed}.items() if v not in (None, "")})
 
-        tallies = source.store.tally()
+        tallies = source.tally()
         return self._page(
             "run.html",
             source=source,
-            figures=source.figures(tallies),
+            figures=source.figures(),
             specs=sorted({tally.spec for tally in tallies}),
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,

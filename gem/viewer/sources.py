@@ -97,6 +97,7 @@ class Source:
         self._read = 0
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
+        self._tally: tuple[int, list[Tally]] | None = None
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -165,17 +166,24 @@ class Source:
             pass  # a run of another version
         return self._alarms
 
-    def figures(self, tallies: Iterable[Tally] | None = None) -> Figures:
+    def tally(self) -> list[Tally]:
+        """Return the sums over all episodes; those of a store that has not grown are remembered."""
+        count = len(self.store)
+        if self._tally is None or self._tally[0] != count:
+            self._tally = count, self.store.tally()
+        return self._tally[1]
+
+    def figures(self) -> Figures:
         """Return what the episodes come to."""
         found = Figures()
-        for tally in self.store.tally() if tallies is None else tallies:
+        for tally in self.tally():
             found.add(tally)
         return found
 
     def by_spec(self) -> dict[str, Figures]:
         """Return what the episodes of each environment come to."""
         found: dict[str, Figures] = {}
-        for tally in self.store.tally():
+        for tally in self.tally():
             found.setdefault(tally.spec, Figures()).add(tally)
         return dict(sorted(found.items()))
 

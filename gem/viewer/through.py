@@ -21,9 +21,9 @@ from gem.viewer.conversation import tools_used
 from gem.viewer.sources import Source
 
 STRETCHES = 32
-READ = 48
+READ = 32
 """Episodes that are read of a stretch at most."""
-LOOKED_AT = 1024
+LOOKED_AT = 256
 """Episodes of a stretch whose outcome counts, at most."""
 LONG_LINE = 1 << 18
 """Bytes of a line above which an episode is not read here."""

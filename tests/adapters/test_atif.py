@@ -1,4 +1,7 @@
+import contextlib
+import copy
 import json
+import random
 
 import pytest
 from awkward_episodes import PIXEL, awkward, branched, broken, of_two_seats, with_pictures, with_tools
@@ -6,7 +9,7 @@ from awkward_episodes import PIXEL, awkward, branched, broken, of_two_seats, wit
 from gem import codec
 from gem.adapters.atif import VERSION, from_atif, read_atif, to_atif, write_atif
 from gem.content import Image, Text
-from gem.errors import BadArgument, MissingData
+from gem.errors import BadArgument, MissingData, SchemaMismatch
 from gem.record import StopReason
 
 
@@ -190,3 +193,42 @@ def test_one_damaged_line_spoils_no_other(tmp_path):
         torn()
     with pytest.raises(MissingData):
         list(read_atif(tmp_path / "nothing.jsonl"))
+
+
+JUNK = [None, True, -1, 2**70, 1.5, float("nan"), "", "\ud800", [], [1], [None], {}, {"a": 1}, [[]], [{}]]
+
+
+def places(value, path=()):
+    """The paths to everything inside a JSON value."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inside in pairs:
+        yield (*path, key)
+        yield from places(inside, (*path, key))
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_whatever_is_wrong_with_a_trajectory_is_told(record):
+    rng = random.Random(0)
+    for episode in awkward():
+        whole = to_atif(episode, record=record)
+        for tool_step in whole["steps"]:
+            tool_step.setdefault("tool_calls", [])
+        paths = list(places(whole))
+        for _ in range(150):
+            damaged = copy.deepcopy(whole)
+            *path, last = rng.choice(paths)
+            inside = damaged
+            for key in path:
+                inside = inside[key]
+            inside[last] = rng.choice(JUNK)
+            with contextlib.suppress(BadArgument, SchemaMismatch):
+                codec.encode(from_atif(damaged))
+
+
+def test_a_reward_is_paid_to_every_seat():
+    whole = to_atif(of_two_seats(), record=False)
+    back = from_atif(whole, reward=0.5)
+    assert set(back.seats) == {"agent", *(each["trajectory_id"] for each in whole["subagent_trajectories"])}
+    assert back.reward() == 0.5
+    with pytest.raises(BadArgument, match="finite"):
+        from_atif(whole, reward=float("nan"))

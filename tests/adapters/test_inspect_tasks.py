@@ -1,5 +1,6 @@
 import json
 
+import anyio
 import pytest
 
 from gem.errors import BadArgument, UnknownEnv
@@ -173,3 +174,40 @@ def test_what_cannot_be_played_is_refused():
     for bad in ({"n": 0}, {"tools": "none"}, {"seed": -1}):
         with pytest.raises(BadArgument):
             gem_task("test:Echo", **bad)
+
+
+class Counted(EchoEnv):
+    made = closed = 0
+
+    def __init__(self):
+        super().__init__()
+        Counted.made += 1
+
+    def close(self):
+        Counted.closed += 1
+        super().close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_environments_are_closed_when_somebody_stops_them(tmp_path, waits):
+    register(EnvSpec("test:Counted", Counted, waits=waits))
+    Counted.made = Counted.closed = 0
+
+    async def wait(*_):
+        await anyio.sleep_forever()
+
+    log = run(tmp_path, gem_task("test:Counted", n=3), wait, time_limit=1)
+    assert (Counted.made, Counted.closed) == (3, 3)
+    assert [episode.stop for episode in from_eval_log(log)] == [StopReason.CANCELLED] * 3
+
+
+def test_a_sample_that_is_tried_again_is_another_attempt(tmp_path):
+    turns = []
+
+    def first_breaks(*args):
+        turns.append(1)
+        return raises() if len(turns) == 1 else echo(*args)
+
+    log = run(tmp_path, gem_task("test:Echo", n=1), first_breaks, retry_on_error=1)
+    (episode,) = from_eval_log(log)
+    assert (episode.attempt, episode.reward()) == (1, 1)
