@@ -183,6 +183,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--gate", "cost<1"], "--prices"),
         (["--min-coverage", "95"], "min_coverage is 95"),
         (["--samples", "0"], "samples is 0"),
+        (["--stop-at-width", "2"], "width is 2"),
         (["--tools", "pyton"], "accepted: python, search, world_search"),
         (["--wrappers", "nothing"], "no wrapper 'nothing'"),
         (["--resume"], "--out FOLDER says which"),
@@ -205,6 +206,50 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(flags, said, tmp_pat
     assert said in capsys.readouterr().err
 
 
+def test_an_environment_is_stopped_once_its_success_is_known_well_enough(tmp_path, capsys):
+    words = [EASY, "-n", 2000, "--concurrency", 8, "--stop-at-width", 0.3, "--out", tmp_path]
+    assert run(*words) == 0
+    told = capsys.readouterr()
+    (row,) = result(tmp_path)["results"]
+    assert (row["episodes"], row["unplayed"], row["coverage"]) == (row["scored"], 0, 1.0)
+    assert row["episodes"] < 300
+    assert row["success"]["high"] - row["success"]["low"] <= 0.3 + 1e-9
+    said = f"holds however often one looks; it is narrow enough after {row['episodes']} episodes"
+    assert said in told.err
+    assert said in (tmp_path / "report.md").read_text()
+    assert run(*words) == 0
+    assert capsys.readouterr().out == told.out
+
+
+def test_returns_are_told_between_random_play_and_the_solver(tmp_path, capsys):
+    words = [EASY, HARD, "--agent", "random", "--agent", "solver", "-n", 40, "--normalise"]
+    assert run(*words, "--out", tmp_path) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[0].split()[-2:] == ["normalised", "verdicts"]
+    found = {(row["name"], row["env"]): row["normalised"] for row in result(tmp_path)["results"]}
+    for env in (EASY, HARD):
+        assert found["random", env]["mean"] == 0
+        assert found["solver", env]["mean"] == 1
+        assert found["random", env]["low"] < 0 < found["random", env]["high"]
+    overall = {each["agent"]: each["overall"]["normalised"]["mean"] for each in result(tmp_path)["agents"]}
+    assert overall == {"random": 0, "solver": 1}
+    assert "| normalised |" in (tmp_path / "report.md").read_text()
+    for name in ("random", "solver"):
+        with EpisodeStore(tmp_path / "references" / name / "episodes.jsonl", read_only=True) as store:
+            assert len(store) == 80
+    assert run(*words, "--out", tmp_path) == 0
+    assert capsys.readouterr().out == told.out
+
+
+def test_where_there_is_no_solver_nothing_is_normalised(capsys, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register("t:Unsolved-v0", Unsolved)
+    with StubServer("go") as server:
+        words = ["t:Unsolved-v0", "--agent", f"openai:m@{server.base_url}", "-n", 3, "--normalise", "--json"]
+        assert run(*words) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["normalised"] is None
+
+
 # -- gates and reports
 
 
@@ -222,7 +267,7 @@ def test_gates_decide_the_exit_code_and_stand_in_the_reports(tmp_path, capsys):
     assert (root.get("tests"), root.get("failures")) == ("4", "1")
     text = (tmp_path / "report.md").read_text()
     assert "**failed**: `turns<1`" in text
-    assert f"gem-gym eval {EASY} {HARD} --agent solver -n 6" in text
+    assert f"gem-gym eval {EASY} {HARD} --agent solver --episodes 6 --out {tmp_path} --gate" in text
 
 
 def test_under_the_coverage_no_headline_is_given(tmp_path, capsys):
@@ -263,7 +308,10 @@ def test_resume_goes_on_with_the_stored_command_and_what_is_added(tmp_path, caps
     assert run("--resume", "--out", tmp_path) == 0
     assert result(tmp_path)["results"] == first["results"]
     assert run("--resume", "--out", tmp_path, "-n", 5) == 0
-    assert result(tmp_path)["results"][0]["episodes"] == 5
+    found = result(tmp_path)
+    assert found["results"][0]["episodes"] == 5
+    words = [EASY, "--agent", "solver", "--episodes", "5", "--out", str(tmp_path)]
+    assert found["command"] == words  # each flag once, as it counts
     capsys.readouterr()
     assert run("--resume", "--out", tmp_path, "--agent", "random") == cli.MISUSED  # refused, and forgotten
     assert run("--resume", "--out", tmp_path) == 0
@@ -406,6 +454,16 @@ def test_a_suite_of_which_nothing_is_here_fails(tmp_path, capsys, monkeypatch):
     told = capsys.readouterr()
     assert "0.0%" not in told.out
     assert told.err.count(": not here: ") == 5
+
+
+def test_what_was_measured_before_an_error_is_shown(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert run(EASY, "eval:AIME24", "-n", 2) == cli.MISUSED
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[-1] == "2/2"
+    assert "MissingData: " in told.err
 
 
 def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, capsys):

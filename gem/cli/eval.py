@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,8 +22,16 @@ from gem.cli.eval_report import Report
 from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, NoSolver, StoreError
-from gem.evals import Stopping
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    GemError,
+    MissingData,
+    MissingExtra,
+    NoSolver,
+    StoreError,
+)
+from gem.evals import EnvResult, Stopping
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
@@ -31,6 +39,7 @@ from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
+from gem.statistics import Interval, normalised
 
 EPISODES_AT_ONCE = 128
 """Episodes in flight where nobody sets a limit."""
@@ -113,6 +122,9 @@ class Output:
     coverage, tokens, cost, pass@K, pass^K. May be given several times."""
     min_coverage: MaybeFloat = None
     """Give no headline where a smaller share of the episodes has a verdict, as 0.95."""
+    normalise: bool = False
+    """Play random and solver on the same tasks too, once each, and tell the return on a scale on which random
+    play is 0 and the solver 1."""
     json: bool = False
     """Print the result as JSON, and nothing else."""
 
@@ -178,7 +190,7 @@ def command(args: list[str], prog: str) -> int:
     if given.output.resume:
         args = [*_stored_command(given.output.out), *args]
         given = _parsed(args, prog)
-    return evaluate(given, [word for word in args if word != "--resume"])
+    return evaluate(given)
 
 
 def _parsed(args: Sequence[str], prog: str) -> Arguments:
@@ -199,7 +211,31 @@ def _stored_command(out: Path | None) -> list[str]:
     return words
 
 
-def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
+def _words(given: Any) -> list[str]:
+    """Return the words of a command that asks for the same, each flag once, as it counts."""
+    words: list[str] = []
+    for each in fields(given):
+        value, flag = getattr(given, each.name), f"--{each.name.replace('_', '-')}"
+        if each.name == "resume":
+            continue
+        if is_dataclass(value):
+            words += _words(value)
+        elif each.name == "targets":
+            words = [*value, *words]
+        elif value is True:
+            words.append(flag)
+        elif isinstance(value, tuple):
+            words += [word for part in value for word in _said(flag, part)]
+        elif value not in (None, False, "") and value != each.default:
+            words += _said(flag, str(value))
+    return [_without_password(word) for word in words]
+
+
+def _said(flag: str, value: str) -> list[str]:
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+
+
+def evaluate(given: Arguments) -> int:
     """Play what is asked for, say and write what it came to, and return the exit code."""
     suite = _suite(given)
     gates = [Gate.parse(text) for text in given.output.gate]
@@ -225,15 +261,21 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
         if limits.budget_tokens is not None or limits.budget_usd is not None:
             budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
         progress = last.enter_context(Progress(given.output.json, prices))
-        words = [_without_password(word) for word in words]
-        report = Report(suite, out, shown, gates, prices, budget, words)
+        report = Report(suite, out, shown, gates, prices, budget, _words(given))
         stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
             for store in stores.values():
                 for episode in store if isinstance(store, EpisodeStore) else ():
                     budget.append(episode)
+        references = {
+            name: _reference_store(last, out, name) for name in REFERENCES if given.output.normalise
+        }
         try:
             for entry in suite.entries:
+                scale = [
+                    _reference(entry, name, store, suite.seed, given, progress)
+                    for name, store in references.items()
+                ]
                 for name, actor in actors.items():
                     report.now = name
                     rest = others_of(entry.env, given.seat, given.others)
@@ -250,9 +292,8 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "retry_failed": given.output.retry_failed,
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
-                    if limits.stop_at_width is not None:
-                        play["stop"] = Stopping(entry.samples, limits.stop_at_width)
-                    report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
+                    row = _measured(entry, suite, play, budget, progress, report)
+                    report.add(name, replace(row, normalised=_normalised(row.result, scale)))
                 report.compare(entry.label)
         except AgentUnavailable as gone:
             progress.close()
@@ -260,9 +301,10 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
             said = f"agent {report.now} can answer nobody: {gone}"
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED
-        except StoreError:
+        except GemError:
             progress.close()
-            report.show(given.output.json)  # what is known already is lost to nobody
+            if report.results:  # what is known already is lost to nobody
+                report.show(given.output.json)
             raise
         except KeyboardInterrupt as stop:
             progress.close()
@@ -303,6 +345,7 @@ def _suite(given: Arguments) -> Suite:
             wrappers=wrappers or None,
             seed=seed,
             min_coverage=given.output.min_coverage,
+            stop_at_width=given.limits.stop_at_width,
             **settings,
         )
     if not named:
@@ -329,6 +372,7 @@ def _suite(given: Arguments) -> Suite:
         settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),  # type: ignore[arg-type]
         seed=seed or 0,
         min_coverage=given.output.min_coverage or 0.0,
+        stop_at_width=given.limits.stop_at_width,
     )
 
 
@@ -357,7 +401,7 @@ def _split(words: Sequence[str]) -> tuple[str, ...]:
 
 def _measured(
     entry: Entry,
-    of_suite: bool,
+    suite: Suite,
     play: dict[str, Any],
     budget: Budget | None,
     progress: Progress,
@@ -369,6 +413,7 @@ def _measured(
         MissingData, MissingExtra, NoSolver: where it is not here, or the agent is a solver that it has not,
             and it was named by its id; in a suite that is told.
     """
+    stop = None if suite.stop_at_width is None else Stopping(entry.samples, suite.stop_at_width)
 
     def hear(episode: Episode) -> None:
         report.hear(episode)
@@ -386,18 +431,60 @@ def _measured(
             samples=entry.samples,
             seeds=seeds,
             limits=limits_of(entry.turns, entry.tokens),
+            stop=stop,
             admit=None if budget is None else budget.admit,
             on_episode=hear,
             **play,
         )
     except (MissingData, MissingExtra, NoSolver) as missing:
-        if not of_suite:
+        if not suite.name:
             raise
         return Scored(entry, missing=str(missing))
     finally:
         progress.end()
-    return Scored(entry, replace(result, env=entry.label))
+    result, note = replace(result, env=entry.label), ""
+    if stop is not None and stop.interval is not None:
+        note = "the interval of success holds however often one looks"
+        note += f"; it is narrow enough after {result.played} episodes" if stop.enough else ""
+    return Scored(entry, result, note=note)
 
+
+def _reference(
+    entry: Entry, name: str, store: EpisodeStore | None, seed: int, given: Arguments, progress: Progress
+) -> EnvResult | None:
+    """Play what a scale is made of on an environment's tasks; None where the environment has none of it."""
+    try:
+        seeds = entry.seeds()
+        episodes = len(seeds) if seeds is not None else entry.episodes or 0
+        progress.begin(entry.label, name, episodes)
+        return measured(
+            local_agent(name),
+            entry.task,
+            episodes=episodes,
+            seed=seed,
+            seeds=seeds,
+            limits=limits_of(entry.turns, entry.tokens),
+            host=given.host,
+            store=store,
+            resume=store is not None,
+            on_episode=progress.hear,
+        )
+    except (MissingData, MissingExtra, NoSolver):  # of what is not here the agent's own turn tells
+        return None
+    finally:
+        progress.end()
+
+
+def _normalised(result: EnvResult | None, scale: Sequence[EnvResult | None]) -> Interval | None:
+    """Return the return on a scale from random play to the solver; None where one of the three is missing."""
+    ends = [each.reward for each in scale if each is not None and each.reward is not None]
+    if len(ends) < len(REFERENCES) or result is None or result.reward is None:
+        return None
+    return normalised(result.reward, *ends)
+
+
+REFERENCES = ("random", "solver")
+"""What stands for 0 and for 1 where returns are normalised."""
 
 HIDDEN = "***"
 """What stands for a password."""
@@ -460,6 +547,14 @@ def _store(
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget
     return store
+
+
+def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeStore | None:
+    """Return where the episodes of a reference go: apart from those of agents of the same name."""
+    if out is None:
+        return None
+    store = _store(last, out / "references" / name, name, True, None)
+    return store if isinstance(store, EpisodeStore) else None
 
 
 def _file_name(name: str) -> str:

@@ -176,6 +176,7 @@ class Report:
                 for result in card.results
                 if (why := card.withheld(result))
             ]
+            notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):
                 notes.append(
                     f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
@@ -197,17 +198,18 @@ class Report:
         passes: list[tuple[str, ...]] = []
         cards = self.cards.values()
         count = any(tokens_of(result.usage) for result in self.results)
+        scaled = any(row.normalised for card in cards for row in card.rows)
         shown = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
         for name, label, of, owner in self._by_environment():
             name = printable(name)
-            rows.append((label, name, *_row(of, owner, count)))
+            rows.append((label, name, *_row(of, owner, count, scaled)))
             if shown:
                 passes.append((label, name, *(told(of.passes.get(each)) for each in shown)))
             for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
                 success, reward = told(own.success), told(own.reward, "{:.3f}")
-                rest = ("",) * (1 + count + (count and owner.prices is not None))
+                rest = ("",) * (1 + scaled + count + (count and owner.prices is not None))
                 rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
-        columns = ["success", "bounds", "return", "turns"]
+        columns = ["success", "bounds", "return", "turns"] + ["normalised"] * scaled
         columns += ["tokens"] * count + ["cost"] * (count and self.prices is not None) + ["verdicts"]
         for heads, body in ((columns, rows), (shown, passes)):
             if body and self.several:
@@ -247,7 +249,7 @@ def _is(row: Scored, label: str) -> bool:
     return row.entry.label == label and row.result is not None
 
 
-def _row(of: EnvResult | Mean, card: Scorecard, count: bool) -> tuple[str, ...]:
+def _row(of: EnvResult | Mean, card: Scorecard, count: bool, scaled: bool) -> tuple[str, ...]:
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
     bounded = isinstance(of, EnvResult) and of.at_least is not None
     cells = [
@@ -256,6 +258,8 @@ def _row(of: EnvResult | Mean, card: Scorecard, count: bool) -> tuple[str, ...]:
         "withheld" if why else told(of.reward, "{:.3f}"),
         "-" if of.turns is None else f"{of.turns:.2f}",
     ]
+    if scaled:
+        cells.append("withheld" if why else told(card.normalised(of), "{:.3f}"))
     if count:
         cells.append(f"{tokens_of(of.usage):,}")
         cells += [dollars(card.cost(of.usage))] * (card.prices is not None)

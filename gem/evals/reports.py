@@ -66,13 +66,15 @@ def markdown(
         means = [*card.categories, card.overall] if len(card.rows) > 1 else []
         shown = passes_of(card.overall)
         columns += shown
+        scaled = any(row.normalised for row in card.rows)
+        columns += ["normalised"] * scaled
         if tokens_of(card.overall.usage):
             columns += ["tokens", "cost"] if card.prices else ["tokens"]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         for row in card.rows:
-            lines.append(_row(row.entry.label, row.result, row, card, shown, len(columns)))
+            lines.append(_row(row.entry.label, row.result, row, card, shown, scaled, len(columns)))
         for mean in means:
-            lines.append(_row(f"**{mean.name}**", mean, None, card, shown, len(columns)))
+            lines.append(_row(f"**{mean.name}**", mean, None, card, shown, scaled, len(columns)))
         lines += [
             f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
         ]
@@ -88,7 +90,13 @@ def markdown(
 
 
 def _row(
-    name: str, of: EnvResult | Mean | None, row: Scored | None, card: Scorecard, shown: list[str], width: int
+    name: str,
+    of: EnvResult | Mean | None,
+    row: Scored | None,
+    card: Scorecard,
+    shown: list[str],
+    scaled: bool,
+    width: int,
 ) -> str:
     if of is None:
         cells = [_cell(name), "not here", *[""] * (width - 2)]
@@ -102,6 +110,8 @@ def _row(
         "-" if of.turns is None else f"{of.turns:.2f}",
         *(told(of.passes.get(each)) if not why else "withheld" for each in shown),
     ]
+    if scaled:
+        cells.append("withheld" if why else told(card.normalised(of), "{:.3f}"))
     if len(cells) < width:
         cells.append(f"{tokens_of(of.usage):,}")
     if len(cells) < width:

@@ -15,11 +15,17 @@ from gem.statistics import Interval, combined
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An environment of the suite: its figures; or, where it could not be made, `missing` says why."""
+    """An environment of the suite: its figures; or, where it could not be made, `missing` says why.
+
+    `note`: what is to be known beside the figures. `normalised`: the return where random play is 0 and the
+    solver 1; None where they were not played, or are not shown to differ.
+    """
 
     entry: Entry
     result: EnvResult | None = None
     missing: str = ""
+    note: str = ""
+    normalised: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Mean:
     passes: dict[str, Interval]
     usage: dict[str, Usage]
     withheld: str = ""
+    normalised: Interval | None = None
 
     @property
     def coverage(self) -> float:
@@ -57,6 +64,7 @@ class Mean:
             "coverage": self.coverage if self.episodes else None,
             "success": bounds(self.success),
             "reward": bounds(self.reward),
+            "normalised": bounds(self.normalised),
             "turns": self.turns,
             "passes": {name: bounds(each) for name, each in self.passes.items()},
             "tokens": tokens_of(self.usage),
@@ -86,6 +94,12 @@ class Scorecard:
         lost += [f"{figures.unplayed} not played"] * bool(figures.unplayed)
         under = f"coverage {figures.coverage:.1%} is under {self.min_coverage:.1%}"
         return f"{under}: of {figures.episodes} episodes {' and '.join(lost)}"
+
+    def normalised(self, figures: EnvResult | Mean) -> Interval | None:
+        """Return the normalised return of figures of this card."""
+        if isinstance(figures, Mean):
+            return figures.normalised
+        return next((row.normalised for row in self.rows if row.result is figures), None)
 
     @property
     def overall(self) -> Mean:
@@ -135,6 +149,7 @@ class Scorecard:
             passes,
             together(result.usage for result in results),
             self._why_none(results),
+            over([row.normalised for row in rows if row.result is not None]),
         )
 
     def _why_none(self, results: Sequence[EnvResult]) -> str:
@@ -156,11 +171,10 @@ class Scorecard:
             if row.result is None:
                 rows.append({**about, "missing": row.missing})
                 continue
-            cost = self.cost(row.result.usage)
-            own = {"tokens": tokens_of(row.result.usage), "cost": cost}
-            rows.append(
-                {**row.result.to_json(), **about, **own, "withheld": self.withheld(row.result) or None}
-            )
+            about["tokens"], about["cost"] = tokens_of(row.result.usage), self.cost(row.result.usage)
+            about["withheld"], about["note"] = self.withheld(row.result) or None, row.note or None
+            about["normalised"] = bounds(row.normalised)
+            rows.append({**row.result.to_json(), **about})
         overall = self.overall
         return {
             "agent": self.agent,

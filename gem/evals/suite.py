@@ -16,6 +16,7 @@
     turns = 30                    # of an episode
     tokens_per_episode = 20000
     min_coverage = 0.95           # below it no headline is given
+    stop_at_width = 0.1           # an environment is stopped once its success is known so well
 
     [agent]                       # what `gem-gym eval --agent` and its flags say otherwise
     name = "openai:MODEL@http://127.0.0.1:8000/v1"
@@ -33,7 +34,8 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder) are relative to the file.
+Paths in it (an agent's folder) are relative to the file. A suite says what is imported and called (wrappers)
+and where a key is sent (the agent): play only suites whose source you trust.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ from typing import Any
 from gem import registry
 from gem.agents.named import AgentSettings
 from gem.errors import BadArgument, MissingExtra, did_you_mean
+from gem.evals.stopping import Stopping
 from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -136,6 +139,7 @@ class Suite:
     settings: AgentSettings = field(default_factory=AgentSettings)
     seed: int = 0
     min_coverage: float = 0.0
+    stop_at_width: float | None = None
     source: Path | None = None
 
     def __post_init__(self) -> None:
@@ -144,6 +148,8 @@ class Suite:
             raise BadArgument(f"{self.name or 'the suite'} has no environments; name one or more.")
         if not 0 <= self.min_coverage <= 1:
             raise BadArgument(f"min_coverage is {self.min_coverage}; accepted: 0 to 1.")
+        if self.stop_at_width is not None:
+            Stopping(width=self.stop_at_width)  # refuses what is no width
         labels = [entry.label for entry in self.entries]
         if twice := next((label for label in labels if labels.count(label) > 1), None):
             raise BadArgument(f"{twice} is named twice; once is enough.")
@@ -164,8 +170,8 @@ def load_suite(name: str, **changes: Any) -> Suite:
     Args:
         name: as `known_suites` lists them, or a path.
         **changes: take the place of what the file says: `n`, `k`, `turns`, `tokens_per_episode` (of every
-            environment), `tools` and `wrappers` (on top of its own), `seed`, `min_coverage`, and the fields
-            of AgentSettings; None leaves the file's.
+            environment), `tools` and `wrappers` (on top of its own), `seed`, `min_coverage`,
+            `stop_at_width`, and the fields of AgentSettings; None leaves the file's.
 
     Raises:
         BadArgument: for no such suite, a key that means nothing, a value of another type.
@@ -216,6 +222,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     }
     seed = sampling.get("seed", int, 0)
     min_coverage = limits.get("min_coverage", float, 0.0)
+    stop_at_width = limits.get("stop_at_width", float)
     names = agent.get("name", str), agent.strings("names")
     agents = tuple(_place(each, source) for each in ((names[0],) if names[0] else names[1]))
     entries: list[Entry] = []
@@ -233,6 +240,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         AgentSettings(**{k: v for k, v in settings.items() if v is not None}),
         changes.get("seed", seed),
         changes.get("min_coverage", min_coverage),
+        changes.get("stop_at_width", stop_at_width),
         source,
     )
 

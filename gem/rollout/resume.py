@@ -38,6 +38,11 @@ class Held:
                 self._entries.setdefault((entry.job, entry.sample), []).append(entry)
         self._equal: dict[str, set[str]] = {}  # the runs of equal settings, by the run of now
 
+    @property
+    def left(self) -> bool:
+        """Whether it holds episodes whose jobs have not come up."""
+        return bool(self._entries)
+
     def run(self, run: RunInfo) -> RunInfo:
         """Return the stored run to go on with, the last of equal settings and versions; else `run`."""
         settings = _settings(run)

@@ -367,14 +367,14 @@ class Runner:
         """
         self._check_open()
         assert self._places is not None
-        admitted = self._admit is None or self._admit(len(self._flights))
         while len(self._ended) < self.concurrency:
-            if admitted and self._again and (not self._again[0].alone or self._places.alone < ALONE):
-                return self._again.popleft()
-            if admitted and self._put_off:
+            if self._again and (not self._again[0].alone or self._places.alone < ALONE):
+                if self._admitted():
+                    return self._again.popleft()
+            elif self._put_off and self._admitted():
                 return self._put_off.popleft()
-            if not admitted and self._held is None:  # no stored episode could be among the jobs
-                return None
+            if self._put_off and (self._held is None or not self._held.left or self._ended):
+                return None  # until it is admitted; no stored episode could be handed on before
             job = self._submitted.popleft() if self._submitted else next(self._jobs, None)
             if job is None:
                 return None
@@ -383,11 +383,15 @@ class Runner:
             wanted = trial if self._held is None else self._taken_up(trial, self._held)
             if wanted is not None and wanted.alone:
                 self._again.append(wanted)
-            elif wanted is not None and not admitted:
+            elif wanted is not None and (self._put_off or not self._admitted()):
                 self._put_off.append(wanted)
             elif wanted is not None:
                 return wanted
         return None
+
+    def _admitted(self) -> bool:
+        """Tell whether an episode may begin now; not before those that have ended were handed on."""
+        return self._admit is None or (not self._ended and self._admit(len(self._flights)))
 
     def _taken_up(self, trial: _Trial, held: Held) -> _Trial | None:
         """Return what is to be played of a job that a store may hold; None where that is handed on.

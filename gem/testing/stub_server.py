@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -225,6 +226,10 @@ _EVENTS: dict[str, Callable[[Body], list[Body]]] = {
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # of 5, the default, a batch's connections wait for one another
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError | ValueError):  # a client that was killed
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

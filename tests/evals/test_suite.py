@@ -23,6 +23,7 @@ extra = {top_p = 0.5}
 turns = 9
 tokens_per_episode = 100
 min_coverage = 0.9
+stop_at_width = 0.2
 [agent]
 name = "solver"
 api = "responses"
@@ -50,7 +51,7 @@ def suite(tmp_path, text=FILE, **changes):
 def test_a_file_says_what_is_played_and_how(tmp_path):
     found = suite(tmp_path)
     assert (found.name, found.about, found.seed, found.min_coverage) == ("mine", "two games", 5, 0.9)
-    assert found.agents == ("solver",)
+    assert (found.agents, found.stop_at_width) == (("solver",), 0.2)
     settings = found.settings
     assert (settings.temperature, settings.api, settings.timeout_s) == (0.0, "responses", 3.0)
     assert (settings.extra, settings.stream, settings.send_reasoning) == ({"top_p": 0.5}, True, False)
