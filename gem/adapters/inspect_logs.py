@@ -225,15 +225,20 @@ class _Told:
         agent = run.seats.get(seat) or run
         model = shown(agent.model or agent.agent or "none")
         tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
+        originals = episode.turns_of(seat)
+        told_apart = any(turn.messages is not None for turn in turns)
+        heard: dict[int, list[Any]] = {}  # what each turn was shown and said, where others go on from it
         at_s = 0.0
         for number, (turn, answers) in enumerate(next_messages(episode, seat)):
-            if turn.messages is not None or not policy.append_only:
-                asked = list(map(message_of, messages(turns[: number + 1], policy)))
-                if turn.messages is not None:
-                    asked = list(map(message_of, turn.messages))
-            else:
+            if turn.messages is not None:
+                asked = [*heard.get(id(turn.parent), ()), *map(message_of, turn.messages)]
+            elif policy.append_only:
                 asked = list(self.said)
+            else:
+                asked = list(map(message_of, messages(turns[: number + 1], policy)))
             self.output = _output(turn, model, self.tokens)
+            if told_apart:
+                heard[id(originals[number])] = [*asked, self.output.message]
             took_s = _finite(turn.timing.get("policy_s")) or 0.0
             begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
             role = shown(seat) if episode.several else None
