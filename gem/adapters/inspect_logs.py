@@ -29,6 +29,7 @@ from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
 from gem.errors import BadArgument, GemError, MissingData, StoreError, missing_extra
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
+from gem.rollout.index import Entry
 from gem.rollout.store import EpisodeStore
 
 try:
@@ -69,8 +70,8 @@ try:
 except ImportError as error:
     raise missing_extra("a log of Inspect", "inspect-ai", "inspect") from error
 
-SAMPLES = 2000
-"""Episodes that one log of a folder holds at most: a log is written, and shown, as a whole."""
+SAMPLES, TURNS = 2000, 20_000
+"""Episodes, and turns of all of them, of one log of a folder: a log is written, and shown, as a whole."""
 
 LIMITS = {
     StopReason.TURN_LIMIT: ("turn", "turns"),
@@ -448,8 +449,8 @@ def write_logs(
     Args:
         store: where the episodes are.
         out: a file that ends in ``.eval`` or ``.json`` gets one log of all episodes; anything else is a
-            folder, which gets logs for each run and environment, of `SAMPLES` episodes at most: one is
-            held at once. The folder is made, and must be empty.
+            folder, which gets logs for each run and environment, of `SAMPLES` episodes or `TURNS` turns at
+            most: one is held at once. The folder is made, and must be empty.
         tokens: see `to_eval_log`.
         damaged: told of each episode that cannot be read and is left out; None: raise.
 
@@ -477,17 +478,30 @@ def write_logs(
             raise BadArgument(f"{out} is not empty; name another folder.")
     except OSError as error:
         raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in store.select():
-        groups.setdefault((entry.run, entry.spec), []).append(entry.number)
+        groups.setdefault((entry.run, entry.spec), []).append(entry)
     count = 0
-    for numbers in groups.values():
-        for start in range(0, len(numbers), SAMPLES):
-            log = to_eval_log(read(numbers[start : start + SAMPLES]), tokens=tokens)
-            if log.samples:
-                _write(log, out / f"{count:04}.eval")
-                count += 1
+    for part in (part for group in groups.values() for part in _parts(group)):
+        log = to_eval_log(read(part), tokens=tokens)
+        if log.samples:
+            _write(log, out / f"{count:04}.eval")
+            count += 1
     return count
+
+
+def _parts(entries: Iterable[Entry]) -> Iterator[list[int]]:
+    """Yield the numbers of the episodes of each log."""
+    part: list[int] = []
+    turns = 0
+    for entry in entries:
+        if part and (len(part) >= SAMPLES or turns + entry.turns > TURNS):
+            yield part
+            part, turns = [], 0
+        part.append(entry.number)
+        turns += entry.turns
+    if part:
+        yield part
 
 
 def _write(log: EvalLog, path: Path) -> None:

@@ -108,6 +108,8 @@ def test_a_folder_has_a_log_for_each_environment_and_run(tmp_path, monkeypatch):
         assert lines(read() for read in read_logs(tmp_path / "logs")) == lines(store)
         with pytest.raises(BadArgument, match="not empty"):
             write_logs(store, tmp_path / "logs")
+        monkeypatch.setattr("gem.adapters.inspect_logs.TURNS", 4)  # of three turns each
+        assert write_logs(store, tmp_path / "more") == 8
 
 
 def test_what_is_no_such_log_is_refused(tmp_path):
