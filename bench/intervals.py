@@ -1,22 +1,40 @@
-"""How often 95% intervals of a rate cover it, and how wide they are: ``python -m bench.intervals``.
+"""How often 95% intervals cover what they are of, and how wide they are: ``python -m bench.intervals``.
 
 Success over clusters of trials, as of tasks that are each tried several times: a cluster's own rate is drawn
-from a beta distribution around the true one, whose spread is the intra-cluster correlation. Compared are
-`gem.statistics.clustered_rate` and the cluster-robust t-interval around the mean (`mean_interval`), cut to
-[0, 1]. Rates above a half mirror those below. Coverage of 0.95 is known to about 0.01.
+from a beta distribution around the true one, whose spread is the intra-cluster correlation. Rates above a
+half mirror those below. Coverage of 0.95 is known to about 0.01. Tables, those that are named, or the first:
+
+- rates: `gem.statistics.clustered_rate` and the cluster-robust t-interval around the mean
+  (`mean_interval`), cut to [0, 1].
+- passes: `pass_at_k`; `pass_hat_k` mirrors it.
+- differences: of two agents on the same tasks, `score_difference`, Student's t (`paired_difference`) and the
+  bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
+- sequences: how often a `ConfidenceSequence` is right at every moment up to the last, beside a Wilson
+  interval at which one looks after each task.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bench.common import table, write_json
-from gem.statistics import Interval, clustered_rate, mean_interval
+from gem.statistics import (
+    ConfidenceSequence,
+    Interval,
+    clustered_rate,
+    mean_interval,
+    paired_bootstrap,
+    paired_difference,
+    pass_at_k,
+    score_difference,
+    wilson,
+)
 
 RATES = (0.02, 0.05, 0.5)
 CLUSTERS = (5, 10, 50, 200)
@@ -28,8 +46,17 @@ ENOUGH = 0.93
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; rates when left out")
     parser.add_argument("--trials", type=int, default=2000)
-    trials = parser.parse_args().trials
+    asked = parser.parse_args()
+    if unknown := {*asked.tables} - {*TABLES}:
+        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
+    for name in asked.tables or ["rates"]:
+        rows = TABLES[name](asked.trials)
+        write_json("intervals" if name == "rates" else f"intervals_{name}", rows)
+
+
+def rates(trials: int) -> list[dict[str, float]]:
     rng = np.random.default_rng(0)
     rows = []
     for clusters, size, correlation in itertools.product(CLUSTERS, SIZES, CORRELATIONS):
@@ -54,7 +81,105 @@ def main() -> None:
     print(
         f"the t-interval in {len(t_low)}, {least:.1%} at worst; where both cover, {wider:.2f} times as wide"
     )
-    write_json("intervals", rows)
+    return rows
+
+
+def passes(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(1)
+    rows = []
+    for clusters, (size, k), correlation, rate in itertools.product(
+        CLUSTERS, ((4, 2), (8, 4), (16, 2), (16, 8)), (0.0, 0.3, 0.7), (0.02, 0.05, 0.5, 0.95)
+    ):
+        true = true_pass(rate, correlation, k)
+        found = [
+            pass_at_k([[True] * won + [False] * (size - won) for won in counts], k)
+            for counts in samples(rng, rate, clusters, size, correlation, trials)
+        ]
+        row = {"clusters": clusters, "size": size, "k": k, "correlation": correlation, "rate": rate}
+        width = statistics.fmean(each.high - each.low for each in found)
+        rows.append({**row, "pass": true, "coverage": coverage(found, true), "width": width})
+    _shown("pass@k", trials, rows)
+    return rows
+
+
+def true_pass(rate: float, correlation: float, k: int) -> float:
+    """Return 1 - E (1 - p)^k of rates p that are spread by a beta distribution."""
+    if not correlation:
+        return 1 - (1 - rate) ** k
+    spread = (1 - correlation) / correlation
+    return 1 - math.prod(((1 - rate) * spread + j) / (spread + j) for j in range(k))
+
+
+def differences(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(2)
+    rows = []
+    for tasks, size, correlation, (rate, gain) in itertools.product(
+        CLUSTERS, (1, 4, 16), (0.0, 0.3, 0.6), ((0.02, 0.0), (0.05, 0.05), (0.5, 0.0), (0.5, 0.4))
+    ):
+        true = gain * (1 - rate)
+        found: dict[str, list[Interval]] = {"": [], "t_": [], "bootstrap_": []}
+        for _ in range(trials):
+            first, second = (each.tolist() for each in pairs(rng, rate, gain, tasks, size, correlation))
+            names = [i for i in range(tasks) for _ in range(size)]
+            lost, won = [0] * tasks, [0] * tasks
+            for name, one, other in zip(names, first, second, strict=True):
+                lost[name] += one > other
+                won[name] += other > one
+            found[""].append(score_difference(lost, won, [size] * tasks))
+            found["t_"].append(paired_difference(first, second, names))
+            found["bootstrap_"].append(paired_bootstrap(first, second, names, resamples=499))
+        row = {"tasks": tasks, "size": size, "correlation": correlation, "rate": rate, "gain": gain}
+        for name, each in found.items():
+            row[f"{name}coverage"] = coverage(each, true)
+            # Unbounded ones say nothing; no difference is larger than 1.
+            row[f"{name}width"] = statistics.median(min(1.0, i.high) - max(-1.0, i.low) for i in each)
+        rows.append(row)
+    _shown("differences", trials, rows)
+    return rows
+
+
+def pairs(
+    rng: np.random.Generator, rate: float, gain: float, tasks: int, size: int, correlation: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what two agents came to on the same samples, task after task."""
+    own = np.full(tasks, rate)
+    if correlation:
+        spread = (1 - correlation) / correlation
+        own = rng.beta(rate * spread, (1 - rate) * spread, tasks)
+    own = np.repeat(own, size)
+    return (rng.random(len(own)) < own) * 1.0, (rng.random(len(own)) < own + gain * (1 - own)) * 1.0
+
+
+def sequences(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(3)
+    rows = []
+    for rate, last in itertools.product((0.02, 0.05, 0.5), (100, 500)):
+        right = peeked = 0
+        widths = []
+        for _ in range(min(trials, 500)):
+            sequence, won, held = ConfidenceSequence(), 0, True
+            for number, value in enumerate((rng.random(last) < rate).tolist(), 1):
+                sequence.add(float(value))
+                won += value
+                one = wilson(won, number)
+                held = held and (number <= 5 or one.low <= rate <= one.high)
+            interval = sequence.interval
+            right += interval.low <= rate <= interval.high
+            peeked += held
+            widths.append((interval.high - interval.low) / (one.high - one.low))
+        played = min(trials, 500)
+        row = {"rate": rate, "tasks": last, "coverage": right / played, "peeking_coverage": peeked / played}
+        rows.append({**row, "times_as_wide": statistics.fmean(widths)})
+    _shown("sequences", min(trials, 500), rows)
+    return rows
+
+
+def _shown(name: str, trials: int, rows: Sequence[dict[str, float]]) -> None:
+    table(f"{name}, {trials} samples of each", list(rows[0]), [list(row.values()) for row in rows])
+    for kind in (column for column in rows[0] if column.endswith("coverage")):
+        low = sum(row[kind] < ENOUGH for row in rows)
+        least = min(row[kind] for row in rows)
+        print(f"{name}, {kind}: {low} of {len(rows)} are less than {ENOUGH:.0%}; the least {least:.1%}")
 
 
 def measured(
@@ -88,6 +213,9 @@ def samples(
 
 def coverage(intervals: Sequence[Interval], rate: float) -> float:
     return statistics.fmean(each.low <= rate <= each.high for each in intervals)
+
+
+TABLES = {"rates": rates, "passes": passes, "differences": differences, "sequences": sequences}
 
 
 if __name__ == "__main__":

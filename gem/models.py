@@ -211,13 +211,28 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
     try:
         folder = str(_folder(name))
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
+        with _no_progress_bar():
+            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
         return model.to(device), tokenizer
     except (BadArgument, StoreError):
         raise
     except (OSError, ValueError, RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
         hint = did_you_mean(name, KNOWN)
         raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}{hint}") from error
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing a bar for the seconds that it loads weights."""
+    from transformers.utils import logging
+
+    wanted = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if wanted:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_tokenizer(name: str) -> Any:

@@ -120,6 +120,10 @@ class HuggingFaceAgent(BaseAgent):
             settings["stop"] = list(self.stop)
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
+    def temper(self, temperature: float) -> None:
+        """Sample at this temperature from now on; 0 is greedy."""
+        self.temperature = temperature
+
     def publish(self, version: int, weights: Mapping[str, Tensor] | nn.Module | None = None) -> None:
         """Answer as policy `version` from now on; what was kept under the weights so far is void.
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gem import models
 from gem.errors import BadArgument
@@ -14,6 +14,9 @@ from gem.record import Agent
 
 NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
 """What `named_agent` accepts, for messages; the names of `gem.models` come on top."""
+
+REQUESTS = 64
+"""The most requests in flight to an endpoint where nobody sets a limit."""
 
 LOCAL_TOKENS = 1024
 """Tokens of a local model's answer where nobody sets a limit."""
@@ -23,30 +26,37 @@ LOCAL_TOKENS = 1024
 class AgentSettings:
     """How an agent with a model answers; what plays without one needs none of it.
 
-    `temperature` (0 is greedy) and `max_tokens` (of one answer) hold for every model. Of an endpoint: `api`
-    is chat, responses or completions, `template` the model whose chat template makes the prompts of
-    completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in flight,
-    `timeout_s` the seconds for one answer, `extra` further fields of each request. `device` is where a local
-    model lives.
+    `temperature` (0 is greedy; "none" sends none to an endpoint) and `max_tokens` (of one answer) hold for
+    every model; so does `tool_calls`, whether tools are offered as schemas (native) or calls are text. Of an
+    endpoint: `api` is chat, responses or completions, `template` the model whose chat template makes the
+    prompts of completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in
+    flight, `timeout_s` the seconds for one answer, `send_reasoning` whether the model is sent its reasoning
+    of earlier turns, `stream` whether answers come as streams, `extra` further fields of each request.
+    `device` is where a local model lives.
     """
 
-    temperature: float = 1.0
+    temperature: float | Literal["none"] = 1.0
     max_tokens: int | None = None
     api: str = "chat"
     template: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    concurrency: int = 64
+    concurrency: int | None = None
     timeout_s: float = 600.0
+    tool_calls: Literal["native", "text", ""] = ""
+    send_reasoning: bool = False
+    stream: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Refuse what no agent can keep."""
-        if not 0 <= self.temperature < math.inf:  # NaN too
+        if self.temperature != "none" and not 0 <= self.temperature < math.inf:  # NaN too
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
+        if self.tool_calls not in ("native", "text", ""):
+            raise BadArgument(f"tool_calls is {self.tool_calls!r}; accepted: 'native', 'text'.")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise BadArgument(f"max_tokens is {self.max_tokens}; accepted: 1 or more.")
-        if self.concurrency < 1:
+        if self.concurrency is not None and self.concurrency < 1:
             raise BadArgument(f"concurrency is {self.concurrency}; accepted: 1 or more.")
         if not 0 < self.timeout_s < math.inf:
             raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
@@ -88,12 +98,15 @@ def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agen
     return OpenAIAgent(
         model,
         base_url=base_url,
-        temperature=settings.temperature,
+        temperature=None if settings.temperature == "none" else settings.temperature,
         max_tokens=settings.max_tokens,
+        tools=settings.tool_calls or "native",
+        send_reasoning=settings.send_reasoning,
+        stream=settings.stream,
         api=settings.api,  # type: ignore[arg-type]  # which is checked there
         renderer=None if settings.template is None else _renderer(settings.template),
         api_key_env=settings.api_key_env,
-        concurrency=settings.concurrency,
+        concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
         timeout_s=settings.timeout_s,
         extra=settings.extra,
     )
@@ -112,4 +125,6 @@ def _local(model: str, settings: AgentSettings) -> Agent:
     from gem.tokens.chat_template import ChatTemplateRenderer
 
     limit = LOCAL_TOKENS if settings.max_tokens is None else settings.max_tokens
-    return HuggingFaceAgent(loaded, ChatTemplateRenderer(tokenizer), settings.temperature, limit)
+    temperature = 1.0 if settings.temperature == "none" else settings.temperature
+    renderer = ChatTemplateRenderer(tokenizer)
+    return HuggingFaceAgent(loaded, renderer, temperature, limit, tools=settings.tool_calls or None)

@@ -26,12 +26,14 @@ from gem.agents.outcomes import (
     Verdict,
     complaint_of,
     judge,
+    overloaded,
     refuses,
     refuses_tools,
     reply,
     shorter,
     written_call,
 )
+from gem.agents.pace import Pace
 from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
@@ -48,6 +50,8 @@ except ImportError as error:
 
 PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0
+PLAIN_QUESTION = Message("user", "Say yes.")
+MOST_SPARED = 20  # tries of an ask that do not count, since the server was busy with others
 LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
 LINGER_S = 5.0  # for what comes behind the end of a stream's answer
 TAIL_S = 0.05  # for the end of a stream that has said that it is over
@@ -76,6 +80,10 @@ class OpenAIAgent(BaseAgent):
 
     Where nobody can be answered (a refused key, an unknown model, no server for `grace_s`), every ask
     raises AgentUnavailable.
+
+    The endpoint gets as many requests at a time as it bears, `concurrency` at most (`gem.agents.pace`): fewer
+    where it says 429, 503 or that it is overloaded, and none while a Retry-After lasts. Where it answers
+    nobody for `silence_s`, one plain question decides whether it is gone, which AgentUnavailable tells.
 
     `Reply.policy_s` counts the requests and the waits between them, without the wait for one of the
     `concurrency` places; `Ask.policy_s` limits just that.
@@ -108,6 +116,7 @@ class OpenAIAgent(BaseAgent):
         retries: int = 5,
         backoff_s: float = 0.5,
         grace_s: float = 30.0,
+        silence_s: float = 60.0,
     ) -> None:
         """Say whom to ask and how; nothing is sent yet.
 
@@ -131,20 +140,23 @@ class OpenAIAgent(BaseAgent):
                 field that is named.
             max_tokens_field: what the limit is called in chat completions; ``auto`` begins with
                 ``max_tokens`` and changes when the server refuses that.
-            concurrency: requests in flight.
+            concurrency: the most requests in flight.
             timeout_s: seconds for one answer, from the request to its last byte, streamed or not.
             connect_s: seconds for the connection.
-            retries: tries after the first one.
+            retries: tries after the first one; those at which the server was too busy with others, whom it
+                answered, do not count, up to twenty.
             backoff_s: seconds before the second try; doubled each time, with jitter. What the server asks
                 for in Retry-After counts instead. No wait is longer than a minute.
             grace_s: seconds for which a server may be away altogether, as when it restarts.
+            silence_s: seconds for which a server that is there may answer nobody, with errors alone.
 
         Raises:
             BadArgument: for a value that is not accepted.
         """
-        if concurrency < 1 or retries < 0 or not grace_s >= 0:
+        if concurrency < 1 or retries < 0 or not grace_s >= 0 or not silence_s >= 0:
             raise BadArgument(
-                f"got {concurrency=}, {retries=}, {grace_s=}; accepted: 1 request or more, 0 retries, 0 s."
+                f"got {concurrency=}, {retries=}, {grace_s=}, {silence_s=}; accepted: 1 request or more, 0 "
+                "retries, 0 s."
             )
         _among("api", api, get_args(Api))
         if renderer is not None and api != "completions":
@@ -159,7 +171,7 @@ class OpenAIAgent(BaseAgent):
         self.api_key_env = api_key_env
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
-        self.retries, self.backoff_s, self.grace_s = retries, backoff_s, grace_s
+        self.retries, self.backoff_s, self.grace_s, self.silence_s = retries, backoff_s, grace_s, silence_s
         self._headers = _checked_headers(headers or {})
         self._told = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
         self._auto = max_tokens_field == "auto"
@@ -182,6 +194,8 @@ class OpenAIAgent(BaseAgent):
         self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
+        self._pace = Pace(concurrency)
+        self._half_open = asyncio.Lock()
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one ask.
@@ -210,15 +224,16 @@ class OpenAIAgent(BaseAgent):
 
     # -- one ask
 
-    def _places_for(self, concurrency: int) -> AbstractAsyncContextManager[None]:
-        """Return what lets so many requests at once through."""
-        return asyncio.Semaphore(concurrency)
+    def _places_for(self, pace: Pace) -> AbstractAsyncContextManager[None]:
+        """Return what lets requests through."""
+        return pace
 
     def _begin(self) -> tuple[Clients, AbstractAsyncContextManager[None]]:
         """Return the clients and the places of requests, made in the agent's loop when first needed."""
         if self._clients is None or self._places is None:
             self._clients = Clients(self._timeout)
-            self._places = self._places_for(self._concurrency)
+            self._pace, self._half_open = Pace(self._concurrency), asyncio.Lock()  # of the loop that runs now
+            self._places = self._places_for(self._pace)
             self._death, self._away_since = _Death(), None
         return self._clients, self._places
 
@@ -235,9 +250,8 @@ class OpenAIAgent(BaseAgent):
         while True:
             async with places:
                 asking.death.check()
-                async with asking.clock.running():
-                    said = await self._try(clients, asking)
-            self._note(said)
+                said = await self._sent(clients, asking)
+            self._note(asking, said)
             if self._adapts(asking, said):
                 continue
             verdict = judge(said).verdict
@@ -247,9 +261,20 @@ class OpenAIAgent(BaseAgent):
                 continue
             if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, said):
                 verdict = Verdict.REFUSED
+            if verdict is Verdict.RETRIED and await self._is_gone(clients, asking):
+                why = f"{said.why} (nobody was answered for {self.silence_s:g} s)"
+                raise self._unavailable(asking, why)
             wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
+
+    async def _sent(self, clients: Clients, asking: Asking) -> Said:
+        asking.began = self._pace.send(asking)
+        try:
+            async with asking.clock.running():
+                return await self._try(clients, asking)
+        finally:
+            self._pace.end(asking)
 
     def _tells_again(self, asking: Asking, said: Said, verdict: Verdict) -> bool:
         """Tell the conversation in its next form, where there is one, and the server refuses this one.
@@ -275,14 +300,33 @@ class OpenAIAgent(BaseAgent):
         """
         if not self._taken or said.status not in (400, 403, 404, 422):
             return False
-        question = replace(asking.ask, messages=(Message("user", "Say yes."),), tools=(), turn=0)
-        other = Asking(question, 16, asking.clock, asking.death)
+        return await self._plain_question_is_answered(clients, asking)
+
+    async def _plain_question_is_answered(self, clients: Clients, asking: Asking) -> bool:
+        other = Asking(self._asks_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
         assert self._places is not None
         async with self._places:
             asking.death.check()
-            async with asking.clock.running():
-                said = await self._try(clients, other)
-        return judge(said).verdict is Verdict.SCORED
+            said = await self._sent(clients, other)
+        answered = judge(said).verdict is Verdict.SCORED
+        if answered:
+            self._pace.answered()
+        return answered
+
+    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
+        """Return an ask of this question alone, of the same sampling."""
+        return replace(ask, messages=(question,), tools=(), turn=0)
+
+    async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
+        """Tell whether the server answers nobody any more: one asks a plain question, the others wait for it.
+
+        Where that is answered, it was these conversations that were not.
+        """
+        async with self._half_open:
+            asking.death.check()
+            return self._pace.silent(self.silence_s) and not await self._plain_question_is_answered(
+                clients, asking
+            )
 
     def _wait(self, asking: Asking, said: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise where there is none."""
@@ -297,11 +341,21 @@ class OpenAIAgent(BaseAgent):
             asking.knocks += 1
             if asking.away_s(now) < self.grace_s:  # others may be answered meanwhile: then tries count
                 return self._backoff(asking.knocks, LONGEST_KNOCK_S) * jitter
-        asking.tries += 1
+        if self._was_for_others(asking, said):
+            asking.spared += 1
+        else:
+            asking.tries += 1
         if verdict is Verdict.REFUSED or asking.tries > self.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
             raise NoVerdict(self._shown(f"{said.why} {times}"))
-        return min(said.retry_after_s or self._backoff(asking.tries) * jitter, LONGEST_WAIT_S)
+        tries = asking.tries + asking.spared
+        return min(said.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
+
+    def _was_for_others(self, asking: Asking, said: Said) -> bool:
+        """Tell whether the server was too busy for an ask because it answered others."""
+        spared = said.status in (429, 503, 529) and self._pace.answered_at > asking.before
+        asking.before = asking.began
+        return spared and asking.spared < MOST_SPARED
 
     def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
         return min(self.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
@@ -312,12 +366,19 @@ class OpenAIAgent(BaseAgent):
             self._death = _Death()
         return asking.death.of(self._shown(why))
 
-    def _note(self, said: Said) -> None:
-        """Take note of whether anybody is there."""
+    def _note(self, asking: Asking, said: Said) -> None:
+        """Take note of whether anybody is there, and how busy."""
         if said.fault is Fault.UNREACHED:
             self._away_since = self._away_since or perf_counter()
         elif said.fault is None:
             self._away_since = None
+        if overloaded(said):
+            self._pace.busy(asking.began, min(said.retry_after_s, LONGEST_WAIT_S))
+        verdict = judge(said).verdict
+        if verdict is Verdict.SCORED:
+            self._pace.answered()
+        elif verdict is Verdict.RETRIED:
+            self._pace.failed()
 
     def _reply(self, asking: Asking, said: Said) -> Reply:
         ask = asking.ask
@@ -484,9 +545,12 @@ class OpenAIAgent(BaseAgent):
         return self._format.read(collector.body(), ask)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asking:
-    """An ask on its way: the tokens that it may take, what was sent last, and how often it was tried."""
+    """An ask on its way: the tokens that it may take, what was sent last, and how often it was tried.
+
+    `began`: when it was sent last, `before`: the time before. `spared`: tries that do not count.
+    """
 
     ask: Ask
     limit: int | None
@@ -499,6 +563,9 @@ class Asking:
     form: Form = Form.AS_IT_IS
     refused: bool = False
     since: float | None = None
+    began: float = 0.0
+    before: float = float("inf")
+    spared: int = 0
 
     def away_s(self, now: float) -> float:
         """Return the seconds since this ask first found nobody."""

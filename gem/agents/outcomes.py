@@ -119,6 +119,16 @@ def judge(said: Said) -> Outcome:
     return next(outcome for outcome in OUTCOMES if outcome.holds(said))
 
 
+_OVERLOADED = re.compile(r"rate.?limit|too many requests|overloaded|over capacity", re.IGNORECASE)
+
+
+def overloaded(said: Said) -> bool:
+    """Tell whether the server has too much to do for now, so that it is better asked less."""
+    if said.fault is Fault.SLOW or said.status in (429, 503, 529):
+        return True
+    return (said.failed or said.status >= 500) and bool(_OVERLOADED.search(said.complaint))
+
+
 def reply(said: Said) -> Reply:
     """Return the reply of an answer that is scored."""
     if _call_unread(said):

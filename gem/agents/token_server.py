@@ -20,8 +20,9 @@ from typing import Any, ClassVar, Literal
 from gem.agents.connections import Clients
 from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
+from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
-from gem.content import ToolCall
+from gem.content import Message, ToolCall
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, StoreError, missing_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, knows_tools, render
@@ -142,7 +143,7 @@ class TokenServerAgent(OpenAIAgent):
         self._load_timeout = httpx.Timeout(load_s, connect=connect_s)
         self._written: Path | None = None  # what the server loaded last, of what was written here
         self._doubt = ""  # why nobody knows which weights the server has
-        self._gate = _Gate(concurrency)
+        self._gate = _Gate(self._pace)
         self._checking = asyncio.Lock()
         self._checked = temperature in (0, 1)  # there the tempered distribution and the other are the same
 
@@ -177,6 +178,15 @@ class TokenServerAgent(OpenAIAgent):
         if native and ask.tools:
             text, calls = taken(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
+
+    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
+        return replace(ask, held=self.renderer.prompt((question,)))
+
+    def temper(self, temperature: float) -> None:
+        """Sample at this temperature from now on; 0 is greedy."""
+        self.temperature = self._settings.temperature = temperature
+        self._tokens.greedy = temperature == 0
+        self._checked = temperature in (0, 1)
 
     # -- weights
 
@@ -280,8 +290,8 @@ class TokenServerAgent(OpenAIAgent):
 
     # -- one ask
 
-    def _places_for(self, concurrency: int) -> AbstractAsyncContextManager[None]:
-        self._gate, self._checking = _Gate(concurrency), asyncio.Lock()  # of the loop that runs now
+    def _places_for(self, pace: Pace) -> AbstractAsyncContextManager[None]:
+        self._gate, self._checking = _Gate(pace), asyncio.Lock()  # of the loop that runs now
         return self._gate
 
     async def _answer(self, ask: Ask) -> Reply:
@@ -341,10 +351,10 @@ class TokenServerAgent(OpenAIAgent):
 
 
 class _Gate:
-    """Lets so many requests through at once, and none while it is closed."""
+    """Lets requests through at their pace, and none while it is closed."""
 
-    def __init__(self, places: int) -> None:
-        self._places = asyncio.Semaphore(places)
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._closing = asyncio.Lock()
         self._open, self._idle = asyncio.Event(), asyncio.Event()
         self._open.set()
@@ -352,12 +362,12 @@ class _Gate:
         self._inside = 0
 
     async def __aenter__(self) -> None:
-        await self._places.acquire()
+        await self._pace.__aenter__()
         try:
             while not self._open.is_set():
                 await self._open.wait()
         except BaseException:
-            self._places.release()
+            await self._pace.__aexit__()
             raise
         self._inside += 1
         self._idle.clear()
@@ -366,7 +376,7 @@ class _Gate:
         self._inside -= 1
         if not self._inside:
             self._idle.set()
-        self._places.release()
+        await self._pace.__aexit__()
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import FAILED, MaybePath, table
+from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
@@ -22,6 +22,7 @@ def compare_runs(
     run_a: Annotated[Positional[Path], arg(metavar="RUN_A")],
     run_b: Annotated[Positional[Path], arg(metavar="RUN_B")],
     metric: Metric = "success",
+    seat: MaybeText = None,
     min_coverage: float = MIN_COVERAGE,
     json: bool = False,
     picture: MaybePath = None,
@@ -29,19 +30,21 @@ def compare_runs(
     """Compare two runs on the tasks that both played: is one better, by how much, what could be seen?
 
     Episodes pair where environment, keywords, wrappers, seed and sample number are the same, whichever agents
-    played; tasks are what is drawn. `B - A` has its 95% interval, and a bootstrap interval beside it. `p` is
-    that of no difference: of success, by McNemar's exact test of the pairs that A alone and B alone won (of
-    several samples of a task, signs are flipped by task); of the return, by Student's t. `Holm` allows for
-    several environments. `all` is the mean over environments, each counting alike.
+    played; tasks are what is drawn. `B - A` has its 95% interval, and a bootstrap interval beside it. `A : B
+    alone` counts the pairs that one alone won; `p` is that of no difference: of success, by McNemar's exact
+    test of these (of several samples of a task, signs are flipped by task); of the return, by Student's t.
+    `Holm` allows for several environments. `all` is the mean over environments, each counting alike.
 
     An episode without verdict enters no figure. `coverage` is the share of all samples where both have a
-    verdict; `bounds` is B - A with all others counted one way, and the other. The exit code is 1 where a
-    headline is withheld.
+    verdict; all figures are of these `pairs`. `bounds` is B - A with all others counted one way, and the
+    other. The exit code is 1 where a headline is withheld.
 
     Args:
         run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
         run_b: another one.
         metric: success or return.
+        seat: of a game of several, whose success and return are compared; left out, the episode's success and
+            the mean return.
         min_coverage: below this coverage no headline is given.
         json: print the figures as JSON.
         picture: draw the differences into this file; .png, .svg or .pdf.
@@ -50,7 +53,7 @@ def compare_runs(
 
     if picture is not None:
         check_picture(picture)
-    a, b = read_run(run_a), read_run(run_b)
+    a, b = read_run(run_a, seat), read_run(run_b, seat)
     found = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
@@ -71,34 +74,44 @@ def _show(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
     several = len(found.rows) > 1
     rows = [*found.rows, *([found.overall] if several else [])]
     success = found.metric == "success"
-    columns = ["env", "tasks", f"A {found.metric}", f"B {found.metric}", "B - A", "bootstrap"]
-    columns += ["bounds", "A alone : B alone"] if success else []
-    columns += ["p", *(["Holm"] if several else []), "coverage"]
-    table(*columns, rows=[_cells(row, success, several) for row in rows])
+    heads = ("env", f"A {found.metric}", f"B {found.metric}", "B - A", "coverage")
+    table(*heads, rows=[_figures(row, success) for row in rows])
+    print()
+    more: dict[str, list[object]] = {"env": [printable(row.env) for row in rows]}
+    more["tasks"] = [row.tasks for row in rows]
+    more["pairs"] = [row.pairs for row in rows]
+    if any(row.pairs < row.of for row in rows):
+        more["pairs"] = [f"{row.pairs}/{row.of}" for row in rows]
+        more["A : B scored"] = [f"{row.a_scored} : {row.b_scored}" for row in rows]
+        if success:
+            more["bounds"] = [_worst(row) for row in rows]
+    more["bootstrap"] = [_bounds(row.bootstrap, success) for row in rows]
+    if success:
+        more["A : B alone"] = ["-" if row.lost is None else f"{row.lost} : {row.won}" for row in rows]
+    more["p"] = [_p(row.p) for row in rows]
+    if several:
+        more["Holm"] = [_p(row.corrected) for row in rows]
+    table(*more, rows=list(zip(*more.values(), strict=True)))
     print()
     for row in rows:
         said = row.withheld or row.headline
         print(printable(f"{row.env}: {said}" if several else f"{said}"))
 
 
-def _cells(row: Paired, success: bool, several: bool) -> list[str]:
-    cells = [
+def _figures(row: Paired, success: bool) -> tuple[str, ...]:
+    return (
         printable(row.env),
-        str(row.tasks),
-        f"{_number(row.a, success)} ({row.a_scored}/{row.a_held})",
-        f"{_number(row.b, success)} ({row.b_scored}/{row.b_held})",
+        _number(row.a, success),
+        _number(row.b, success),
         _difference(row.difference, success),
-        _bounds(row.bootstrap, success),
-    ]
-    if success:
-        bounds = (
-            "-" if row.at_least is None else f"{100 * row.at_least:+.1f} to {100 * (row.at_most or 0):+.1f}"
-        )
-        cells += [bounds, "-" if row.lost is None else f"{row.lost} : {row.won}"]
-    cells.append(_p(row.p))
-    if several:
-        cells.append(_p(row.corrected))
-    return [*cells, f"{row.coverage:.1%} ({row.pairs}/{row.of})"]
+        f"{row.coverage:.1%}",
+    )
+
+
+def _worst(row: Paired) -> str:
+    if row.at_least is None or row.at_most is None:
+        return "-"
+    return f"{100 * row.at_least:+.1f} to {100 * row.at_most:+.1f}"
 
 
 def _number(value: Interval | None, success: bool) -> str:

@@ -22,14 +22,18 @@ from gem.cli.eval_report import Report
 from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, StoreError
+from gem.errors import AgentUnavailable, BadArgument, MissingData, MissingExtra, NoSolver, StoreError
+from gem.evals import Stopping
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.scorecard import Scored
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
-from gem.evals.usage import Budget, Prices, spent_on
+from gem.evals.usage import Budget, Prices
 from gem.record import Agent, Episode
 from gem.rollout import EpisodeStore
+
+EPISODES_AT_ONCE = 128
+"""Episodes in flight where nobody sets a limit."""
 
 Words = UseAppendAction[tuple[str, ...]]
 
@@ -38,8 +42,8 @@ Words = UseAppendAction[tuple[str, ...]]
 class Model:
     """How a model is asked."""
 
-    temperature: MaybeFloat = None
-    """Of sampling; 0 is greedy. 1 when left out."""
+    temperature: Annotated[str, arg(metavar="FLOAT", help_behavior_hint="")] = ""
+    """Of sampling; 0 is greedy, "none" sends none, for models that refuse it. 1 when left out."""
     max_tokens: MaybeInt = None
     """Tokens of one answer."""
     api: Annotated[
@@ -57,6 +61,17 @@ class Model:
     endpoint is busy. 64 when left out."""
     timeout: MaybeFloat = None
     """Seconds for one answer of an endpoint; 600 when left out."""
+    tool_calls: Annotated[
+        Literal["native", "text", ""], arg(metavar="{native,text}", help_behavior_hint="")
+    ] = ""
+    """native: tools are offered as schemas, where the model takes them. text: calls are in the text. native
+    when left out."""
+    send_reasoning: bool = False
+    """Send an endpoint the model's reasoning of earlier turns."""
+    stream: bool = False
+    """Read an endpoint's answers as streams."""
+    extra: Annotated[str, arg(metavar="JSON", help_behavior_hint="")] = ""
+    """Further fields of each request to an endpoint, as '{"reasoning_effort": "low"}'."""
     device: MaybeText = None
     """Where a local model lives, as cuda; cpu when left out."""
 
@@ -74,6 +89,10 @@ class LimitFlags:
     holds counts."""
     budget_usd: MaybeFloat = None
     """The same in dollars, by --prices."""
+    stop_at_width: MaybeFloat = None
+    """Begin no more tasks of an environment once the interval of its success is so narrow, as 0.1 for ten
+    points. The interval is one that may be looked at after each task; it is wider than that of a number of
+    tasks that was chosen beforehand. --episodes is the most."""
     prices: MaybePath = None
     """A file with the dollars of a million tokens, by model; docs/guides/prices.toml is one."""
 
@@ -129,9 +148,9 @@ class Arguments:
     task. 1 when left out."""
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 when left out."""
-    tools: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools that the environments carry: python, search (SEARCH_URL), world_search (built in)."""
-    wrappers: Annotated[tuple[str, ...], arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
+    tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
+    """Tools that the environments carry: python, search (by SEARCH_URL), world_search (built in, offline)."""
+    wrappers: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, or module:function."""
     seat: MaybeText = None
     """Of a game of several, the seat that the agent takes; it takes all when left out."""
@@ -185,7 +204,8 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
     suite = _suite(given)
     gates = [Gate.parse(text) for text in given.output.gate]
     names = given.agent or suite.agents or ("random",)
-    if len({*names}) < len(names):
+    shown = [_without_password(name) for name in names]
+    if len({*shown}) < len(shown):
         raise BadArgument("an agent was named twice; once is enough.")
     out, limits = given.output.out, given.limits
     prices = None if limits.prices is None else Prices.read(limits.prices)
@@ -195,19 +215,23 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
     if given.output.retry_failed and out is None:
         raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
     with ExitStack() as last:
-        actors = {name: _kept(last, local_agent(name, suite.settings)) for name in names}
+        actors = {
+            called: _kept(last, local_agent(name, suite.settings))
+            for called, name in zip(shown, names, strict=True)
+        }
         if prices is not None:
-            prices.check(getattr(getattr(actor, "info", None), "model", None) for actor in actors.values())
+            prices.check(map(_model_of, actors.values()))
         budget = None
         if limits.budget_tokens is not None or limits.budget_usd is not None:
             budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
-        progress = last.enter_context(Progress(quiet=given.output.json))
-        report = Report(suite, out, names, gates, prices, budget, _shown_command(words))
-        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in names}
+        progress = last.enter_context(Progress(given.output.json, prices))
+        words = [_without_password(word) for word in words]
+        report = Report(suite, out, shown, gates, prices, budget, words)
+        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
-            budget.spent = spent_on(
-                episode for store in stores.values() if isinstance(store, EpisodeStore) for episode in store
-            )
+            for store in stores.values():
+                for episode in store if isinstance(store, EpisodeStore) else ():
+                    budget.append(episode)
         try:
             for entry in suite.entries:
                 for name, actor in actors.items():
@@ -215,6 +239,8 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                     rest = others_of(entry.env, given.seat, given.others)
                     for other in rest.values():
                         _kept(last, other)
+                        if prices is not None:
+                            prices.check([_model_of(other)])
                     play: dict[str, Any] = {
                         "agent": {given.seat: actor, **rest} if given.seat else actor,
                         "store": stores[name],
@@ -222,8 +248,10 @@ def evaluate(given: Arguments, words: Sequence[str] = ()) -> int:
                         "host": given.host,
                         "resume": out is not None,
                         "retry_failed": given.output.retry_failed,
-                        "concurrency": given.model.concurrency or 128,
+                        "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
+                    if limits.stop_at_width is not None:
+                        play["stop"] = Stopping(entry.samples, limits.stop_at_width)
                     report.add(name, _measured(entry, bool(suite.name), play, budget, progress, report))
                 report.compare(entry.label)
         except AgentUnavailable as gone:
@@ -250,9 +278,11 @@ def _suite(given: Arguments) -> Suite:
     tools, wrappers = _split(given.tools), _split(given.wrappers)
     flags = given.model
     settings = {
-        **{"temperature": flags.temperature, "max_tokens": flags.max_tokens, "api": flags.api or None},
-        **{"template": flags.template, "api_key_env": flags.api_key_env, "concurrency": flags.concurrency},
-        **{"timeout_s": flags.timeout, "device": flags.device},
+        **{"temperature": _temperature(flags.temperature), "max_tokens": flags.max_tokens},
+        **{"api": flags.api or None, "template": flags.template, "api_key_env": flags.api_key_env},
+        **{"concurrency": flags.concurrency, "timeout_s": flags.timeout, "device": flags.device},
+        **{"tool_calls": flags.tool_calls or None, "send_reasoning": flags.send_reasoning or None},
+        **{"stream": flags.stream or None, "extra": _fields(flags.extra)},
     }
     seed = None if given.seed is None else seeding.check(given.seed)
     limits_of(given.limits.turns, given.limits.tokens_per_episode)
@@ -302,6 +332,25 @@ def _suite(given: Arguments) -> Suite:
     )
 
 
+def _temperature(word: str) -> float | str | None:
+    try:
+        return word or None if word in ("", "none") else float(word)
+    except ValueError as error:
+        raise BadArgument(f"temperature is {word!r}; accepted: 0 (greedy) or more, or none.") from error
+
+
+def _fields(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadArgument(f"extra is {text[:100]!r}, which is no JSON: {error}.") from error
+    if not isinstance(fields, dict):
+        raise BadArgument(f"extra is {text[:100]!r}; accepted: a JSON object.")
+    return fields
+
+
 def _split(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for word in words for part in word.split(",") if part)
 
@@ -317,7 +366,8 @@ def _measured(
     """Play an environment of the suite.
 
     Raises:
-        MissingData, MissingExtra: where it is not here and was named by its id; in a suite that is told.
+        MissingData, MissingExtra, NoSolver: where it is not here, or the agent is a solver that it has not,
+            and it was named by its id; in a suite that is told.
     """
 
     def hear(episode: Episode) -> None:
@@ -329,7 +379,7 @@ def _measured(
         episodes = len(seeds) if seeds is not None else entry.episodes or 0
         progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
         if budget is not None:
-            budget.begin()
+            budget.begin(entry.env)
         result = measured(
             env=entry.task,
             episodes=episodes,
@@ -340,7 +390,7 @@ def _measured(
             on_episode=hear,
             **play,
         )
-    except (MissingData, MissingExtra) as missing:
+    except (MissingData, MissingExtra, NoSolver) as missing:
         if not of_suite:
             raise
         return Scored(entry, missing=str(missing))
@@ -350,11 +400,19 @@ def _measured(
 
 
 HIDDEN = "***"
+"""What stands for a password."""
+
+EPISODES_FILE = "episodes.jsonl"
 
 
-def _shown_command(words: Sequence[str]) -> list[str]:
-    """Return the words of a command without passwords in addresses."""
-    return [re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word) for word in words]
+def _without_password(word: str) -> str:
+    """Return a word of a command without the password of an address."""
+    return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word)
+
+
+def _model_of(agent: Agent) -> str | None:
+    model: str | None = getattr(getattr(agent, "info", None), "model", None)
+    return model
 
 
 def _kept(last: ExitStack, agent: Agent) -> Agent:
@@ -389,12 +447,16 @@ def _store(
         return budget
     if (out / "checkpoint.pt").exists():
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
-    folder = out if alone else out / _file_name(name)
+    folder = out / _file_name(name)
+    if alone and not (folder / EPISODES_FILE).exists():
+        folder = out
+    elif (out / EPISODES_FILE).exists():
+        raise StoreError(f"{out} holds the episodes of one agent alone; for several choose another --out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be made: {error.strerror}; choose another --out.") from error
-    store = last.enter_context(_CountedStore(folder / "episodes.jsonl"))
+    store = last.enter_context(_CountedStore(folder / EPISODES_FILE))
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget
     return store

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Self
 
-from gem.evals.usage import spent_on, tokens_of
+from gem.content import printable
+from gem.evals.reports import dollars, told
+from gem.evals.usage import Prices, Usage, spent_on, together, tokens_of
 from gem.record import Episode
 from gem.statistics import rate_interval
 
@@ -26,30 +28,20 @@ class Line:
     began: float
     done: int = 0
     scored: int = 0
-    tokens: int = 0
     ended: float | None = None
-
-    def __post_init__(self) -> None:
-        self.won: list[float] = []
-        self.groups: list[str] = []
+    spent: dict[str, Usage] = field(default_factory=dict)
+    won: list[float] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
 
     def hear(self, episode: Episode) -> None:
         """Take in an episode."""
         self.done += 1
-        self.tokens += tokens_of(spent_on((episode,)))
+        self.spent = together((self.spent, spent_on((episode,))))
         if episode.scored:
             self.scored += 1
             if episode.success is not None:
                 self.won.append(float(episode.success))
                 self.groups.append(episode.group)
-
-    @property
-    def success(self) -> str:
-        """The rate of success so far and its interval; a dash where nobody says what success is."""
-        if not self.won:
-            return "-"
-        mean, low, high = rate_interval(self.won, self.groups)[:3]
-        return f"{mean:.1%} ({low:.1%} to {high:.1%})"
 
     def left(self, now: float) -> str:
         """The time that the rest will take."""
@@ -58,13 +50,16 @@ class Line:
         seconds = (now - self.began) / self.done * (self.total - self.done)
         return f"{_clock(seconds)} left" if math.isfinite(seconds) else ""
 
-    def cells(self, now: float) -> tuple[str, ...]:
-        """Return what is told of it, in columns."""
+    def cells(self, now: float, prices: Prices | None) -> tuple[str, ...]:
+        """Return what is told of it, in columns; empty where there is nothing to tell."""
         seconds = max((self.ended or now) - self.began, 1e-9)
-        speed = f"{self.tokens / seconds:,.0f} tok/s" if self.tokens else ""
+        tokens = tokens_of(self.spent)
+        speed = f"{tokens / seconds:,.0f} tok/s" if tokens else ""
+        cost = dollars(prices.cost(self.spent)) if prices is not None else ""
         coverage = f"{self.scored}/{self.done} verdicts"
         name = f"{self.label}, {self.agent}" if self.agent else self.label
-        return name, f"{self.done}/{self.total}", self.success, coverage, speed, self.left(now)
+        success = told(rate_interval(self.won, self.groups)) if self.won else "-"
+        return name, f"{self.done}/{self.total}", f"success {success}", coverage, speed, cost, self.left(now)
 
 
 def _clock(seconds: float) -> str:
@@ -76,9 +71,10 @@ def _clock(seconds: float) -> str:
 class Progress:
     """Tells on stderr how an evaluation goes; nothing where it is `quiet`."""
 
-    def __init__(self, quiet: bool = False, stream: Any = None) -> None:
-        """Tell on `stream`, stderr by default."""
-        self._stream = stream or sys.stderr
+    def __init__(self, quiet: bool = False, prices: Prices | None = None, stream: Any = None) -> None:
+        """Tell on `stream`, stderr by default; `prices` give the cost."""
+        self._stream = sys.stderr if stream is None else stream
+        self._prices = prices
         self._quiet = quiet
         self._lines: list[Line] = []
         self._told = perf_counter()
@@ -115,7 +111,8 @@ class Progress:
         line.hear(episode)
         if not self._quiet and self._live is None and now - self._told >= PLAIN_EVERY_S:
             self._told = now
-            print(", ".join(filter(None, line.cells(now))), file=self._stream, flush=True)
+            told_of = ", ".join(filter(None, line.cells(now, self._prices)))
+            print(printable(told_of), file=self._stream, flush=True)
 
     def end(self) -> None:
         """The environment is done, or given up."""
@@ -124,11 +121,17 @@ class Progress:
 
     def _table(self) -> Any:
         from rich.table import Table
-
-        from gem.content import printable
+        from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
+        for place in range(7):
+            grid.add_column(no_wrap=place > 0)  # where it is too narrow, names lose their ends
         now = perf_counter()
         for line in self._lines[-30:]:  # what is above has scrolled away on most terminals
-            grid.add_row(*map(printable, line.cells(now)))
+            grid.add_row(
+                *(
+                    Text(printable(cell), no_wrap=True, overflow="ellipsis")
+                    for cell in line.cells(now, self._prices)
+                )
+            )
         return grid

@@ -41,7 +41,8 @@ class Report:
         self.suite, self.out, self.gates = suite, out, gates
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
-        self.total = len(agents) * sum((e.episodes or 0) * e.samples for e in suite.entries)
+        counts = [entry.episodes and entry.episodes * entry.samples for entry in suite.entries]
+        self.total = None if None in counts else len(agents) * sum(filter(None, counts))
         self.done = 0
         self.now = ""
         self.warnings: list[str] = []
@@ -108,7 +109,7 @@ class Report:
 
     def progress(self) -> str:
         """Return how much is stored, and how to go on."""
-        total = f" of {self.total}" if self.total else ""
+        total = "" if self.total is None else f" of {self.total}"
         if self.out is None:
             return f"{self.done}{total} episodes had ended; none is stored, --out FOLDER keeps them"
         stored = f"{self.done}{total} episodes are stored in {self.out}"
@@ -198,6 +199,7 @@ class Report:
         count = any(tokens_of(result.usage) for result in self.results)
         shown = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
         for name, label, of, owner in self._by_environment():
+            name = printable(name)
             rows.append((label, name, *_row(of, owner, count)))
             if shown:
                 passes.append((label, name, *(told(of.passes.get(each)) for each in shown)))

@@ -28,7 +28,7 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     if os.path.isdir(name):
         from gem.train.trainer import trained_agent
 
-        return trained_agent(Path(name), settings.temperature)
+        return trained_agent(Path(name), 1.0 if settings.temperature == "none" else settings.temperature)
     known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
     hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
     raise BadArgument(f"agent is {name!r}; accepted: {known}, or the folder of a training run.{hint}")

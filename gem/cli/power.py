@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import MaybeFloat, MaybeInt, table
+from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import read_run
@@ -30,6 +30,7 @@ def power(
     alike: float = 0.5,
     power: float = 0.8,
     metric: Metric = "success",
+    seat: MaybeText = None,
     json: bool = False,
 ) -> int:
     """Say how small a difference a suite can show: of a stored run, of two, or of a plan by its --rate.
@@ -51,6 +52,7 @@ def power(
             runs it is measured.
         power: how often such a difference is to be shown.
         metric: success or return.
+        seat: of a game of several, whose success and return vary.
         json: print the figures as JSON.
     """
     if len(run) > 2:
@@ -58,7 +60,7 @@ def power(
     if run:
         if rate is not None or within is not None:
             raise BadArgument("a run tells its rate and variances; leave --rate and --within out.")
-        known = suites([read_run(each).outcomes for each in run], metric)
+        known = suites([read_run(each, seat).outcomes for each in run], metric)
     elif rate is None or tasks is None:
         raise BadArgument(
             "name a run, or give -n (tasks) and --rate, as in `gem-gym power -n 200 --rate 0.6`."
@@ -77,6 +79,7 @@ def power(
         _show_noise(known, metric)
     if any(own.within is None for suite in known for own in suite.own):
         print("What varies between tasks, and what within, is not known: the worst is taken.\n")
+    print(f"the smallest difference{', in percentage points' if metric == 'success' else ''}:\n")
     rows = [_cells(each, metric) for each in found]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
     return 0
@@ -94,7 +97,7 @@ def _show_noise(known: list[Suite], metric: Metric) -> None:
                     f"{suite.samples:.3g}",
                     f"{own.mean:.1%}" if metric == "success" else f"{own.mean:.3f}",
                     *_split(own.between, own.within),
-                    f"{suite.scored / suite.held:.1%} ({suite.scored}/{suite.held})",
+                    f"{suite.scored / suite.held:.1%}",
                 )
             )
     head = ["env", "run", "tasks", "samples", metric, "between", "within", "coverage"]
@@ -117,7 +120,7 @@ def _cells(floor: Floor, metric: Metric) -> list[str]:
 def _amount(value: float | None, metric: Metric) -> str:
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{100 * value:.1f} points" if metric == "success" else f"{value:.3g}"
+    return f"{100 * value:.1f}" if metric == "success" else f"{value:.3g}"
 
 
 def _plain(suite: Suite) -> dict[str, object]:

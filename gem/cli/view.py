@@ -7,12 +7,17 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from gem.cli.replay import numbers
+from gem.cli.terms import MaybeInt, MaybePath, MaybeText
 from gem.errors import BadArgument
 
 
 def view(
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")],
     port: int = 0,
+    export: MaybePath = None,
+    episode: MaybeText = None,
+    limit: MaybeInt = None,
 ) -> int:
     """Look at episodes: how an agent decided, and how it learned. Serves pages on this machine until Ctrl-C.
 
@@ -21,16 +26,30 @@ def view(
     Args:
         runs: stores (episodes.jsonl), folders of training runs or evaluations, or folders of such folders.
         port: where to listen on 127.0.0.1; 0 takes a free one.
+        export: write the run into this one HTML file instead, which needs nothing else, and end.
+        episode: export this episode alone: its id, or its number.
+        limit: export so many of the last episodes at most.
     """
     from gem.viewer.server import Server
     from gem.viewer.sources import open_sources
 
     if not runs:
         raise BadArgument("no run was named; give a store, or the folder of a run.")
+    if export is None and (episode is not None or limit is not None):
+        raise BadArgument("episode and limit say what is exported; name the file by --export.")
     sources = open_sources(runs)
+    if export is not None:
+        from gem.viewer.export import export as written
+
+        if len(sources) != 1:
+            raise BadArgument(f"there are {len(sources)} stores; accepted: one, which is exported.")
+        number = None if episode is None else numbers(sources[0].store, (episode,))[0]
+        count = written(sources[0], export, number, limit)
+        print(f"wrote {count:,} episode{'s' * (count != 1)} to {export}")
+        return 0
     server = Server(sources, port)
     count = sum(len(source.store) for source in sources)
-    print(f"{len(sources)} runs, {count:,} episodes", flush=True)
+    print(f"{len(sources)} run{'s' * (len(sources) != 1)}, {count:,} episodes", flush=True)
     print(server.url, flush=True)
     server.serve()
     return 0

@@ -5,6 +5,7 @@ from gem.evals.evaluator import EnvResult, SeatResult, evaluate, required, succe
 from gem.evals.fairness import unfair
 from gem.evals.instances import Instances, find_instances
 from gem.evals.outcomes import Outcome, RunOutcomes, read_run
+from gem.evals.stopping import Stopping
 
 __all__ = [
     "Comparison",
@@ -14,6 +15,7 @@ __all__ = [
     "Paired",
     "RunOutcomes",
     "SeatResult",
+    "Stopping",
     "compare",
     "evaluate",
     "find_instances",

@@ -14,9 +14,9 @@ from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
 from gem.statistics import (
     Interval,
+    combined,
     holm,
     mean_interval,
-    mean_of,
     paired_bootstrap,
     paired_difference,
     paired_p,
@@ -192,7 +192,7 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
     for key in keys:
         one, other = (run[key].value(metric) if key in run else None for run in (a, b))
         if one is not None and other is not None:
-            told.append((key[0], one, other))
+            told.append((a[key].cluster, one, other))
         low += (0.0 if other is None else other) - (1.0 if one is None else one)
         high += (1.0 if other is None else other) - (0.0 if one is None else one)
     row = Paired(
@@ -250,7 +250,7 @@ def _smallest(difference: Interval, metric: Metric, level: float) -> float | Non
 def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
     """Return a row with its headline, or with why there is none."""
     if row.coverage < min_coverage or row.difference is None:
-        return replace(row, withheld=_why(row, metric, min_coverage))
+        return replace(row, withheld=_why(row, min_coverage))
     shown = row.corrected is None or row.corrected < alpha
     better: Literal["A", "B"] | None = None
     if shown and row.difference.low > 0:
@@ -268,22 +268,18 @@ def _headline(row: Paired, better: str | None, metric: Metric) -> str:
     return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"
 
 
-def _why(row: Paired, metric: Metric, min_coverage: float) -> str:
+def _why(row: Paired, min_coverage: float) -> str:
     """Return why a row has no headline."""
     both = row.a_held + row.b_held - row.of
-    lacks = [
-        f"{name} lacks {scored_less} verdicts"
-        if metric == "return"
-        else f"{name} lacks {scored_less} outcomes"
-        for name, scored_less in (("A", row.a_held - row.a_scored), ("B", row.b_held - row.b_scored))
-        if scored_less
-    ]
-    lacks += [
-        f"{count} are in {name} alone"
-        for name, count in (("A", row.a_held - both), ("B", row.b_held - both))
-        if count
-    ]
-    why = f" ({'; '.join(lacks)})" if lacks else ""
+    lacks = {
+        "no verdict": {"A": row.a_held - row.a_scored, "B": row.b_held - row.b_scored},
+        "in one run alone": {"A": row.a_held - both, "B": row.b_held - both},
+    }
+    told = []
+    for what, counts in lacks.items():
+        if named := [f"{count} of {name}" for name, count in counts.items() if count]:
+            told.append(f"{what}: {', '.join(named)}")
+    why = f" ({'; '.join(told)})" if told else ""
     return (
         f"no headline: coverage is {row.coverage:.1%}, {row.pairs} of {row.of} pairs{why}; "
         f"{min_coverage:.0%} is asked for"
@@ -305,14 +301,14 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
         for name in ("tasks", "pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
     }
     of_success = metric == "success"
-    difference = mean_of([row.difference for row in known if row.difference is not None])
+    difference = combined([row.difference for row in known if row.difference is not None])
     overall = Paired(
         env=ALL,
         **sums,
-        a=mean_of([row.a for row in known if row.a is not None]),
-        b=mean_of([row.b for row in known if row.b is not None]),
+        a=combined([row.a for row in known if row.a is not None]),
+        b=combined([row.b for row in known if row.b is not None]),
         difference=difference,
-        bootstrap=mean_of([row.bootstrap for row in known if row.bootstrap is not None]),
+        bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None]),
         lost=sum(row.lost or 0 for row in known) if of_success else None,
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,

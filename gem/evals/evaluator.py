@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from gem import seeding
 from gem.agents.base import BaseAgent, LoopThread
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
+from gem.evals.stopping import Stopping
 from gem.evals.usage import Usage, spent_on
 from gem.hosts import Host
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
@@ -182,6 +183,7 @@ def evaluate(
     resume: bool = False,
     retry_failed: bool = False,
     admit: Callable[[int], bool] | None = None,
+    stop: Stopping | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
@@ -212,6 +214,9 @@ def evaluate(
         resume: go on with what `store` holds: the figures are those of an evaluation that was not cut off.
         retry_failed: see Runner.
         admit: see Runner; what was not admitted counts as unplayed.
+        stop: begin no more tasks once its `Stopping` knows enough, so that `episodes` is the most. Then what
+            was not begun was not asked for, and the interval of success is that of `stop`, which holds
+            although one looked; those of other figures are as if nobody had.
         on_episode: called with each episode as it ends.
 
     Raises:
@@ -224,6 +229,11 @@ def evaluate(
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
         raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
+    if stop is not None and (instances is not None or isinstance(agent, Runner) or stop.samples != samples):
+        raise BadArgument(
+            f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "
+            "without instances and without a Runner."
+        )
     if seeds is None:
         seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]
     jobs = _jobs(env, episodes, samples, seeds, instances)
@@ -237,6 +247,8 @@ def evaluate(
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
         played = agent.play(jobs)
     else:
+        if stop is not None:
+            admit, on_episode = stop.beside(admit, on_episode)
         options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
         options |= {"retry_failed": retry_failed, "admit": admit}
         limits = limits or Limits()
@@ -252,15 +264,18 @@ def evaluate(
         raise NoSolver(failed[0].message)
     # Instances that are all there are were not drawn: they are strata, and play alone is left to chance.
     drawn = samples > 1 or (instances is not None and not instances.complete)
-    return summarise(
+    result = summarise(
         _name(env),
         played,
         clustered=drawn,
         exactly=exactly,
         budget=budget,
-        unplayed=len(jobs) - len(played),
+        unplayed=0 if stop is not None and stop.enough else len(jobs) - len(played),
         samples=samples,
     )
+    if stop is None or stop.interval is None:  # or no task came to its end
+        return result
+    return replace(result, success=stop.interval)
 
 
 def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:

@@ -13,12 +13,16 @@ from gem import codec
 from gem.content import printable
 from gem.errors import BadArgument, StoreError
 from gem.evals.evaluator import who
-from gem.record import RunInfo, Verdict
+from gem.record import Verdict
 from gem.rollout import EpisodeStore
+from gem.rollout.index import Entry
 from gem.specs import TaskRef
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
+
+LARGEST = 1e100
+"""Returns from here on, and those that are no numbers, have no mean and no variance worth the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Outcome:
 
     `task` stands for environment, keywords, wrappers and seed: equal where they are, whoever played. Several
     episodes of one task and sample number are told apart by `repeat`. `success` and `reward` (the return) are
-    None without verdict, and `success` also where the environment does not say what success is.
+    None without verdict, and `success` also where the environment does not say what success is. `instance`
+    names what several tasks share that differ by their seeds alone; samples of one instance are one cluster.
     """
 
     env: str
@@ -36,11 +41,17 @@ class Outcome:
     repeat: int
     success: bool | None
     reward: float | None
+    instance: str = ""
+
+    @property
+    def cluster(self) -> str:
+        """What the outcomes resemble one another within: the task, or the instance that it shares."""
+        return self.instance or self.task
 
     def value(self, metric: Metric) -> float | None:
-        """Return the figure that is compared; None where there is none."""
+        """Return the figure that is compared; None where there is none, or a return beyond LARGEST."""
         if metric == "return":
-            return self.reward
+            return None if self.reward is None or not abs(self.reward) < LARGEST else self.reward
         return None if self.success is None else float(self.success)
 
 
@@ -54,56 +65,80 @@ class RunOutcomes:
     damaged: int = 0
 
 
-def read_run(path: str | Path) -> RunOutcomes:
+def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
     """Return the outcomes of a run: a file of episodes, or a folder with ``episodes.jsonl`` in it.
 
     Of what was played again only the last attempt counts (`EpisodeStore.latest`). No episode is read beyond
-    its task.
+    its task, but where a seat is asked for.
+
+    Args:
+        path: the file or folder.
+        seat: of a game of several, whose success and return they are; None: the episode's success, and the
+            mean return over the seats.
 
     Raises:
-        BadArgument: where nothing is stored, or several agents' episodes of the same tasks.
+        BadArgument: where nothing is stored, several agents' episodes of the same tasks are, or an episode
+            has no such seat.
         StoreError, SchemaMismatch: where the store cannot be read.
     """
     file = _file(Path(path))
+    found: list[tuple[Outcome, str]] = []  # and its group
+    played: dict[tuple[str, int], list[str]] = {}  # by task and sample: under which settings
+    damaged = 0
     with EpisodeStore(file, read_only=True) as store:
         runs = {run.id: run for run in store.runs}
-        entries = store.latest()
-        found, damaged = [], 0
-        repeats: dict[tuple[str, int], list[str]] = {}  # who played each of them
-        for entry in entries:
-            if not entry.id:
-                damaged += 1
-                continue
+        settings = {run.id: repr(replace(run, id="", versions={})) for run in runs.values()}
+        for entry in store.latest():
             try:
-                task = task_key(store.task(entry.number))
+                outcome = _outcome(store, entry, seat)
             except StoreError:
                 damaged += 1
                 continue
-            before = repeats.setdefault((task, entry.sample), [])
-            run = runs.get(entry.run) or RunInfo(entry.run)
-            scored = entry.verdict == Verdict.SCORED
-            found.append(
-                Outcome(
-                    entry.spec,
-                    task,
-                    entry.sample,
-                    len(before),
-                    entry.success if scored else None,
-                    entry.reward if scored else None,
-                )
-            )
-            before.append(repr(replace(run, id="", versions={})))
-    for played in repeats.values():
-        if len({*played}) > 1:
-            agents = sorted({who(run) for run in runs.values()})
-            raise BadArgument(
-                f"{file} holds the same tasks played under several settings (agents: {', '.join(agents)}); a "
-                "run is one agent's. Evaluate each into a folder of its own."
-            )
+            before = played.setdefault((outcome.task, outcome.sample), [])
+            found.append((replace(outcome, repeat=len(before)), entry.group))
+            before.append(settings.get(entry.run, entry.run))
+    agents = ", ".join(sorted({who(run) for run in runs.values()} - {""}))
+    if any(len({*each}) > 1 for each in played.values()):
+        raise BadArgument(
+            f"{file} holds the same tasks played under several settings (agents: {agents}); a run is one "
+            "agent's. Evaluate each into a folder of its own."
+        )
     if not found:
         raise BadArgument(f"{file} holds no episode; compare runs that were played.")
-    agents = sorted({who(run) for run in runs.values() if who(run)})
-    return RunOutcomes(str(path), ", ".join(agents), tuple(found), damaged)
+    return RunOutcomes(str(path), agents, _with_instances(found), damaged)
+
+
+def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
+    if not entry.id:
+        raise StoreError("a damaged line")
+    task, success, reward = task_key(store.task(entry.number)), entry.success, entry.reward
+    if entry.verdict != Verdict.SCORED:
+        success = reward = None
+    elif seat is not None:
+        episode = store[entry.number]
+        if seat not in episode.ends:
+            raise BadArgument(
+                f"{entry.spec} has no seat {seat!r}; it has {', '.join(map(repr, episode.ends)) or 'none'}."
+            )
+        success, reward = episode.succeeded(seat), episode.reward(seat)
+    return Outcome(entry.spec, task, entry.sample, 0, success, reward)
+
+
+def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:
+    """Return outcomes with what they are instances of.
+
+    Samples of an instance share their group, and each has a number of its own, whatever their seeds. A group
+    that has one number several times for several tasks is none: stores were merged that number their groups
+    alike.
+    """
+    tasks: dict[tuple[str, str, int], set[str]] = {}
+    for outcome, group in found:
+        tasks.setdefault((outcome.env, group, outcome.sample), set()).add(outcome.task)
+    merged = {key[:2] for key, own in tasks.items() if len(own) > 1}
+    return tuple(
+        replace(outcome, instance=group) if group and (outcome.env, group) not in merged else outcome
+        for outcome, group in found
+    )
 
 
 def task_key(task: TaskRef) -> str:

@@ -65,7 +65,8 @@ def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None
     axes.set_ylim(len(rows) - 0.4, -0.6)
     what = "difference in success, percentage points" if scale == 100 else "difference in return"
     axes.set_xlabel(f"{what}, with its {comparison.level:.0%} interval")
-    axes.set_title(f"B − A\nA: {_plain(a)}\nB: {_plain(b)}", fontsize=10, loc="left")
+    title = f"B − A\nA: {_plain(a)}\nB: {_plain(b)}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)  # as wide as the whole picture
     side = axes.secondary_yaxis("right")
     side.set_yticks(range(len(rows)), [_figures(row, scale) for row in rows])
     for each in (axes, side):
@@ -102,7 +103,7 @@ def _figures(row: Paired, scale: float) -> str:
     mean, low, high = (scale * value for value in row.difference[:3])
     form = "+.1f" if scale == 100 else "+.3g"
     told = f"{mean:{form}} ({low:{form}} to {high:{form}})"
-    return f"{told}, too few" if row.withheld else told
+    return f"{told}, low coverage" if row.withheld else told
 
 
 def _plain(text: str) -> str:

@@ -74,7 +74,8 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
             for key in dict.fromkeys(key for run in mine for key in run)
         }
         whole = {key: values for key, values in told.items() if len(values) == len(runs)}
-        tasks = [task for task, _, _ in whole]
+        clusters = {(o.task, o.sample, o.repeat): o.cluster for o in runs[0] if o.env == env}
+        tasks = [clusters[key] for key in whole]
         if len({*tasks}) < 2:
             continue
         sides = [[values[i] for values in whole.values()] for i in range(len(runs))]

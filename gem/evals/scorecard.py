@@ -10,8 +10,7 @@ from typing import Any
 from gem.evals.evaluator import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, together, tokens_of
-from gem.statistics import Interval
-from gem.statistics.combined import combined
+from gem.statistics import Interval, combined
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -48,7 +49,7 @@ from typing import Any
 
 from gem import registry
 from gem.agents.named import AgentSettings
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, MissingExtra, did_you_mean
 from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -84,16 +85,24 @@ class Entry:
                 raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
         if not 0 < self.weight < math.inf:
             raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
-        object.__setattr__(self, "env", registry.spec(self.env).id)
-        registry.Maker(self.task)  # its wrappers' names
+        spec = registry.spec(self.env)
+        object.__setattr__(self, "env", spec.id)
+        registry.Maker(self.env, {}, self._around)  # refuses unknown wrappers
+        if self.kwargs:
+            with suppress(MissingExtra):  # which is told when the environment's turn comes
+                entry_point = registry.load(spec.entry_point, spec.extra)
+                registry.check_keywords(entry_point, {**spec.kwargs, **self.kwargs}, self.env)
+
+    @property
+    def _around(self) -> tuple[str, ...]:
+        return (*tool_wrappers(self.tools), *self.wrappers)
 
     @property
     def task(self) -> str | TaskRef:
         """What is played: the id, or a task where more than the id is said."""
-        names = (*tool_wrappers(self.tools), *self.wrappers)
-        if not names and not self.kwargs:
+        if not self._around and not self.kwargs:
             return self.env
-        return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, names)))
+        return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, self._around)))
 
     def seeds(self) -> range | None:
         """Return the seeds that play each task of the data set once, where that is asked for; else None.
@@ -192,7 +201,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "tokens_per_episode": limits.get("tokens_per_episode", int),
     }
     given: dict[str, Any] = {
-        "temperature": sampling.get("temperature", float),
+        "temperature": sampling.get("temperature", str if sampling.says("temperature", "none") else float),
         "max_tokens": sampling.get("max_tokens", int),
         "extra": sampling.get("extra", dict),
         "api": agent.get("api", str),
@@ -201,6 +210,9 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "concurrency": agent.get("concurrency", int),
         "timeout_s": agent.get("timeout", float),
         "device": agent.get("device", str),
+        "tool_calls": agent.get("tool_calls", str),
+        "send_reasoning": agent.get("send_reasoning", bool),
+        "stream": agent.get("stream", bool),
     }
     seed = sampling.get("seed", int, 0)
     min_coverage = limits.get("min_coverage", float, 0.0)
@@ -273,14 +285,17 @@ class _Table:
             value = float(value)
         if type(value) is not kind:
             words = {int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list"}
+            words[bool] = "true or false"
             raise BadArgument(f"{self.where}: {name} is {value!r:.60}; accepted: {words[kind]}.")
         return value
 
     def count(self, name: str, default: int | None = None) -> Any:
         """Return a whole number, or "all"."""
-        return (
-            "all" if self.values.get(name) == "all" and self.get(name, str) else self.get(name, int, default)
-        )
+        return self.get(name, str if self.says(name, "all") else int, default)
+
+    def says(self, name: str, word: str) -> bool:
+        """Tell whether a value is this word."""
+        return bool(self.values.get(name) == word)
 
     def strings(self, name: str) -> tuple[str, ...]:
         values = self.get(name, list, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from gem.record import Episode, RunInfo, Turn
 
 MILLION = 1_000_000
 UNTRIED = 4
-"""Episodes in flight as long as nobody knows what one costs, where there is a budget."""
+"""Episodes in flight, where there is a budget, as long as few have ended: the short ones end first, so that
+their mean says too little of what one takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,66 +175,67 @@ def _price(path: Path, model: str, given: Any) -> Price:
     return Price(given["input"], given["output"], cached)
 
 
-@dataclass
 class Budget:
     """Tokens or dollars that an evaluation may take; what its stores hold counts.
 
     An episode is begun as long as what was spent, what those in flight are expected to take, and the episode
-    itself fit. One is expected to take the mean of those that were played, since `begin`; before the first
-    has ended a few are in flight at most. What has begun is played to its end, so that the budget may be
+    itself fit. One is expected to take the mean of the environment's episodes that have ended; no more are in
+    flight than have ended, but for a few. What has begun is played to its end, so that the budget may be
     exceeded by as much as those last episodes differ from the mean.
     """
 
-    tokens: int | None = None
-    usd: float | None = None
-    prices: Prices | None = None
-    spent: dict[str, Usage] = field(default_factory=dict)
-    _before: tuple[float, ...] = ()
-    _ended: int = 0
+    def __init__(
+        self, tokens: int | None = None, usd: float | None = None, prices: Prices | None = None
+    ) -> None:
+        """Allow so much.
 
-    def __post_init__(self) -> None:
-        """Refuse what is no budget."""
-        for name in ("tokens", "usd"):
-            value = getattr(self, name)
+        Raises:
+            BadArgument: for numbers below 0, or dollars without prices.
+        """
+        for name, value in (("tokens", tokens), ("usd", usd)):
             if value is not None and not 0 <= value < math.inf:
                 raise BadArgument(f"budget_{name} is {value}; accepted: 0 or more.")
-        if self.usd is not None and self.prices is None:
+        if usd is not None and prices is None:
             raise BadArgument("budget_usd needs prices: a file of dollars for a million tokens, by model.")
-        self.begin()
+        self.tokens, self.usd, self.prices = tokens, usd, prices
+        self.spent: dict[str, Usage] = {}
+        self._env = ""
+        self._ended: dict[str, int] = {}  # episodes, by environment
+        self._taken: dict[str, dict[str, Usage]] = {}  # what they took
 
-    def begin(self) -> None:
-        """Learn anew what an episode takes: another environment is played."""
-        self._before, self._ended = self._used(), 0
+    def begin(self, env: str) -> None:
+        """Note that episodes of this environment, by its id, are begun from now on."""
+        self._env = env
 
     def append(self, episode: Episode) -> None:
         """Count an episode that was played, with or without verdict."""
-        self.spent = together((self.spent, spent_on((episode,))))
-        self._ended += 1
+        own, env = spent_on((episode,)), episode.spec
+        self.spent = together((self.spent, own))
+        self._taken[env] = together((self._taken.get(env, {}), own))
+        self._ended[env] = self._ended.get(env, 0) + 1
 
     def admit(self, in_flight: int) -> bool:
         """Tell whether another episode may begin, beside so many."""
-        used, limits = self._used(), self._limits()
-        if self._ended:
-            fits = all(
-                now + (now - before) / self._ended * (in_flight + 1) <= limit
-                for now, before, limit in zip(used, self._before, limits, strict=True)
-            )
-        else:
-            fits = all(now < limit for now, limit in zip(used, limits, strict=True))
-        return fits and (bool(self._ended) or in_flight < UNTRIED)
+        ended = self._ended.get(self._env, 0)
+        limits = [limit for limit in (self.tokens, self.usd) if limit is not None]
+        spent, taken = self._counted(self.spent), self._counted(self._taken.get(self._env, {}))
+        if not ended:
+            return in_flight < UNTRIED and all(now < limit for now, limit in zip(spent, limits, strict=True))
+        return in_flight < max(UNTRIED, ended) and all(
+            now + own / ended * (in_flight + 1) <= limit
+            for now, own, limit in zip(spent, taken, limits, strict=True)
+        )
 
-    def _limits(self) -> tuple[float, ...]:
-        return tuple(limit for limit in (self.tokens, self.usd) if limit is not None)
-
-    def _used(self) -> tuple[float, ...]:
-        used: list[float] = [] if self.tokens is None else [tokens_of(self.spent)]
+    def _counted(self, spent: Spent) -> list[float]:
+        """Return tokens and dollars, as far as they are limited."""
+        counted: list[float] = [] if self.tokens is None else [tokens_of(spent)]
         if self.usd is not None and self.prices is not None:
-            used.append(self.prices.cost(self.spent))
-        return tuple(used)
+            counted.append(self.prices.cost(spent))
+        return counted
 
     def __str__(self) -> str:
         """How much is spent of how much."""
-        parts = [f"{tokens_of(self.spent):,} of {self.tokens:,} tokens"] if self.tokens is not None else []
+        parts = [] if self.tokens is None else [f"{tokens_of(self.spent):,} of {self.tokens:,} tokens"]
         if self.usd is not None and self.prices is not None:
             parts.append(f"${self.prices.cost(self.spent):.4f} of ${self.usd:g}")
         return ", ".join(parts)

@@ -214,16 +214,25 @@ class Index:
 
         They are sorted by `order`, a field of Entry; equal ones by their numbers.
         """
+        if not wanted and order == "number":  # then numbers are places
+            first = max(0, below - start - count) if descending else start
+            last = below - start if descending else min(below, start + count)
+            return self._between(first, last, descending), below
         where, values = _where(wanted, below)
         total = int(self._one(f"SELECT count(*) FROM episodes WHERE {where}", values)[0])
+        count = max(0, min(count, total - start))
+        backwards = start > total // 2  # what stands near the end is found from there
+        if backwards:
+            start, descending = total - start - count, not descending
         way = "DESC" if descending else "ASC"
         by = f'ORDER BY "{order}" {way}, number {way}'
-        found = f"SELECT number FROM episodes WHERE {where} {by} LIMIT ? OFFSET ?"  # whole rows sort slowly
+        numbers = f"SELECT number FROM episodes WHERE {where} {by} LIMIT ? OFFSET ?"  # whole rows sort slowly
         rows = self._db.execute(
-            f"SELECT * FROM episodes WHERE number IN ({found}) {by}", (*values, count, start)
+            f"SELECT * FROM episodes WHERE number IN ({numbers}) {by}", (*values, count, start)
         )
         with _readable():
-            return list(map(_entry, rows)), total
+            found = list(map(_entry, rows))
+        return found[::-1] if backwards else found, total
 
     def tally(self, wanted: Mapping[str, Any], below: int) -> list[Tally]:
         """Return the sums over the entries that `select` returns, by environment, end and outcome."""
@@ -241,15 +250,26 @@ class Index:
                 for spec, stop, verdict, success, *sums in rows
             ]
 
-    def at(self, place: int) -> Entry | None:
-        """Return the entry whose line holds the byte at `place`."""
-        row = self._db.execute(
-            'SELECT * FROM episodes WHERE number = (SELECT max(number) FROM episodes WHERE "start" <= ?)',
-            (place,),
-        ).fetchone()
+    def _between(self, first: int, last: int, descending: bool) -> list[Entry]:
+        rows = self._db.execute(
+            "SELECT * FROM episodes WHERE number >= ? AND number < ? "
+            f"ORDER BY number {'DESC' if descending else 'ASC'}",
+            (first, last),
+        )
         with _readable():
-            entry = None if row is None else _entry(row)
-        return entry if entry is not None and place < entry.end else None
+            return list(map(_entry, rows))
+
+    def at(self, place: int, below: int) -> Entry | None:
+        """Return the entry of a number `below` whose line holds the byte at `place`."""
+        low, high = 0, below  # lines stand in the order of their numbers
+        while low < high:
+            middle = (low + high) // 2
+            if self._one('SELECT "end" FROM episodes WHERE number = ?', (middle,))[0] <= place:
+                low = middle + 1
+            else:
+                high = middle
+        found = self._between(low, min(low + 1, below), False)
+        return found[0] if found and found[0].start <= place else None
 
     def close(self) -> None:
         """Close. Calling it twice is harmless."""

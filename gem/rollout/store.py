@@ -356,7 +356,7 @@ class EpisodeStore(Sequence[Episode]):
             for entry in self._new:
                 if entry.start <= place < entry.end:
                     return entry
-            found: Entry | None = self._asked(lambda index: index.at(place), None)
+            found: Entry | None = self._asked(lambda index: index.at(place, self._base.episodes), None)
             return found
 
     def latest(self) -> list[Entry]:

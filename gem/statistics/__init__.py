@@ -1,11 +1,12 @@
-"""Statistics: intervals that say how sure a mean or a rate is, pass@k, and tests."""
+"""Statistics: how sure a mean, a rate or a difference is, what a suite can show, pass@k, and tests."""
 
+from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
+from gem.statistics.normalise import normalised
 from gem.statistics.paired import (
     holm,
     mcnemar,
-    mean_of,
     paired_bootstrap,
     paired_difference,
     paired_p,
@@ -14,21 +15,24 @@ from gem.statistics.paired import (
 )
 from gem.statistics.passes import pass_at_k, pass_hat_k
 from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference
+from gem.statistics.sequential import ConfidenceSequence
 from gem.statistics.trend import mann_kendall
 
 __all__ = [
+    "ConfidenceSequence",
     "Interval",
     "Noise",
     "clustered_rate",
+    "combined",
     "exact",
     "fisher_exact",
     "holm",
     "mann_kendall",
     "mcnemar",
     "mean_interval",
-    "mean_of",
     "noise",
     "noise_of_rate",
+    "normalised",
     "paired_bootstrap",
     "paired_difference",
     "paired_p",

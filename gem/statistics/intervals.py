@@ -55,7 +55,8 @@ def mean_interval(
     n, g = len(values), len(members)
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
-    squares = math.fsum(math.fsum(value - mean for value in own) ** 2 for own in members)
+    sums = [math.fsum(value - mean for value in own) for own in members]
+    squares = math.fsum(off * off for off in sums)  # infinite where it is beyond all numbers
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
 
@@ -226,7 +227,10 @@ def _mean(values: Sequence[float]) -> float:
             raise BadArgument(
                 f"a value is {value}; leave out episodes without a verdict and report how many they are."
             )
-    return math.fsum(values) / len(values)
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        raise BadArgument("the sum of the values is beyond all numbers.") from None
 
 
 def normal_quantile(level: float) -> float:

@@ -78,7 +78,8 @@ def score_difference(
     differences in place of successes: the rarer outcome is a pair that differs. With one pair per task it is
     Tango's interval itself. One task alone says nothing about others: its interval is [-1, 1].
 
-    It covers 95% and more; of few tasks with many samples it is wide (``python -m bench.intervals``).
+    It covers 95% and more; of few tasks with many samples it is wide. ``python -m bench.intervals
+    differences`` prints how often, and how wide.
 
     Args:
         lost: of each task, the pairs that the first agent alone solves.
@@ -213,10 +214,12 @@ def paired_bootstrap(
     for i, difference in enumerate(_differences(first, second)):
         sums.setdefault(i if clusters is None else clusters[i], []).append(difference)
     # Of each task: what its pairs are off the mean in sum, and how many they are.
+    if not math.isfinite(classical.high):  # one task, or squares beyond all numbers
+        return classical._replace(low=-math.inf, high=math.inf)
     off = np.array([math.fsum(own) - len(own) * mean for own in sums.values()])
     sizes = np.array([float(len(own)) for own in sums.values()])
-    error = math.sqrt(g / max(1, g - 1) * float(off @ off)) / n
-    if g == 1 or error <= 1e-12 * max(1.0, abs(mean)):
+    error = math.sqrt(g / (g - 1) * float(off @ off)) / n
+    if error <= 1e-12 * max(1.0, abs(mean)):
         return classical._replace(low=-math.inf, high=math.inf)
     rng = np.random.default_rng(seed)
     ts = []
@@ -242,26 +245,6 @@ def holm(ps: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(ps) - rank) * ps[i]))
         corrected[i] = least
     return corrected
-
-
-def mean_of(intervals: Sequence[Interval]) -> Interval:
-    """Return the mean of independent estimates, each of which counts alike, and its interval.
-
-    Each bound is as far away as the distances of the estimates' own bounds, squared and added: so bounds that
-    lie unevenly stay so. Source: Zou and Donner, Statistics in Medicine 27 (2008), equations 5 and 6 (the
-    method of variance estimates recovery). All intervals are of one level.
-
-    Raises:
-        BadArgument: without intervals.
-    """
-    if not intervals:
-        raise BadArgument("no intervals; a mean needs at least one.")
-    count = len(intervals)
-    mean = math.fsum(each.mean for each in intervals) / count
-    down = math.hypot(*(each.mean - each.low for each in intervals)) / count
-    up = math.hypot(*(each.high - each.mean for each in intervals)) / count
-    n, clusters = sum(each.n for each in intervals), sum(each.clusters for each in intervals)
-    return Interval(mean, mean - down, mean + up, n, clusters, all(each.exact for each in intervals))
 
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:

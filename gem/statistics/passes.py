@@ -20,7 +20,7 @@ def pass_at_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) ->
     The interval is for tasks drawn from many: that of clustered_rate(), where each task is a cluster worth
     n / k independent trials at most, since so many choices of k share no sample. With k = 1 and as many
     samples of each task it is clustered_rate() itself; with k samples of each, wilson().
-    ``python -m bench.intervals`` prints how often it covers.
+    ``python -m bench.intervals passes`` prints how often it covers.
 
     Args:
         samples: of each task, the outcome of each of its samples that has a verdict.

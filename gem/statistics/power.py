@@ -13,6 +13,9 @@ from gem.statistics.intervals import check_level
 POWER = 0.8
 """How often a difference is to be shown that is there."""
 
+LARGEST = 1e150
+"""The square of a larger value is beyond all numbers."""
+
 
 class Noise(NamedTuple):
     """What a figure varies by: `between` tasks, and `within` a task from sample to sample.
@@ -62,8 +65,8 @@ def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
     """
     if len(values) != len(tasks):
         raise BadArgument(f"got {len(values)} values and {len(tasks)} tasks; one task per value.")
-    if not all(map(math.isfinite, values)):
-        raise BadArgument("a value is not finite; leave out episodes without a verdict.")
+    if not all(math.isfinite(value) and abs(value) < LARGEST for value in values):
+        raise BadArgument(f"a value is not between -{LARGEST:.0e} and {LARGEST:.0e}; leave it out.")
     members: dict[Hashable, list[float]] = {}
     for value, task in zip(values, tasks, strict=True):
         members.setdefault(task, []).append(value)

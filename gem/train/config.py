@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
@@ -255,6 +256,10 @@ class TrainConfig:
     stop: tuple[str, ...] = ()
     """Texts at which an answer of a language model ends."""
 
+    sampler: str = ""
+    """A server that samples a language model's answers, as vllm:URL or sglang:URL; the run's folder, which it
+    must be able to read, holds the weights that it is given. Empty: the model that is trained samples."""
+
     width: int = 64
     """Width of the tiny model."""
 
@@ -331,12 +336,23 @@ class TrainConfig:
             self._check_tiny()
         elif self.lora_rank and self.train_layers is not None:
             raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
+        if self.sampler:
+            self._check_sampler()
+
+    def _check_sampler(self) -> None:
+        if not re.fullmatch(r"(vllm|sglang):https?://.+", self.sampler):
+            raise BadArgument(
+                f"sampler is {self.sampler!r}; accepted: vllm:URL or sglang:URL, as vllm:http://127.0.0.1:8000."
+            )
+        for name in ("lora_rank", "answer_prefix", "stop"):
+            if getattr(self, name) != TrainConfig.__dataclass_fields__[name].default:
+                raise BadArgument(f"{name} does not go with a sampler; leave one of them out.")
 
     def _check_tiny(self) -> None:
         if self.device != "cpu":
             raise BadArgument(f"device is {self.device!r}; the tiny model takes cpu alone.")
         own = TrainConfig.__dataclass_fields__
-        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop"):
+        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler"):
             if getattr(self, name) != own[name].default:
                 raise BadArgument(f"{name} belongs to a language model; the tiny model has none of it.")
 

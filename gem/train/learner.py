@@ -303,7 +303,7 @@ class Learner:
 
     def publish(self, version: int) -> None:
         """Let the agent answer with the weights of now, as policy `version`."""
-        self.policy.agent.publish(version)
+        self.policy.publish(version)
 
     def _gather(self) -> None:
         """Add a pass's gradients to those of the float32 copies: bfloat16 would lose small ones."""

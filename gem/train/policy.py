@@ -7,7 +7,7 @@ width of the model, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from gem.tokens.rows import Row
 from gem.tokens.tiny import PAD, TinyRenderer
 from gem.train.batch import Batch, Weighted, collate
 from gem.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from gem.agents.token_server import TokenServerAgent
 
 
 class Policy(Protocol):
@@ -77,6 +80,10 @@ class Policy(Protocol):
         """Let the agent sample at this temperature from now on; 0 is greedy."""
         ...
 
+    def publish(self, version: int) -> None:
+        """Let the agent answer with the weights of now, as policy `version`."""
+        ...
+
 
 class TinyPolicy:
     """The embedded tiny model as a policy."""
@@ -95,6 +102,10 @@ class TinyPolicy:
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
         self.agent.temperature = temperature
+
+    def publish(self, version: int) -> None:
+        """See Policy.publish."""
+        self.agent.publish(version)
 
     def states(self, batch: Batch) -> Tensor:
         """See Policy.states."""
@@ -120,9 +131,13 @@ class CausalPolicy:
     """A Hugging Face causal language model as a policy."""
 
     def __init__(
-        self, model: Any, renderer: Renderer, agent: HuggingFaceAgent | None = None, capacity: int = 256
+        self,
+        model: Any,
+        renderer: Renderer,
+        agent: HuggingFaceAgent | TokenServerAgent | None = None,
+        capacity: int = 256,
     ) -> None:
-        """Train `model`; `agent` samples from it, by default at temperature 1.
+        """Train `model`; `agent` samples from it, by default at temperature 1, or from a server's copy.
 
         Whether the model can be given a tree of rows, and what makes logits of its states, is tried out here.
 
@@ -208,7 +223,12 @@ class CausalPolicy:
 
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
-        self.agent.temperature = temperature
+        self.agent.temper(temperature)
+
+    def publish(self, version: int) -> None:
+        """See Policy.publish."""
+        held = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
+        self.agent.publish(version, None if held else self.model.state_dict())
 
 
 class Base:
@@ -234,6 +254,10 @@ class Base:
     def temper(self, temperature: float) -> None:
         """See Policy.temper."""
         self._policy.temper(temperature)
+
+    def publish(self, version: int) -> None:
+        """See Policy.publish."""
+        self._policy.publish(version)
 
 
 def _apart(found_NV: Tensor, wanted_NV: Tensor) -> float:
@@ -272,13 +296,31 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.checkpointing:
         checkpoint_layers(model)
     renderer = ChatTemplateRenderer(tokenizer)
-    agent = HuggingFaceAgent(
+    agent: HuggingFaceAgent | TokenServerAgent = HuggingFaceAgent(
         model, renderer, config.temperature, config.max_tokens, prefix=config.answer_prefix, stop=config.stop
     )
+    if config.sampler:
+        agent = _server(config, renderer, agent.context)
     policy = CausalPolicy(model, renderer, agent, config.pack)
     if config.checkpointing:
         policy.capacity = None  # a checkpointed model keeps no cache, so no prefix can be shared
     return policy
+
+
+def _server(config: TrainConfig, renderer: Renderer, context: int | None) -> TokenServerAgent:
+    from gem.agents.token_server import TokenServerAgent  # here: it needs httpx
+
+    protocol, _, url = config.sampler.partition(":")
+    return TokenServerAgent(
+        url,
+        renderer,
+        protocol,  # type: ignore[arg-type] # the config has checked it
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        context=context,
+        weights_folder=config.out / "weights",
+        concurrency=config.batch,
+    )
 
 
 def settled(config: TrainConfig) -> TrainConfig:

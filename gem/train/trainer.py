@@ -11,7 +11,7 @@ import functools
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class Trainer:
         self._coming = None
         # What is sampled while this iteration learns comes from the weights that stand before it does.
         load_weights(self.sampler, weights(self.policy), "the learner")
-        self.sampler.agent.publish(self.iteration)
+        self.sampler.publish(self.iteration)
         if self.iteration + 1 < self.config.iterations:
             self._coming = self._thread.submit(self.sample, self.iteration + 1)
         return episodes
@@ -193,6 +193,8 @@ class Trainer:
         if self.config.staleness:
             self._thread.shutdown()
         self.runner.close()
+        if self.config.staleness:
+            self.sampler.agent.close()
         if self.store is not None:
             self.store.close()
 
@@ -278,7 +280,7 @@ class Trainer:
         self.learner.publish(self.iteration)
         if self.config.staleness:
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
-            self.sampler.agent.publish(max(0, self.iteration - 1))
+            self.sampler.publish(max(0, self.iteration - 1))
         if parallel.rank() == 0:
             self.folder.rewind(self.iteration)
         parallel.wait()
@@ -361,7 +363,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
     first = parallel.rank() == 0
     if not first:
         trainer.watcher = watcher = Watcher()
-    with folder.held() if first else nullcontext():
+    with closing(trainer.policy.agent), folder.held() if first else nullcontext():
         if resume:
             trainer.restore()
             for name, figures in trainer.figures.items():
@@ -374,7 +376,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             trainer.hold_reference()
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
-                trainer.sampler.agent.publish(0)
+                trainer.sampler.publish(0)
             trainer.save()
         try:
             trainer.train()

@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from gem import registry
 from gem.content import text_of
-from gem.errors import GemError
+from gem.errors import BadArgument, GemError
 from gem.record import Episode, StopReason, Verdict
-from gem.rollout.index import Entry
+from gem.rollout.index import Entry, matches
+from gem.rollout.replay import first_difference
 from gem.viewer import charts
 from gem.viewer.conversation import (
     COLOURS,
@@ -30,17 +33,17 @@ from gem.viewer.conversation import (
     plain_json,
     raw_prompt,
 )
-from gem.viewer.guard import Guard
+from gem.viewer.guard import BODY_AT_MOST, Guard
 from gem.viewer.search import search
 from gem.viewer.sources import Source
-from gem.viewer.text import shown
+from gem.viewer.text import shown, visible
+from gem.viewer.through import same_start, short_actions, through
 from gem.viewer.vocabulary import vocabulary_of
+from gem.viewer.whatif import AGENTS, check_what_if, what_if
 
 PAGE = 100
 SHORT_LINE = 1 << 16
 """Bytes of an episode's line up to which a list shows what it did."""
-SHORT_LIST = 12
-"""Actions of an episode that a list shows."""
 ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "success")
 """What episodes can be sorted by."""
 OUTCOMES: dict[str, dict[str, Any]] = {
@@ -67,9 +70,10 @@ def static(name: str) -> str:
 class Viewer:
     """The application over some sources; `app` is what a server runs."""
 
-    def __init__(self, sources: Sequence[Source], token: str) -> None:
-        """Show `sources` to whoever has the token."""
+    def __init__(self, sources: Sequence[Source], token: str, host: str = "process") -> None:
+        """Show `sources` to whoever has the token; what is played on is played on `host`."""
         self.sources = list(sources)
+        self.host = host
         self.base = f"/{token}"
         self.env = templates()
         self.app = Guard(
@@ -82,6 +86,12 @@ class Viewer:
                     Route("/run/{run:int}/episode/{number:int}", self.episode),
                     Route("/run/{run:int}/episode/{number:int}/prompt/{turn:int}", self.prompt),
                     Route("/run/{run:int}/episode/{number:int}/text/{turn:int}/{part}", self.text),
+                    Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if_form),
+                    Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if, methods=["POST"]),
+                    Route("/run/{run:int}/episode/{number:int}/note", self.note, methods=["POST"]),
+                    Route("/run/{run:int}/through", self.through),
+                    Route("/start", self.starts),
+                    Route("/pair", self.pair),
                     Route("/static/{name:path}", self.static),
                 ],
                 exception_handlers={HTTPException: self.refused, GemError: self.refused},
@@ -124,6 +134,11 @@ class Viewer:
             found = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
             entries: list[Entry] = [hit.entry for hit in found.hits]
             total = len(entries)
+        elif asked.get("noted"):
+            noted = [entry for id in source.notes.all() for entry in source.store.select(id=id)[:1]]
+            entries = [entry for entry in sorted(noted) if matches(entry, wanted)]
+            total = len(entries)
+            entries = entries[at * PAGE : (at + 1) * PAGE]
         else:
             entries, total = source.store.page(
                 order=order, descending=descending, start=at * PAGE, count=PAGE, **wanted
@@ -133,11 +148,11 @@ class Viewer:
         def link(**changed: Any) -> str:
             return "?" + urlencode({k: v for k, v in {**kept, **changed}.items() if v not in (None, "")})
 
-        tallies = source.store.tally()
+        tallies = source.tally()
         return self._page(
             "run.html",
             source=source,
-            figures=source.figures(tallies),
+            figures=source.figures(),
             specs=sorted({tally.spec for tally in tallies}),
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,
@@ -145,6 +160,7 @@ class Viewer:
             hits={hit.entry.number: hit for hit in found.hits} if found else {},
             found=found,
             words=words,
+            notes=source.notes.all(),
             did={} if found else {entry.number: answers(source, entry) for entry in entries},
             total=total,
             order=order,
@@ -175,9 +191,144 @@ class Viewer:
             source=source,
             number=number,
             last=len(source.store) - 1,
+            note=source.notes.of(episode.id),
+            forkable=_can_fork(episode),
             **episode_page(source, episode, colour),
             title=f"episode {number}",
         )
+
+    def pair(self, request: Request) -> Response:
+        """Show two episodes side by side, from where they part."""
+        places = [_place(request.query_params.get(name, "")) for name in ("one", "other")]
+        sides, found = [], []
+        for run, number in places:
+            source = self._source_of(run)
+            if number >= len(source.store):
+                raise HTTPException(404, f"There is no episode {number} in {source.name}.")
+            episode = source.store[number]
+            link = f"{self.base}/run/{run}/episode/{number}"
+            found.append(episode)
+            sides.append(
+                {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")}
+            )
+        (run, number), _ = places
+        return self._compared(
+            self.sources[run], number, found, sides, heading="Side by side", title="side by side"
+        )
+
+    def starts(self, request: Request) -> Response:
+        """Show every episode that begins with a seed, of all runs."""
+        spec = request.query_params.get("spec", "")
+        seed = _number(request.query_params, "seed", 0)
+        return self._page(
+            "starts.html",
+            spec=spec,
+            seed=seed,
+            starts=same_start(self.sources, spec, seed),
+            title="One start",
+        )
+
+    def through(self, request: Request) -> Response:
+        """Show a run from its first episode to its last."""
+        source = self._source(request)
+        specs = list(source.by_spec())
+        spec = request.query_params.get("spec", "") or (specs[0] if specs else "")
+        turn = max(1, _number(request.query_params, "turn", 1)) - 1
+        return self._page(
+            "through.html",
+            source=source,
+            spec=spec,
+            specs=specs,
+            turn=turn,
+            through=through(source, spec, turn),
+            title="from first to last",
+        )
+
+    def what_if_form(self, request: Request) -> Response:
+        """Ask for an action in place of a stored one."""
+        source = self._source(request)
+        number = self._episode_number(request, source)
+        episode = self._read(source, number)
+        check_what_if(episode)
+        turn = _number(request.query_params, "turn", 0)
+        if turn >= len(episode.turns):
+            raise HTTPException(404, f"There is no turn {turn}; the episode has {len(episode.turns)}.")
+        return self._page(
+            "whatif.html",
+            source=source,
+            number=number,
+            heard=parts_of(episode.turns[turn].observation),
+            form=_what_if_form(episode, turn, [], True),
+            title="what if",
+        )
+
+    async def what_if(self, request: Request) -> Response:
+        """Play on from a turn with what was typed, and show it beside what is stored."""
+        asked = await _form(request)
+        typed = [*asked.get("typed", ()), *(each for each in asked.get("action", ()) if each.strip())]
+        turn, agent = _number(_firsts(asked), "turn", 0), _firsts(asked).get("agent", "")
+        return await run_in_threadpool(self._what_if, request, turn, typed, agent)
+
+    def _what_if(self, request: Request, turn: int, typed: list[str], agent: str) -> Response:
+        source = self._source(request)
+        number = self._episode_number(request, source)
+        episode = self._read(source, number)
+        forked = what_if(episode, turn, typed, agent, host=self.host)
+        link = f"{self.base}/run/{source.number}/episode/{number}"
+        sides = [
+            {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")},
+            {"name": "what if", "link": "", **episode_page(source, forked, "", advantages=False)},
+        ]
+        going = forked.stop is StopReason.TURN_LIMIT and not agent
+        return self._compared(
+            source,
+            number,
+            [episode, forked],
+            sides,
+            least=turn,
+            form=_what_if_form(episode, turn, typed, going),
+            heading=f"What if, at turn {turn + 1}",
+            title="what if",
+        )
+
+    def _compared(
+        self,
+        source: Source,
+        number: int,
+        episodes: Sequence[Episode],
+        sides: Sequence[dict[str, Any]],
+        *,
+        least: int | None = None,
+        form: dict[str, Any] | None = None,
+        heading: str,
+        title: str,
+    ) -> Response:
+        difference = first_difference(episodes[0], episodes[1])
+        common = difference.turn if difference else min(len(each.turns) for each in episodes)
+        return self._page(
+            "compare.html",
+            source=source,
+            number=number,
+            sides=sides,
+            difference=difference,
+            common=min(common, least) if least is not None else common,
+            colour="logprob",
+            form=form,
+            heading=heading,
+            title=title,
+        )
+
+    async def note(self, request: Request) -> Response:
+        """Keep a flag and a note on an episode, and show it again."""
+        asked = _firsts(await _form(request))
+        text = asked.get("note", "").strip()
+        return await run_in_threadpool(self._note, request, bool(asked.get("flag")), text)
+
+    def _note(self, request: Request, flagged: bool, text: str) -> Response:
+        source = self._source(request)
+        number = self._episode_number(request, source)
+        source.notes.set(self._read(source, number).id, flagged, text)
+        return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
 
     def prompt(self, request: Request) -> Response:
         """Show the prompt of a turn as the model saw it."""
@@ -232,7 +383,9 @@ class Viewer:
         return HTMLResponse(text, status)
 
     def _source(self, request: Request) -> Source:
-        number = int(request.path_params["run"])
+        return self._source_of(int(request.path_params["run"]))
+
+    def _source_of(self, number: int) -> Source:
         if number >= len(self.sources):
             raise HTTPException(404, f"There is no run {number}; {len(self.sources)} are open.")
         return self.sources[number]
@@ -274,8 +427,55 @@ class Viewer:
         return wanted, chosen
 
 
-def _number(asked: Mapping[str, str], name: str, default: int) -> int:
-    value = asked.get(name) or str(default)
+def _can_fork(episode: Episode) -> bool:
+    try:
+        check_what_if(episode)
+    except BadArgument:
+        return False
+    return True
+
+
+def _what_if_form(episode: Episode, turn: int, typed: list[str], going: bool) -> dict[str, Any]:
+    """Return what the form of a what-if shows: where it stands, and whether it can go on."""
+    at = turn + len(typed)
+    solver = registry.spec(episode.spec).solver != "none"
+    return {
+        "turn": turn,
+        "typed": typed,
+        "open": going,
+        "stored": episode.turns[at].action if not typed and at < len(episode.turns) else None,
+        "agents": {name: said for name, said in AGENTS.items() if name != "solver" or solver},
+    }
+
+
+async def _form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form; line ends are those of every other text here."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_AT_MOST:
+            raise HTTPException(413, "The form is too long.")
+    try:
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=200)
+    except ValueError as error:
+        raise HTTPException(400, "That is no form.") from error
+    return {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
+
+
+def _firsts(form: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: values[0] for name, values in form.items()}
+
+
+def _place(text: str) -> tuple[int, int]:
+    """Return the run and the number of an episode that an address names, as 0.17."""
+    run, _, number = text.partition(".")
+    if not all(each.isascii() and each.isdigit() and len(each) < 12 for each in (run, number)):
+        raise HTTPException(400, f"an episode is {text!r:.40}; accepted: RUN.NUMBER, as 0.17.")
+    return int(run), int(number)
+
+
+def _number(asked: Mapping[str, Any], name: str, default: int) -> int:
+    value = str(asked.get(name) or default)
     if not value.isascii() or not value.isdigit() or len(value) > 20:
         raise HTTPException(400, f"{name} is {value!r:.40}; accepted: a number, 0 or more.")
     return int(value)
@@ -292,21 +492,20 @@ def answers(source: Source, entry: Entry) -> list[str]:
     if entry.end - entry.start > SHORT_LINE:
         return []
     try:
-        turns = source.store[entry.number].turns
+        return short_actions(source.store[entry.number])
     except GemError:  # a damaged line
         return []
-    return [" ".join((turn.action or "")[:200].split())[:60] for turn in turns[:SHORT_LIST]]
 
 
-def episode_page(source: Source, episode: Episode, colour: str) -> dict[str, Any]:
-    """Return what the page of an episode shows."""
+def episode_page(source: Source, episode: Episode, colour: str, *, advantages: bool = True) -> dict[str, Any]:
+    """Return what the page of an episode shows; `advantages`: whether they are sought."""
     vocabulary = vocabulary_of(episode.run)
-    advantages = advantages_of(source, episode) if source.training else {}
-    turns = conversation(episode, vocabulary, advantages)
+    weighed = advantages_of(source, episode) if source.training and advantages else {}
+    turns = conversation(episode, vocabulary, weighed)
     known = {
         "logprob": any(turn.logprobs is not None for turn in episode.turns),
         "entropy": any(turn.token_ids and entropies(turn) is not None for turn in episode.turns),
-        "advantage": bool(advantages),
+        "advantage": bool(weighed),
         "mask": any(turn.token_ids for turn in episode.turns),
         "none": True,
     }
@@ -336,12 +535,14 @@ def _limits(episode: Episode) -> dict[str, Any]:
     return {f"limit of {name}": value for name in names if (value := getattr(limits, name)) is not None}
 
 
+@cache
 def templates() -> Environment:
-    """Return the templates; everything that is put into one is escaped."""
+    """Return the templates; what is put into one is escaped, and characters that cannot be seen are named."""
     env = Environment(
         loader=PackageLoader("gem.viewer", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -351,6 +552,7 @@ def templates() -> Environment:
         "short": short,
         "percent": percent,
         "seconds": seconds,
+        "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
     }
     env.globals |= {
         "iteration_of": iteration_of,

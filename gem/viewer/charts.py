@@ -60,19 +60,24 @@ def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     chosen = [
         source for source in sources if source.training and (not wanted or str(source.number) in wanted)
     ]
+    return drawn(chosen, how["metrics"], how["smooth"], how["apart"])
+
+
+def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: bool) -> dict[str, Any]:
+    """Return the curves of training runs, with their alarms; see `curves`."""
     together: dict[str, list[Source]] = {}
     for source in chosen:
-        together.setdefault(source.name if how["apart"] else source.recipe, []).append(source)
+        together.setdefault(source.name if apart else source.recipe, []).append(source)
     labels = _labels(list(together.values()))
     return {
         "metrics": {
             name: [
-                {"label": label, **_curve(members, name, how["smooth"])}
+                {"label": label, **_curve(members, name, smooth)}
                 for label, members in zip(labels, together.values(), strict=True)
             ]
-            for name in how["metrics"]
+            for name in metrics
         },
-        "shares": [name for name in how["metrics"] if name in SHARES],
+        "shares": [name for name in metrics if name in SHARES],
         "alarms": [{**alarm, "run": source.name} for source in chosen for alarm in source.alarms()],
         "counts": {source.number: len(source.history) for source in chosen},
     }

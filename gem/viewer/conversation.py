@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from gem.content import Image, Obs, Text, text_of
 from gem.errors import GemError
-from gem.estimators import turn_advantages
+from gem.estimators import Kind, turn_advantages
+from gem.estimators.advantages import KINDS
 from gem.record import Episode, Turn
+from gem.rollout.index import Entry
 from gem.viewer.sources import Source
 from gem.viewer.text import LONGEST, Board, blocks, picture_type, pretty
 from gem.viewer.vocabulary import Vocabulary
@@ -23,6 +25,8 @@ MOST_TOKENS = 20_000
 """Tokens of one turn that a page shows."""
 BATCH_AT_MOST = 2048
 """Episodes of an iteration that are read to compute advantages."""
+ITERATIONS_KEPT = 8
+"""Iterations whose advantages are remembered."""
 PICTURE_AT_MOST = 4 << 20
 """Bytes of a picture that a page shows."""
 _SURPRISE = (0.9, 0.5, 0.2, 0.05, 0.01)
@@ -240,8 +244,6 @@ def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
     They are computed again from the iteration's episodes, as the run's algorithm does without a divergence
     in the reward. PPO's rest on its critic, those of turn_grpo on its branches: these are not here.
     """
-    from gem.estimators.advantages import KINDS
-
     config = source.config
     kind = {"gspo": "grpo"}.get(str(config.get("algorithm")), config.get("algorithm"))
     gamma = config.get("gamma")
@@ -251,18 +253,30 @@ def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
     entries, total = source.store.page(job_prefix=f"{iteration}-", run=episode.run.id, count=BATCH_AT_MOST)
     if total > BATCH_AT_MOST:
         return {}
+    known = source.advantages.get((episode.run.id, iteration))
+    if known is None or known[0] != total:
+        known = total, _weighed(source, entries, kind, gamma)
+        if len(source.advantages) >= ITERATIONS_KEPT:
+            source.advantages.pop(next(iter(source.advantages)), None)
+        source.advantages[episode.run.id, iteration] = known
+    return known[1].get(episode.id, {})
+
+
+def _weighed(
+    source: Source, entries: Sequence[Entry], kind: Kind, gamma: float
+) -> dict[str, dict[int, float]]:
+    """Return the advantages of the turns of an iteration's episodes, by their ids."""
     last = {(entry.job, entry.sample): entry.number for entry in entries}  # the last attempt stands
+    found: dict[str, dict[int, float]] = {}
     try:
         batch = [source.store[number] for number in last.values()]
-        mine = next(i for i, each in enumerate(batch) if each.id == episode.id)
-        found: dict[int, float] = {}
-        for seat in episode.seats:
-            values = turn_advantages(batch, kind, gamma, seat)[mine]
-            places = [number for number, turn in enumerate(episode.turns) if turn.seat == seat]
-            found.update(zip(places, values or (), strict=False))
-        return found
-    except (GemError, StopIteration, KeyError):
+        for seat in dict.fromkeys(seat for episode in batch for seat in episode.seats):
+            for episode, values in zip(batch, turn_advantages(batch, kind, gamma, seat), strict=True):
+                places = [number for number, turn in enumerate(episode.turns) if turn.seat == seat]
+                found.setdefault(episode.id, {}).update(zip(places, values or (), strict=False))
+    except GemError:  # a damaged line, or a reward that is no number
         return {}
+    return found
 
 
 class Boundary(NamedTuple):

@@ -7,12 +7,13 @@ site can let its own name stand for 127.0.0.1.
 
 from __future__ import annotations
 
+import re
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-NAMES = frozenset(("127.0.0.1", "localhost"))
+NAME = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -21,7 +22,7 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -71,7 +72,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if host.rpartition(":")[0] not in NAMES and host not in NAMES:
+        if not NAME.fullmatch(host):
             return PlainTextResponse("This server answers to 127.0.0.1 and localhost alone.\n", 421)
         parts = scope["path"].split("/", 2)
         if len(parts) < 3 or not compare_digest(parts[1].encode(), self.token.encode()):

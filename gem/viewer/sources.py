@@ -18,6 +18,7 @@ from gem.rollout.index import Tally
 from gem.rollout.store import EpisodeStore
 from gem.statistics import Interval, wilson
 from gem.statistics.student_t import quantile
+from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
 DEEPEST = 3
@@ -90,10 +91,13 @@ class Source:
         self.number, self.path, self.name = number, path, name
         self.store = EpisodeStore(path, read_only=True)
         self.folder = path.parent
+        self.notes = Notes(path)
+        self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
         self._history: list[dict[str, Any]] = []
         self._read = 0
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
+        self._tally: tuple[int, list[Tally]] | None = None
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -162,17 +166,24 @@ class Source:
             pass  # a run of another version
         return self._alarms
 
-    def figures(self, tallies: Iterable[Tally] | None = None) -> Figures:
+    def tally(self) -> list[Tally]:
+        """Return the sums over all episodes; those of a store that has not grown are remembered."""
+        count = len(self.store)
+        if self._tally is None or self._tally[0] != count:
+            self._tally = count, self.store.tally()
+        return self._tally[1]
+
+    def figures(self) -> Figures:
         """Return what the episodes come to."""
         found = Figures()
-        for tally in self.store.tally() if tallies is None else tallies:
+        for tally in self.tally():
             found.add(tally)
         return found
 
     def by_spec(self) -> dict[str, Figures]:
         """Return what the episodes of each environment come to."""
         found: dict[str, Figures] = {}
-        for tally in self.store.tally():
+        for tally in self.tally():
             found.setdefault(tally.spec, Figures()).add(tally)
         return dict(sorted(found.items()))
 

@@ -86,8 +86,8 @@ def test_too_little_coverage_withholds_the_headline_and_says_why():
     (row,) = found.rows
     assert row.headline is row.better is None
     assert row.withheld == (
-        "no headline: coverage is 76.2%, 16 of 21 pairs (B lacks 2 outcomes; 2 are in A alone; 1 are in B "
-        "alone); 95% is asked for"
+        "no headline: coverage is 76.2%, 16 of 21 pairs (no verdict: 2 of B; in one run alone: 2 of A, 1 of "
+        "B); 95% is asked for"
     )
     assert found.overall.withheld == row.withheld
     assert compare(a, b, min_coverage=0.7).rows[0].better == "B"
@@ -144,6 +144,19 @@ def test_returns_are_compared_by_students_t():
     assert row.headline.startswith("no difference shown; smallest that could be seen: 0.")
     with pytest.raises(BadArgument, match=r"no pair has a success on both sides .*--metric return"):
         compare(a, b)
+
+
+def test_returns_that_have_no_mean_lower_the_coverage():
+    a = [
+        Outcome(ENV, str(i), 0, 0, None, value)
+        for i, value in enumerate([math.inf, math.nan, 1e200, 2.0, 1.0])
+    ]
+    b = [Outcome(ENV, str(i), 0, 0, None, 1.0) for i in range(5)]
+    row = compare(a, b, metric="return").rows[0]
+    assert (row.pairs, row.difference.mean) == (2, -0.5)
+    assert row.withheld == (
+        "no headline: coverage is 40.0%, 2 of 5 pairs (no verdict: 3 of A); 95% is asked for"
+    )
 
 
 @pytest.mark.parametrize("metric", ["success", "return"])
@@ -250,6 +263,32 @@ def test_the_same_task_played_twice_is_two_samples(tmp_path):
     b = stored(tmp_path / "b.jsonl", episode(1, StopReason.FAILED), episode(1, job="again"))
     row = compare(a.outcomes, b.outcomes).rows[0]
     assert (row.tasks, row.pairs, row.lost) == (1, 2, 1)
+
+
+def test_seeds_of_one_instance_are_one_cluster_and_groups_of_merged_runs_are_not(tmp_path):
+    def run_of(name, sample):
+        return stored(tmp_path / name, *(episode(s, group=str(s % 2), sample=sample(s)) for s in range(8)))
+
+    instances = run_of("a.jsonl", lambda s: s // 2)
+    assert len({o.cluster for o in instances.outcomes}) == 2
+    row = compare(instances.outcomes, instances.outcomes).rows[0]
+    assert (row.tasks, row.pairs) == (2, 8)
+    (suite,) = suites([instances.outcomes], "return")
+    assert (suite.tasks, suite.samples) == (2, 4.0)
+    merged = run_of("b.jsonl", lambda s: 0)
+    assert len({o.cluster for o in merged.outcomes}) == 8
+
+
+def test_a_seat_has_its_own_success_and_return(tmp_path):
+    game = episode(1, StopReason.ENDED)
+    game.ends = {name: SeatEnd(stop, terminated=True, unearned=pay) for name, stop, pay in (
+        ("black", StopReason.SOLVED, 1.0), ("white", StopReason.FAILED, -1.0))}  # fmt: skip
+    stored(tmp_path / "a.jsonl", game, episode(2, StopReason.ERROR))
+    for seat, success, reward in ((None, None, 0.0), ("black", True, 1.0), ("white", False, -1.0)):
+        first, broken = read_run(tmp_path / "a.jsonl", seat).outcomes
+        assert (first.success, first.reward, broken.reward) == (success, reward, None)
+    with pytest.raises(BadArgument, match="test:X has no seat 'red'; it has 'black', 'white'"):
+        read_run(tmp_path / "a.jsonl", "red")
 
 
 def test_a_store_of_two_agents_is_no_run(tmp_path):

@@ -196,6 +196,12 @@ def test_what_has_no_mean_is_refused(compute):
         compute([1.0, math.nan])
 
 
+def test_values_too_large_to_be_squared_have_no_bounds():
+    assert mean_interval([1e200, -1e200, 0.0])[:3] == (0.0, -math.inf, math.inf)
+    with pytest.raises(BadArgument, match="beyond all numbers"):
+        mean_interval([1.7e308] * 3)
+
+
 def test_wrong_arguments_are_refused():
     with pytest.raises(BadArgument, match="2 values and 1 clusters"):
         mean_interval([1.0, 2.0], clusters=["a"])

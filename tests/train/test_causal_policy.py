@@ -5,13 +5,16 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+pytest.importorskip("httpx")
+
+from token_server import TokenServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedTokenizerFast, Qwen3Config
 
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.record import SEAT
-from gem.rollout import Job, rollout
+from gem.rollout import EpisodeStore, Job, rollout
 from gem.train import checkpoint
 from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
@@ -115,6 +118,28 @@ def test_the_whole_loop(folder, tmp_path):
     before = dict(make_policy(config).model.named_parameters())
     after = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
     assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("staleness", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
+def test_a_server_that_samples_follows_the_training(folder, tmp_path, protocol, staleness):
+    """The server's copy answers every turn, with the weights of the iteration that it plays for."""
+    path = folder if folder.name.startswith("qwen3") else pytest.skip("one architecture is enough")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    with TokenServer(model, protocol) as server:
+        sampler = f"{protocol}:{server.url}"
+        how = {"staleness": staleness, "kl": 0.0, "store": "tokens", "lr": 1e-2}
+        config = small(path, tmp_path, sampler=sampler, **how)
+        train(config)
+    history = RunFolder(tmp_path).history()
+    assert all(m.no_verdict == 0 and m.logprob_gap < 1e-3 for m in history[: 1 if staleness else None])
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        turns = [turn for episode in store for turn in episode.turns]
+        assert {episode.run.agent for episode in store} == {"TokenServerAgent"}
+    assert {turn.policy_version for turn in turns} == ({0} if staleness else {0, 1})
+    trained = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
+    served = dict(model.named_parameters())
+    assert all(torch.allclose(served[name], tensor, atol=1e-6) for name, tensor in trained.items())
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])

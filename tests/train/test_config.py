@@ -13,6 +13,20 @@ from gem.train.command import _flag, command
 from gem.train.config import AT_LEAST_ONE, NOT_NEGATIVE, TrainConfig
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sampler": "vllm"}, "accepted: vllm:URL or sglang:URL"),
+        ({"sampler": "trt:http://x"}, "accepted: vllm:URL or sglang:URL"),
+        ({"sampler": "vllm:http://x", "lora_rank": 2}, "lora_rank does not go with a sampler"),
+        ({"sampler": "vllm:http://x", "stop": ("}",)}, "stop does not go with a sampler"),
+    ],
+)
+def test_a_sampler_that_cannot_be_is_refused(given, words):
+    with pytest.raises(BadArgument, match=words):
+        TrainConfig(model="some", **given)
+
+
 def test_a_config_comes_back_from_json():
     config = TrainConfig(env_kwargs={"max_number": [5, 9]}, out=Path("some where"), max_turns=3, gamma=0.9)
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

@@ -205,12 +205,14 @@ def test_a_conversion_that_was_cut_off_leaves_nothing_that_is_taken_for_a_model(
     assert not (ready / "half").exists()
 
 
-def test_a_folder_is_loaded_as_it_stands(made, tmp_path, cache):
+def test_a_folder_is_loaded_as_it_stands(made, tmp_path, cache, capfd):
     for each in made:
         each.save_pretrained(tmp_path / "folder")
+    capfd.readouterr()
     model, _ = models.load_causal(str(tmp_path / "folder"))
     assert same(model, made[0])
     assert not cache.exists()
+    assert capfd.readouterr().err == ""  # no bar
 
 
 @pytest.fixture

@@ -130,6 +130,10 @@ class TablePolicy:
         """Refuse: the oracle's policy is sampled at temperature 1."""
         raise BadArgument("the oracle's policy is sampled at temperature 1.")
 
+    def publish(self, version: int) -> None:
+        """See Policy.publish."""
+        self.agent.publish(version)
+
 
 class TableAgent(BaseAgent):
     """Samples from a table, or gives the answers of a script, with their log probabilities in the table.

@@ -17,8 +17,8 @@
     const all = rows();
     if (!all.length) return;
     if (on < 0) {
-      const hash = location.hash && all.findIndex((row) => "#" + row.id === location.hash);
-      if (typeof hash === "number" && hash >= 0) on = hash - (step > 0 ? 0 : 0);
+      const here = location.hash ? all.findIndex((row) => "#" + row.id === location.hash) : -1;
+      if (here >= 0) on = here;
     }
     all[on]?.removeAttribute("data-on");
     on = Math.max(0, Math.min(all.length - 1, on + step));
@@ -43,8 +43,8 @@
     else return;
   });
 
-  const colours = document.querySelector("[data-colours]");
-  colours?.addEventListener("change", (event) => {
+  document.addEventListener("change", (event) => {
+    if (!event.target.closest("[data-colours]")) return;
     const colour = event.target.value;
     for (const list of document.querySelectorAll(".turns")) list.className = list.className.replace(/\bby-\w+/, "by-" + colour);
     for (const legend of document.querySelectorAll("[data-legend]")) legend.hidden = legend.dataset.legend !== colour;
@@ -64,6 +64,22 @@
     form.addEventListener("formdata", (event) => {
       for (const [name, value] of [...event.formData.entries()]) if (value === "") event.formData.delete(name);
     });
+  }
+
+  // An exported run: the episode that the address names is taken out of its template.
+  const place = document.querySelector("[data-one]");
+  if (place) {
+    const list = document.querySelector("[data-all]");
+    const show = () => {
+      const wanted = /^#e-\d+$/.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null;
+      if (!wanted && location.hash.startsWith("#turn-")) return;
+      place.replaceChildren(...(wanted ? [wanted.content.cloneNode(true)] : []));
+      list.hidden = Boolean(wanted);
+      on = -1;
+      scrollTo(0, 0);
+    };
+    addEventListener("hashchange", show);
+    show();
   }
 
   // While a run is written: say how many episodes came since, as long as the page is looked at.

@@ -122,6 +122,8 @@
   }
 
   async function load() {
+    const kept = document.getElementById("curves");  // an exported page brings its own
+    if (kept) { draw(JSON.parse(kept.textContent)); return; }
     try {
       const answer = await fetch(section.dataset.curves + "?" + query());
       if (answer.ok) draw(await answer.json());
@@ -143,8 +145,8 @@
     load();
   }
 
-  form.addEventListener("change", changed);
-  form.addEventListener("submit", (event) => event.preventDefault());
+  form?.addEventListener("change", changed);
+  form?.addEventListener("submit", (event) => event.preventDefault());
   for (const box of document.querySelectorAll("[data-draw]")) box.addEventListener("change", changed);
   document.addEventListener("gem-theme", () => last && draw(last));
   document.addEventListener("gem-grown", load);

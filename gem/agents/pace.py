@@ -1,0 +1,139 @@
+"""Pace: how many requests an endpoint gets at a time, by what it answers; and when it counts as gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+
+FIRST = 8.0
+"""Requests in flight to begin with."""
+
+BACK = 0.5
+"""What is left of the limit when the endpoint says that it is too much."""
+
+
+SERVED_S = 5.0
+"""A request that is on its way for so long was not turned away: it may well be answered."""
+
+
+class Pace:
+    """Lets as many requests through as the endpoint bears, at most `most`; one per endpoint, in one loop.
+
+    Additive increase, multiplicative decrease, as TCP does (Jacobson, Congestion Avoidance and Control, 1988;
+    RFC 5681). It begins with a few; each answer allows one more, which doubles the requests per round, until
+    the endpoint is too busy for the first time; from then on a round of answers allows one more. Where it
+    says that it is too busy, half as many are let through; once for the requests that were on their way
+    together, since they tell the same.
+
+    Where the endpoint says how long to wait, nobody is let through for so long: one timer wakes all.
+    """
+
+    def __init__(self, most: int, now: Callable[[], float] = perf_counter) -> None:
+        """Let at most `most` requests through at a time; `now` is the clock."""
+        self.most = most
+        self.limit = min(FIRST, float(most))
+        self.inside = 0
+        """Requests on their way."""
+        self._slow_start = True
+        self._now = now
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._halved = float("-inf")  # when
+        self._sent: dict[object, float] = {}  # what is on its way, and since when
+        self._silent_since: float | None = None
+        self.answered_at = float("-inf")
+        """When a request was answered last."""
+
+    async def __aenter__(self) -> None:
+        """Wait for a place."""
+        if self._free and not self._waiting:
+            self.inside += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # it was given a place at the same moment
+                self.inside -= 1
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(place)
+            self._let_in()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Give the place back."""
+        self.inside -= 1
+        self._let_in()
+
+    def send(self, request: object) -> float:
+        """Note that a request is sent now, and return when that is."""
+        now = self._sent[request] = self._now()
+        return now
+
+    def end(self, request: object) -> None:
+        """Note that a request is not on its way any more."""
+        self._sent.pop(request, None)
+
+    def failed(self) -> None:
+        """Note that a request got no answer."""
+        if self._silent_since is None:
+            self._silent_since = self._now()
+
+    def silent(self, seconds: float) -> bool:
+        """Tell whether nobody was answered for so long, and nothing on its way could still be."""
+        now = self._now()
+        if self._silent_since is None or now - self._silent_since < seconds:
+            return False
+        return all(now - began < SERVED_S for began in self._sent.values())
+
+    def answered(self) -> None:
+        """Note that a request was answered."""
+        self.answered_at, self._silent_since = self._now(), None
+        self.limit = min(float(self.most), self.limit + (1.0 if self._slow_start else 1.0 / self.limit))
+        self._let_in()
+
+    def busy(self, began: float, wait_s: float = 0.0) -> None:
+        """Note that the endpoint was too busy for a request, whose place was given back.
+
+        Args:
+            began: when the request was sent.
+            wait_s: the seconds for which the endpoint asks to be left alone.
+        """
+        now = self._now()
+        if began >= self._halved:
+            self._slow_start, self._halved = False, now
+            self.limit = max(1.0, min(self.limit, self.inside + 1) * BACK)
+        if now + wait_s > self._closed_until:
+            self._closed_until = now + wait_s
+            if wait_s:
+                self._wake_in(wait_s)
+
+    @property
+    def _free(self) -> bool:
+        return self.inside < int(self.limit) and self._now() >= self._closed_until
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        left = self._closed_until - self._now()
+        if left > 0:  # the loop's clock ran ahead of this one
+            self._wake_in(left)
+        else:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._free:
+            place = self._waiting.popleft()
+            if not place.done():
+                self.inside += 1
+                place.set_result(None)

@@ -1,0 +1,166 @@
+"""``gem-gym replay``, ``show`` and ``tail``: stored episodes in the terminal."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem.cli.store import cat
+from gem.cli.terms import FAILED
+from gem.content import printable
+from gem.errors import BadArgument, GemError
+from gem.record import Verdict
+from gem.rollout.store import EpisodeStore
+
+Run = Annotated[Positional[Path], arg(metavar="RUN")]
+LONGEST = 300
+"""Characters of a value that is shown of a difference."""
+POLL_S = 0.5
+
+
+def show(
+    run: Run,
+    episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
+    json: bool = False,
+) -> None:
+    """Show an episode: what was said, done and earned, and how it ended.
+
+    Args:
+        run: a store of episodes, or the folder of a run.
+        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
+        json: the line as it is stored.
+    """
+    cat(store_of(run), episode, json=json)
+
+
+def tail(run: Run, lines: int = 10, once: bool = False) -> int:
+    """Show the last episodes of a run, one a line, and each that is added, until Ctrl-C.
+
+    Args:
+        run: a store of episodes, or the folder of a run.
+        lines: how many of the last ones to begin with.
+        once: end after the last one, and do not wait for more.
+    """
+    if lines < 0:
+        raise BadArgument(f"lines is {lines}; accepted: 0 or more.")
+    with EpisodeStore(store_of(run), read_only=True) as store:
+        at = max(0, len(store) - lines)
+        while True:
+            entries, _ = store.page(start=at, count=1000)
+            for entry in entries:
+                try:
+                    turns = store[entry.number].turns
+                except GemError:  # a damaged line
+                    turns = []
+                did = " -> ".join(" ".join((turn.action or "").split())[:40] for turn in turns[:6])
+                reward = "no verdict" if entry.reward is None else f"return {entry.reward:.3f}"
+                said = f"{entry.number:>6}  {entry.spec}  {entry.stop:<12} {reward:<13}"
+                print(printable(f"{said} {entry.turns:>3} turns  {did}"), flush=True)
+            at += len(entries)
+            if once and not entries:
+                return 0
+            if not entries:
+                time.sleep(POLL_S)
+
+
+def replay(
+    run: Run,
+    episodes: Annotated[Positional[tuple[str, ...]], arg(metavar="ID|NUMBER [...]", help_behavior_hint="")],
+    trust: bool = False,
+    host: str = "serial",
+) -> int:
+    """Play the actions of stored episodes again, and check that the same comes of them.
+
+    The exit code is 0 where every transcript is the stored one, 1 where one differs or cannot be played
+    again; the first difference is told.
+
+    Args:
+        run: a store of episodes, or the folder of a run.
+        episodes: ids, or numbers as `gem-gym store ls` shows them; -1 is the last one; `all`: every one.
+        trust: make environments that are not registered, or that the record names code for.
+        host: where environments live: serial, thread or process.
+    """
+    from gem.rollout.replay import check_known, claims
+    from gem.rollout.replay import replay as played_again
+
+    if not episodes:
+        raise BadArgument("no episode was named; give an id, a number, or all.")
+    wrong = 0
+    with EpisodeStore(store_of(run), read_only=True) as store:
+        for number in numbers(store, episodes):
+            try:
+                stored = store[number]
+                if not trust:
+                    check_known(stored.task)
+                found = played_again(stored, host=host)
+            except GemError as error:
+                wrong += 1
+                print(printable(f"{number}: not played again: {error}"))
+                continue
+            hashed = stored.transcript_hash()
+            if found.difference is None:
+                count = len(stored.turns)
+                said = "the same transcript" if found.whole else "the same turns"
+                print(f"{number}: {said}, {count} turn{'s' * (count != 1)}, {hashed}")
+                if not found.whole:
+                    print(f"  it ended by a {stored.stop}, which binds the agent and is not played again")
+                continue
+            wrong += 1
+            where = found.difference
+            place = f"turn {where.turn + 1}" if where.turn < len(stored.turns) else "the end"
+            print(printable(f"{number}: differs at {place}, {where.what}:"))
+            print(printable(f"  stored: {where.one[:LONGEST]}\n  played: {where.other[:LONGEST]}"))
+            if found.episode.error is not None:
+                broken = found.episode.error
+                print(printable(f"  {broken.type} in {broken.boundary}: {broken.message[:LONGEST]}"))
+            if found.episode.verdict is not Verdict.NONE or found.episode.error is None:
+                print(f"  transcripts: {hashed} stored, {found.episode.transcript_hash()} played")
+            for reason in claims(stored.task):
+                print(printable(f"  that may be: {reason}"))
+            versions = dict(stored.run.versions)
+            now = found.episode.run.versions
+            for name in sorted(versions.keys() & now.keys()):
+                if versions[name] != now[name]:
+                    print(printable(f"  it was played with {name} {versions[name]}; here is {now[name]}"))
+    return FAILED if wrong else 0
+
+
+def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
+    """Return the numbers of the episodes that are named."""
+    count, found = len(store), list[int]()
+    for name in episodes:
+        if name == "all":
+            found += range(count)
+            continue
+        try:
+            number = int(name)
+        except ValueError:
+            store.get(name)  # which says what is near
+            found += [entry.number for entry in store.select(id=name)[:1]]
+            continue
+        if not -count <= number < count:
+            raise BadArgument(f"there is no episode {number}; {store.path} holds {count}.")
+        found.append(number % count)
+    return list(dict.fromkeys(found))
+
+
+def store_of(run: Path) -> Path:
+    """Return the store of a run: the file itself, or the one of its folder.
+
+    Raises:
+        BadArgument: for a folder without one, or with several below it.
+    """
+    if not run.is_dir():
+        return run
+    if (run / "episodes.jsonl").is_file():
+        return run / "episodes.jsonl"
+    below = sorted(run.glob("*/episodes.jsonl"))
+    if len(below) == 1:
+        return below[0]
+    if below:
+        names = ", ".join(str(each.parent) for each in below[:5])
+        raise BadArgument(f"{run} holds {len(below)} stores; name one of them: {names}.")
+    raise BadArgument(f"{run} holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run.")

@@ -1,0 +1,220 @@
+"""Stored episodes played again: the same actions from the same seed, and what came of them compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gem import registry
+from gem.agents.scripted import ScriptedAgent
+from gem.content import Image, Obs
+from gem.errors import BadArgument, GemError, UnknownEnv
+from gem.hosts import Host
+from gem.record import Ask, Episode, Limits, Reply, StopReason
+from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS
+from gem.rollout.runner import Job, rollout
+from gem.specs import TaskRef
+
+PLAYED = "played"
+"""The key of a replayed episode's job, and so a part of its id."""
+
+
+class Difference(NamedTuple):
+    """Where two episodes part: the turn, from 0; what of it; and what each of them has.
+
+    The turn behind the last one is the end.
+    """
+
+    turn: int
+    what: str
+    one: str
+    other: str
+
+
+class Replayed(NamedTuple):
+    """A replay: what was played, and where it parts from the record; None where it does not.
+
+    `whole`: whether all of the transcript was compared. How a limit of tokens, context or time ended an
+    episode is not: these limits bind the agent, who does not play here.
+    """
+
+    episode: Episode
+    difference: Difference | None
+    whole: bool
+
+
+def first_difference(one: Episode, other: Episode, ends: bool = True) -> Difference | None:
+    """Return where two transcripts part, or None where they are equal; tokens and timings do not enter.
+
+    Args:
+        one: an episode.
+        other: another one.
+        ends: whether how they ended counts.
+    """
+    for number in range(max(len(one.turns), len(other.turns))):
+        turns = [each.turns[number] if number < len(each.turns) else None for each in (one, other)]
+        mine, theirs = turns
+        if mine is None or theirs is None:
+            said = ["the end" if turn is None else f"a turn of {turn.seat}" for turn in turns]
+            return Difference(number, "turn", *said)
+        for what, values in {
+            "seat": (mine.seat, theirs.seat),
+            "observation": (_plain(mine.observation), _plain(theirs.observation)),
+            "action": (mine.action, theirs.action),
+            "reward": (repr(mine.reward), repr(theirs.reward)),
+        }.items():
+            if values[0] != values[1]:
+                return Difference(number, what, *map(str, values))
+    if not ends:
+        return None
+    last = len(one.turns)
+    for what, pair in {
+        "stop": (one.stop, other.stop),
+        "verdict": (one.verdict, other.verdict),
+        "seats": (sorted(one.ends), sorted(other.ends)),
+    }.items():
+        if pair[0] != pair[1]:
+            return Difference(last, what, *map(str, pair))
+    for seat, end in one.ends.items():
+        there = other.ends[seat]
+        for what, both in {
+            "final observation": (_plain(end.observation), _plain(there.observation)),
+            "stop": (end.stop, there.stop),
+            "terminated": (end.terminated, there.terminated),
+            "truncated": (end.truncated, there.truncated),
+            "reward before its first turn": (repr(end.unearned), repr(there.unearned)),
+        }.items():
+            if both[0] != both[1]:
+                return Difference(last, what, *map(str, both))
+    return None
+
+
+def _plain(obs: Obs) -> str:
+    if isinstance(obs, str):
+        return obs
+    parts = (f"[{part.mime}, {part.data.hex()}]" if isinstance(part, Image) else part.text for part in obs)
+    return "\n".join(parts)
+
+
+def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | None = None) -> Replayed:
+    """Play the actions of an episode again, from its seed, and compare what comes of them.
+
+    The environment is made from the episode's task: make only tasks whose source you trust, or see
+    `check_known` first.
+
+    Args:
+        episode: what was played before.
+        host: where the environment lives; see Runner.
+        call_s: seconds for one call of the environment; for hosts that can end a call.
+
+    Raises:
+        BadArgument: for an episode whose task cannot be made again, or that broke.
+        GemError: when the environment cannot be made.
+    """
+    check_replayable(episode)
+    actions = script(episode)
+    whole = episode.stop not in LIMITS_FROM_OUTSIDE or episode.stop is StopReason.TURN_LIMIT
+    limits = Limits(turns=episode.run.limits.turns, call_s=call_s)
+
+    def answer(ask: Ask) -> Reply:
+        mine = actions.get(ask.seat, ())
+        if ask.turn >= len(mine):
+            raise BadArgument(f"the record has no action {ask.turn + 1} of {ask.seat!r}.")
+        return Reply(mine[ask.turn])
+
+    job = Job(episode.task, episode.seed, key=PLAYED, limits=limits)
+    (played,) = rollout([job], ScriptedAgent(answer), host=host, retries=0)
+    return Replayed(played, first_difference(episode, played, ends=whole), whole)
+
+
+def check_replayable(episode: Episode) -> None:
+    """Refuse an episode that cannot be played again.
+
+    Raises:
+        BadArgument: with the reason.
+    """
+    if episode.task.opaque:
+        raise BadArgument(
+            f"episode {episode.id!r} cannot be played again: its task has arguments that could not be "
+            f"written down: {', '.join(episode.task.opaque)}."
+        )
+    if episode.task.seed is None:
+        raise BadArgument(f"episode {episode.id!r} cannot be played again: its seed was not written down.")
+    if episode.stop not in TASK_ENDS | LIMITS_FROM_OUTSIDE:
+        said = f": {episode.error.type} in {episode.error.boundary}" if episode.error else ""
+        raise BadArgument(
+            f"episode {episode.id!r} did not come to its end ({episode.stop}{said}); accepted: one with a "
+            "verdict, or that a limit ended."
+        )
+
+
+def check_known(task: TaskRef) -> None:
+    """Refuse a task that names code of its own: it may be made from a file whose source nobody knows.
+
+    Accepted are registered ids with what they stand for here, plain keywords, and wrappers of the wrapper
+    factory.
+
+    Raises:
+        BadArgument: with what the task names.
+    """
+    try:
+        spec = registry.spec(task.spec)
+    except UnknownEnv:
+        raise BadArgument(
+            f"{task.spec!r} is no registered environment; accepted: ids of `gem-gym list`."
+        ) from None
+    entry = spec.entry_point if isinstance(spec.entry_point, str) else None
+    if task.entry_point is not None and entry is not None and not _same(task.entry_point, entry):
+        raise BadArgument(
+            f"the record says that {task.spec!r} is {task.entry_point!r}; here it is {entry!r}."
+        )
+    for wrapper in task.wrappers:
+        if ":" in wrapper.name:
+            raise BadArgument(
+                f"the task has a wrapper of its own, {wrapper.name!r}; accepted: wrappers by name."
+            )
+    for values in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
+        if (named := _names_code(values)) is not None:
+            raise BadArgument(f"a keyword of the task names code, {named!r:.80}; accepted: plain values.")
+
+
+def _same(recorded: str, registered: str) -> bool:
+    """Return whether an entry point is the registered one; a class may be recorded for its function."""
+    return recorded == registered or recorded.partition(":")[0] == registered.partition(":")[0]
+
+
+def _names_code(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if str(key).startswith("$"):
+                return json.dumps(value, default=repr)
+            if (found := _names_code(inner)) is not None:
+                return found
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for inner in value:
+            if (found := _names_code(inner)) is not None:
+                return found
+    return None
+
+
+def claims(task: TaskRef) -> list[str]:
+    """Return why a replay may differ, as far as the environment itself says; nothing where it does not."""
+    try:
+        spec = registry.spec(task.spec)
+    except GemError:
+        return []
+    found = []
+    if not spec.deterministic:
+        found.append(f"{spec.id} does not claim to follow from its seed")
+    if spec.waits:
+        found.append(f"{spec.id} works with what stands outside of it (a sandbox, a server)")
+    return found
+
+
+def script(episode: Episode) -> dict[str, list[str]]:
+    """Return the actions of each seat, in order."""
+    return {
+        seat: [turn.action for turn in episode.turns_of(seat) if turn.action is not None]
+        for seat in episode.seats
+    }

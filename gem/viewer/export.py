@@ -1,0 +1,130 @@
+"""A run, or one episode of it, as one file: nothing is loaded from elsewhere, and nothing in it can act."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from markupsafe import Markup
+
+import gem
+from gem.errors import BadArgument, GemError, StoreError
+from gem.rollout.index import Entry
+from gem.viewer import charts
+from gem.viewer.app import answers, episode_page, static, templates
+from gem.viewer.sources import Source
+
+DRAWN = ("success", "reward", "turns", "unreadable", "entropy", "kl")
+"""The curves of an exported training run, as far as it has them."""
+
+
+FOLDED = Markup('<template id="e-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n')
+
+
+def export(source: Source, path: Path, episode: int | None = None, limit: int | None = None) -> int:
+    """Write a run into one HTML file, and return how many episodes it holds.
+
+    Args:
+        source: the run.
+        path: the file; one that is there is replaced.
+        episode: the number of an episode, which is then all that is written.
+        limit: so many of the last episodes at most; None: all.
+
+    Raises:
+        BadArgument: for an episode that is not there. StoreError: when the file cannot be written.
+    """
+    count = len(source.store)
+    if episode is not None and not 0 <= episode < count:
+        raise BadArgument(f"there is no episode {episode}; {source.name} holds {count}.")
+    if limit is not None and limit < 1:
+        raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
+    if episode is None:
+        shown = min(count, limit or count)
+        entries, _ = source.store.page(order="number", descending=True, count=shown)
+    else:
+        entries, _ = source.store.page(start=episode, count=1)
+    curves = "" if episode is not None else _curves(source)
+    styles = [static("app.css"), *([static("vendor/uplot/uPlot.min.css")] if curves else [])]
+    scripts = [static("app.js")]
+    if curves:
+        scripts += [static("vendor/uplot/uPlot.iife.min.js"), static("charts.js")]
+    stream = (
+        templates()
+        .get_template("export.html")
+        .stream(
+            source=source,
+            entries=entries,
+            alone=episode is not None,
+            left_out=len(entries) < count,
+            figures=source.figures(),
+            notes=source.notes.all(),
+            did=lambda entry: answers(source, entry),
+            episodes=_episodes(source, entries, templated=episode is None),
+            curves=Markup(curves),
+            styles=list(map(Markup, styles)),
+            scripts=list(map(Markup, scripts)),
+            policy=_policy(styles, scripts),
+            version=gem.__version__,
+        )
+    )
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            for piece in stream:
+                file.write(piece)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+    return len(entries)
+
+
+def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator[Markup]:
+    """Yield each episode as HTML; `templated`: in a template, which is not drawn until it is wanted."""
+    template = templates().get_template("reader.html")
+    for entry in entries:
+        try:
+            stored = source.store[entry.number]
+        except GemError:  # a damaged line
+            continue
+        page = episode_page(source, stored, "logprob")
+        text = template.render(
+            source=source,
+            number=entry.number,
+            base="",
+            exported=True,
+            note=source.notes.of(stored.id),
+            forkable=False,
+            **page,
+        )
+        html = Markup(text)
+        if templated:
+            html = Markup(
+                '<template id="e-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n'
+            ).format(entry.number, html)
+        yield html
+
+
+def _curves(source: Source) -> str:
+    if not source.history:
+        return ""
+    there = [name for name in DRAWN if name in source.history[-1]]
+    found = charts.drawn([source], there, 1, True)
+    return json.dumps(found).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _policy(styles: list[str], scripts: list[str]) -> str:
+    """Return the policy of the file: these styles and scripts, pictures that it holds, and nothing else."""
+
+    def hashes(texts: list[str]) -> str:
+        digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+    return (
+        f"default-src 'none'; script-src {hashes(scripts)}; style-src {hashes(styles)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

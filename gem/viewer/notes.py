@@ -1,0 +1,84 @@
+"""Flags and notes on episodes, in a file beside the store: ``<name>.notes.jsonl``.
+
+A line is a JSON object: an episode's id, whether it is flagged, and the note. The last line of an episode
+counts. The file is only added to, so two viewers of one store do not undo one another's notes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from gem.errors import BadArgument, StoreError
+
+LONGEST = 4000
+"""Characters of a note."""
+
+
+class Note(NamedTuple):
+    """What somebody said of an episode."""
+
+    flagged: bool
+    text: str
+
+
+NOTHING = Note(False, "")
+
+
+class Notes:
+    """The notes beside a store."""
+
+    def __init__(self, store: Path) -> None:
+        """Name the file; it is made with the first note."""
+        self.path = store.with_name(store.name + ".notes.jsonl")
+        self._lock = Lock()
+        self._found: dict[str, Note] = {}
+        self._seen = 0
+
+    def all(self) -> dict[str, Note]:
+        """Return the notes by the ids of their episodes."""
+        with self._lock, suppress(OSError), self.path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < self._seen:
+                self._found, self._seen = {}, 0
+            file.seek(self._seen)
+            data = file.read(size - self._seen)
+            whole = data.rfind(b"\n") + 1
+            self._seen += whole
+            for line in data[:whole].splitlines():
+                with suppress(ValueError, KeyError, TypeError, RecursionError):
+                    given = json.loads(line)
+                    self._found[str(given["episode"])] = Note(bool(given["flagged"]), str(given["note"]))
+        return {id: note for id, note in self._found.items() if note != NOTHING}
+
+    def of(self, episode: str) -> Note:
+        """Return the note on an episode; an empty one where there is none."""
+        return self.all().get(episode, NOTHING)
+
+    def set(self, episode: str, flagged: bool, text: str) -> None:
+        """Write a note; an empty one without flag takes it away.
+
+        Raises:
+            BadArgument: for a note that is too long. StoreError: when it cannot be written.
+        """
+        if len(text) > LONGEST:
+            raise BadArgument(f"the note has {len(text):,} characters; accepted: {LONGEST:,} at most.")
+        line = json.dumps({"episode": episode, "flagged": flagged, "note": text}) + "\n"
+        try:
+            fd = os.open(
+                self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+            )
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                size = os.fstat(fd).st_size
+                torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+                os.write(fd, b"\n" * torn + line.encode())
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,198 @@
+"""Gates, scorecards and reports."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from gem.errors import BadArgument
+from gem.evals import EnvResult
+from gem.evals.gates import Gate, check, refuse_unknown
+from gem.evals.reports import junit, markdown
+from gem.evals.scorecard import Scorecard, Scored
+from gem.evals.suite import Entry
+from gem.evals.usage import Price, Prices, Usage
+from gem.statistics import Interval, wilson
+from gem.statistics.combining import combined
+
+EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
+
+
+def result(env=EASY, won=8, n=10, lost=0, unplayed=0, **more):
+    return EnvResult(
+        env=env,
+        episodes=n + lost + unplayed,
+        scored=n,
+        success=wilson(won, n),
+        at_least=won / (n + lost),
+        at_most=(won + lost) / (n + lost),
+        reward=Interval(won / n, 0.1, 0.9, n, n),
+        turns=3.0,
+        unplayed=unplayed,
+        errors={"agent: NoVerdict": lost} if lost else {},
+        first_error="<b>\x00broke|</b>" if lost else None,
+        **more,
+    )
+
+
+def card(*rows, **options):
+    entries = [
+        row if isinstance(row, Scored) else Scored(Entry(row.env, category=row.env.split("-")[-1]), row)
+        for row in rows
+    ]
+    return Scorecard("me", rows=entries, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "bound", "metric", "where", "op", "value"),
+    [
+        ("success>=0.8", "", "success", "", ">=", 0.8),
+        (" success > 80 % ", "", "success", "", ">", 0.8),
+        ("low(success)>=.8", "low", "success", "", ">=", 0.8),
+        ("high( return [ game:X ] ) < -1e-2", "high", "return", "game:X", "<", -0.01),
+        ("pass@4[*]<=1", "", "pass@4", "*", "<=", 1.0),
+        ("low(pass^2[a(b=[1])])>0", "low", "pass^2", "a(b=[1])", ">", 0.0),
+    ],
+)
+def test_a_gate_is_read(text, bound, metric, where, op, value):
+    gate = Gate.parse(text)
+    assert (gate.bound, gate.metric, gate.where, gate.op) == (bound, metric, where, op)
+    assert gate.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "success", "success>=", ">=1", "success==1", "success>=nan", "success>=inf", "success>=1e999"),
+        *("success>=0.8 or True", "__import__('os')>1", "low(low(success))>1", "x" * 10**6, "success>=1.2.3"),
+    ],
+)
+def test_what_is_no_gate_is_refused(text):
+    with pytest.raises(BadArgument, match=r"cannot be read|is about"):
+        Gate.parse(text)
+
+
+def test_an_unknown_metric_place_or_number_of_samples_is_refused_before_anything_is_played():
+    with pytest.raises(BadArgument, match="Did you mean 'success'"):
+        Gate.parse("succes>=0.8")
+    with pytest.raises(BadArgument, match="coverage has no interval"):
+        Gate.parse("low(coverage)>=0.8")
+    for text, said in (
+        ("success[game:Sudoku]>0", "which is not played"),
+        ("pass@5>0", "wants 5 samples"),
+        ("cost<1", "--prices"),
+    ):
+        with pytest.raises(BadArgument, match=said):
+            refuse_unknown([Gate.parse(text)], [EASY], ["easy"], 4, False)
+    known = [Gate.parse(text) for text in ("success[easy]>0", f"success[{EASY}]>0", "pass@4>0", "cost<1")]
+    refuse_unknown(known, [EASY], ["easy"], 4, True)
+
+
+def passed(text, of):
+    (found,) = check([Gate.parse(text)], of)
+    return found.passed
+
+
+def test_gates_read_the_figures():
+    of = card(result(won=8), result(HARD, won=6))
+    assert passed("success>=0.7", of)
+    assert not passed("success>0.7", of)
+    assert not passed("low(success)>=0.6", of)
+    assert passed("high(success)>=0.8", of)
+    assert passed(f"success[{EASY}]>=80%", of)
+    assert not passed(f"success[{HARD}]>=80%", of)
+    assert passed("success[hard]>=60%", of)
+    assert not passed("success[*]>0.6", of)
+    assert passed("success[*]>=0.6", of)
+    assert passed("turns<=3", of)
+    assert passed("coverage>=1", of)
+    assert passed("tokens<=0", of)
+
+
+def test_a_figure_that_is_not_there_fails_its_gate():
+    silent = result()
+    silent = EnvResult(**{**{name: getattr(silent, name) for name in silent.__slots__}, "success": None})
+    assert not passed("success>=0", card(silent))
+    assert not passed("success>=0", card(Scored(Entry(EASY), missing="no data")))
+    assert not passed("success[*]>=0", card(Scored(Entry(EASY), missing="no data")))
+    assert not passed("success>=0", card(result(lost=10), min_coverage=0.9))
+    assert not passed(f"success[{EASY}]>=0", card(result(lost=10), min_coverage=0.9))
+    assert passed("coverage>=0.5", card(result(lost=10), min_coverage=0.9))
+
+
+def test_the_overall_figure_is_the_mean_over_environments_by_weight():
+    first, second = result(won=9, n=10), result(HARD, won=10, n=100)
+    overall = card(first, second).overall
+    assert overall.success == combined([first.success, second.success])
+    assert overall.success.mean == pytest.approx(0.5)  # not 19 of 110
+    assert (overall.environments, overall.episodes, overall.scored, overall.turns) == (2, 110, 110, 3.0)
+    heavy = Scorecard("me", rows=[Scored(Entry(EASY, weight=3), first), Scored(Entry(HARD), second)])
+    assert heavy.overall.success.mean == pytest.approx(0.7)
+    assert heavy.categories == []
+
+
+def test_what_is_not_here_is_left_out_and_counted_never_zero():
+    of = card(result(), Scored(Entry(OTHER, category="other"), missing="needs data"))
+    assert (of.overall.environments, of.overall.left_out, of.overall.success.mean) == (1, 1, 0.8)
+    assert of.categories[1].withheld == "no environment of it is here"
+    values = json.loads(json.dumps(of.to_json()))
+    assert values["results"][1]["missing"] == "needs data"
+    assert values["overall"]["left_out"] == 1
+
+
+def test_under_the_coverage_no_headline_is_given_and_it_says_why():
+    of = card(result(lost=5, unplayed=5), result(HARD), min_coverage=0.95)
+    assert of.withheld(of.results[0]) == (
+        "coverage 50.0% is under 95.0%: of 20 episodes 5 without verdict and 5 not played"
+    )
+    assert of.overall.withheld == f"the coverage of {EASY} is under 95.0%"
+    assert of.to_json()["results"][0]["withheld"].startswith("coverage 50.0%")
+    assert card(result(lost=5)).overall.withheld == ""
+
+
+PRICED = Prices({"m": Price(1.0, 2.0, 0.5)})
+
+
+def test_the_markdown_report_holds_every_figure_and_no_foreign_markup():
+    hostile = Scored(Entry(OTHER), missing="get it | <script>x</script>\n# [link](x)")
+    of = card(
+        result(usage={"m": Usage(10**6, 10**6)}),
+        result(HARD, lost=9),
+        hostile,
+        min_coverage=0.9,
+        prices=PRICED,
+    )
+    text = markdown(
+        [of],
+        check([Gate.parse("success>=0.9"), Gate.parse("coverage>0")], of),
+        title="mine",
+        notes=["warning: a `b`"],
+        command="gem-gym eval x",
+    )
+    assert "| environment | success | coverage | return | turns | tokens | cost |" in text
+    assert (
+        f"| {EASY} | 80.0% (49.0% to 94.3%) | 10/10 | 0.800 (0.100 to 0.900) | 3.00 | 2,000,000 | $3.00 |"
+        in text
+    )
+    assert f"| {HARD} | withheld | 10/19 |" in text
+    assert "**failed**: `success>=0.9`" in text
+    assert "- passed: `coverage>0`" in text
+    assert "<script>" not in text
+    assert "\n# [link]" not in text
+    assert text.endswith("```sh\ngem-gym eval x\n```\n")
+
+
+def test_the_junit_report_has_a_suite_for_each_environment_and_gates_as_cases():
+    of = card(result(), result(HARD, lost=2), Scored(Entry(OTHER), missing="no \x00data"))
+    gates = [Gate.parse(text) for text in (f"success[{EASY}]>=0.9", "success>=0.1", "success[*]>=0.1")]
+    root = ElementTree.fromstring(junit([of], check(gates, of)))
+    assert root.tag == "testsuites"
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["6", "1", "1"]
+    first, second, third, overall = root
+    assert [case.get("name") for case in first] == ["verdicts", f"success[{EASY}]>=0.9"]
+    assert "0.8" in first[1].find("failure").get("message")
+    assert second[0].find("error").get("message") == "2 of 12 episodes have no verdict, 0 not played"
+    assert "<b>\ufffdbroke|</b>" in second[0].find("error").text
+    assert third[0].find("skipped") is not None
+    assert third.get("skipped") == "1"
+    assert [case.get("name") for case in overall] == ["success>=0.1", "success[*]>=0.1"]

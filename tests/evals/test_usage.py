@@ -1,0 +1,150 @@
+"""Tokens, prices and budgets."""
+
+import pytest
+
+from gem.errors import BadArgument
+from gem.evals import evaluate
+from gem.evals.usage import UNTRIED, Budget, Prices, Usage, spent_on, together, tokens_of
+from gem.record import AgentInfo, Episode, RunInfo, Turn
+from gem.specs import TaskRef
+
+PRICES = """
+[models.small]
+input = 1.0
+output = 10
+[models."org/large"]
+input = 2.0
+cached = 0.5
+output = 20.0
+"""
+
+
+def prices(tmp_path, text=PRICES):
+    (tmp_path / "prices.toml").write_text(text)
+    return Prices.read(tmp_path / "prices.toml")
+
+
+def turn(prompt=100, completion=10, seat="agent", **more):
+    return Turn(seat, "x", usage={"prompt_tokens": prompt, "completion_tokens": completion, **more})
+
+
+def episode(*turns, model="small", seats=()):
+    infos = {seat: AgentInfo("A", name) for seat, name in dict(seats).items()}
+    return Episode(TaskRef("x:Y"), RunInfo("r", "OpenAIAgent", model, seats=infos), turns=list(turns))
+
+
+def test_turns_are_summed_by_model():
+    played = [
+        episode(turn(), turn(50, 5, cached_tokens=40, reasoning_tokens=3)),
+        episode(turn(1, 2), model="org/large"),
+        episode(turn(7, 7), model=None),  # random play
+        episode(turn(3, 4, seat="a"), turn(5, 6, seat="b"), seats={"a": "small", "b": None}),
+    ]
+    found = spent_on(played)
+    assert found == {
+        "small": Usage(153, 19, 40, 3),
+        "org/large": Usage(1, 2),
+    }
+    assert tokens_of(found) == 175
+    assert together([found, found])["small"].total == 2 * 172
+
+
+def test_tokens_that_an_agent_kept_count_where_no_server_did():
+    local = Turn("agent", "x")
+    local.hold([1, 2, 3], [4, 5])
+    assert spent_on([episode(local, Turn("agent", "x"))]) == {"small": Usage(3, 2, uncounted=1)}
+
+
+def test_cached_tokens_have_a_price_of_their_own(tmp_path):
+    read = prices(tmp_path)
+    million = 1_000_000
+    assert read.cost({"small": Usage(million, million, cached=million)}) == pytest.approx(11)
+    assert read.cost({"org/large": Usage(million, million, cached=million // 2)}) == pytest.approx(21.25)
+    assert read.cost({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[models", "cannot be read"),
+        ("", "prices no model"),
+        ("[model.a]\ninput=1\noutput=1", "Did you mean 'models'"),
+        ("[models]\na = 3", "accepted: a table"),
+        ("[models.a]\ninput = 1", "lacks 'output'"),
+        ("[models.a]\ninput = 1\nouput = 1", "Did you mean 'output'"),
+        ("[models.a]\ninput = -1\noutput = 1", "input of 'a' is -1"),
+        ("[models.a]\ninput = nan\noutput = 1", "input of 'a' is nan"),
+        ("[models.a]\ninput = true\noutput = 1", "input of 'a' is True"),
+    ],
+)
+def test_a_price_file_with_a_mistake_is_told(text, said, tmp_path):
+    with pytest.raises(BadArgument, match=r"prices\.toml") as caught:
+        prices(tmp_path, text)
+    assert said in str(caught.value)
+
+
+def test_a_model_without_a_price_is_told(tmp_path):
+    read = prices(tmp_path)
+    read.check(["small", None])
+    with pytest.raises(BadArgument, match=r"no price of 'smal'\. Did you mean 'small'"):
+        read.cost({"smal": Usage(1, 1)})
+
+
+# -- budgets
+
+
+def played(budget, *turns, times=1):
+    for _ in range(times):
+        budget.append(episode(*turns))
+
+
+def test_few_are_begun_until_it_is_known_what_one_takes():
+    budget = Budget(tokens=10_000)
+    budget.begin("x:Y")
+    assert [budget.admit(flying) for flying in range(UNTRIED + 1)] == [True] * UNTRIED + [False]
+    played(budget, turn(90, 10), times=8)
+    assert budget.admit(7)
+    assert not budget.admit(8)
+    played(budget, turn(90, 10), times=72)
+    assert budget.admit(19)
+    assert not budget.admit(20)  # with itself 21 more, of 100 tokens each, beside the 8,000 that are spent
+    assert str(budget) == "8,000 of 10,000 tokens"
+
+
+def test_what_another_environment_took_counts_but_says_nothing_of_this_one():
+    budget = Budget(tokens=1000)
+    played(budget, turn(200, 0), times=4)
+    budget.begin("x:Y")
+    assert budget.admit(0)
+    assert not budget.admit(1)
+    budget.begin("x:Z")
+    assert budget.admit(UNTRIED - 1)
+    played(budget, turn(200, 0))
+    assert not budget.admit(0)
+
+
+def test_money_is_a_budget_too(tmp_path):
+    budget = Budget(usd=0.001, prices=prices(tmp_path))
+    budget.begin("x:Y")
+    played(budget, turn(100, 10))
+    assert budget.admit(3)
+    assert not budget.admit(4)
+    assert str(budget) == "$0.0002 of $0.001"
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": -1}, {"usd": float("nan"), "prices": 1}, {"usd": 1.0}])
+def test_what_is_no_budget_is_refused(wrong):
+    with pytest.raises(BadArgument, match="budget_"):
+        Budget(**wrong)
+
+
+def test_nothing_is_begun_with_a_budget_of_nothing():
+    assert not Budget(tokens=0).admit(0)
+    found = evaluate(_agent(), "game:GuessTheNumber-v0-easy", episodes=5, admit=Budget(tokens=0).admit)
+    assert (found.played, found.unplayed) == (0, 5)
+
+
+def _agent():
+    from gem.agents.random import RandomAgent
+
+    return RandomAgent()

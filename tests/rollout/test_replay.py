@@ -1,0 +1,125 @@
+from dataclasses import replace
+
+import pytest
+
+from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
+from gem.content import Image
+from gem.errors import BadArgument
+from gem.record import Failure, Limits, StopReason, Verdict
+from gem.rollout import EpisodeStore, Job, rollout
+from gem.rollout.replay import check_known, claims, first_difference, replay
+from gem.specs import TaskRef, WrapperRef
+
+GUESS = "game:GuessTheNumber-v0-easy"
+IDS = [
+    GUESS,
+    "game:Minesweeper-v0-easy",
+    "game:Sudoku-v0-easy",
+    "multi:ConnectFour-v0",
+    "multi:MatrixGame-v0",
+]
+
+
+def played(env=GUESS, seed=3, agent=None, **limits):
+    (episode,) = rollout([Job(env, seed)], agent or RandomAgent(), limits=Limits(**limits))
+    return episode
+
+
+@pytest.mark.parametrize("env", IDS)
+def test_a_stored_episode_plays_again_to_the_same_transcript(env, tmp_path):
+    with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+        rollout([Job(env, seed) for seed in range(3)], RandomAgent(), store=store)
+        for stored in store:
+            found = replay(stored)
+            assert found.difference is None
+            assert found.whole
+            assert found.episode.transcript_hash() == stored.transcript_hash()
+
+
+def test_a_limit_of_turns_is_played_again():
+    stored = played(turns=2, seed=5, agent=ScriptedAgent(["\\boxed{1}", "\\boxed{2}"]))
+    assert stored.stop is StopReason.TURN_LIMIT
+    found = replay(stored)
+    assert found.whole
+    assert found.episode.transcript_hash() == stored.transcript_hash()
+
+
+def test_of_a_limit_that_binds_the_agent_the_turns_are_compared():
+    stored = played(turns=2, seed=5, agent=ScriptedAgent(["\\boxed{1}", "\\boxed{2}"]))
+    stored.run = replace(stored.run, limits=Limits(tokens=10))
+    stored.stop = StopReason.TOKEN_LIMIT
+    found = replay(stored)
+    assert (found.difference, found.whole) == (None, False)
+    stored.turns[1].reward = 9.0
+    assert replay(stored).difference.what == "reward"
+
+
+@pytest.mark.parametrize(
+    ("change", "turn", "what"),
+    [
+        (lambda e: setattr(e.turns[0], "observation", "Other rules."), 0, "observation"),
+        (lambda e: setattr(e.turns[1], "reward", 0.5), 1, "reward"),
+        (lambda e: setattr(e.ends["agent"], "observation", "Well done."), 4, "final observation"),
+        (lambda e: setattr(e, "stop", StopReason.SOLVED), 4, "stop"),
+        (lambda e: e.turns.pop(), 3, "stop"),
+        (lambda e: setattr(e, "task", replace(e.task, seed=4)), None, None),
+    ],
+)
+def test_the_first_difference_is_told(change, turn, what):
+    stored = played(agent=ScriptedAgent(["\\boxed{1}"] * 4), seed=3)
+    assert len(stored.turns) == 4
+    change(stored)
+    found = replay(stored)
+    assert found.difference is not None
+    if turn is not None:
+        assert (found.difference.turn, found.difference.what) == (turn, what)
+
+
+def test_pictures_differ_by_their_bytes():
+    one, other = (
+        played(agent=ScriptedAgent(["\\boxed{1}"] * 4)),
+        played(agent=ScriptedAgent(["\\boxed{1}"] * 4)),
+    )
+    assert first_difference(one, other) is None
+    one.turns[0].observation = (Image(b"1"),)
+    other.turns[0].observation = (Image(b"2"),)
+    assert first_difference(one, other).what == "observation"
+
+
+def test_what_cannot_be_played_again_says_why():
+    stored = played()
+    with pytest.raises(BadArgument, match=r"could not be written down: Env\.tokenizer"):
+        replay(replace(stored, task=replace(stored.task, opaque=("Env.tokenizer",))))
+    with pytest.raises(BadArgument, match="its seed was not written down"):
+        replay(replace(stored, task=replace(stored.task, seed=None)))
+    broken = replace(
+        stored, stop=StopReason.ERROR, verdict=Verdict.NONE, error=Failure("env", "OSError", "x")
+    )
+    with pytest.raises(BadArgument, match=r"did not come to its end \(error: OSError in env\)"):
+        replay(broken)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (TaskRef("os:system", seed=1), "is no registered environment"),
+        (TaskRef(GUESS, seed=1, entry_point="os:system"), "the record says"),
+        (TaskRef(GUESS, {"x": {"$make": "os:system", "args": ["true"]}}, seed=1), "names code"),
+        (TaskRef(GUESS, {"x": [{"deep": {"$callable": "os:system"}}]}, seed=1), "names code"),
+        (TaskRef(GUESS, {}, (WrapperRef("os:system"),), seed=1), "a wrapper of its own"),
+        (
+            TaskRef(GUESS, {}, (WrapperRef("concat", {"f": {"$callable": "os:system"}}),), seed=1),
+            "names code",
+        ),
+    ],
+)
+def test_a_task_that_names_code_of_its_own_is_refused(task, said):
+    with pytest.raises(BadArgument, match=said):
+        check_known(task)
+
+
+@pytest.mark.parametrize("env", IDS)
+def test_a_task_of_a_registered_environment_is_known(env):
+    check_known(played(env).task)
+    assert claims(played(env).task) == []

@@ -1,0 +1,488 @@
+"""`gem-gym eval`: suites, samples, budgets, gates, reports, and going on; with a real server on loopback."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from xml.etree import ElementTree
+
+import pytest
+
+from gem import cli
+from gem.cli.eval_progress import Progress
+from gem.core import Env, Start, Step
+from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.registry import ENV_REGISTRY, register
+from gem.rollout import EpisodeStore
+from gem.specs import TaskRef
+from gem.testing.stub_server import RawAnswer, StubServer, completion
+
+EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
+PRICES = "[models.m]\ninput = 10\noutput = 100\n"
+
+pytest.importorskip("httpx")
+
+
+@pytest.fixture(autouse=True)
+def nothing_from_outside(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def counted(body):
+    """Guess by the seed of the request; 100 tokens are read and 10 written."""
+    text = rf"\boxed{{{body['seed'] % 10 + 1}}}"
+    return {**completion(text), "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+
+
+def run(*words):
+    return cli.main(["eval", *map(str, words)])
+
+
+def result(folder):
+    return json.loads((folder / "result.json").read_text())
+
+
+# -- environments, samples, tools, agents
+
+
+def test_flags_and_positions_name_environments_and_samples_are_clustered(capsys):
+    assert run(EASY, "--env", f"{HARD},qa:Facts-v0-easy", "-n", 4, "-k", 3, "--json", "--seed", 3) == 0
+    streams = capsys.readouterr()
+    found = json.loads(streams.out)
+    assert streams.err == ""
+    assert [row["env"] for row in found["results"]] == [EASY, HARD, "qa:Facts-v0-easy"]
+    for row in found["results"]:
+        assert (row["episodes"], row["samples"], row["success"]["clusters"]) == (12, 3, 4)
+        assert set(row["passes"]) == {f"pass{sign}{k}" for sign in "@^" for k in (1, 2, 3)}
+    assert found["agents"][0]["overall"]["environments"] == 3
+    assert found["seed"] == 3
+    assert found["command"][:2] == [EASY, "--env"]
+
+
+def test_the_tables_have_the_passes_and_the_overall_row(capsys):
+    assert run(EASY, HARD, "-n", 3, "-k", 2, "--agent", "solver") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["env", EASY, HARD, "overall", "env", EASY, HARD, "overall"]
+    assert lines[4].split() == ["env", "pass@1", "pass@2", "pass^2"]
+    assert lines[3].split()[1] == lines[7].split()[1] == "100.0%"
+
+
+def test_tools_and_wrappers_are_put_around_environments(tmp_path):
+    command = ["--env", "math:WordProblems-v0-easy", "--tools", "python", "--wrappers", "episode_tracking"]
+    assert run(*command, "-n", 2, "--agent", "solver", "--out", tmp_path) == 0
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert [wrapper.name for wrapper in store[0].task.wrappers] == ["python_tool", "episode_tracking"]
+    # another wrapping is another task: nothing stored stands for it
+    assert run("math:WordProblems-v0-easy", "-n", 2, "--agent", "solver", "--out", tmp_path) == 0
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert len(store) == 4
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "completions"])
+def test_an_endpoint_is_asked_as_the_flags_say(api, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-1")
+    with StubServer(r"\boxed{5}") as server:
+        flags = ["--api", api, "--max-tokens", 9, "--api-key-env", "MY_KEY", "--concurrency", 2]
+        flags += ["--temperature", "none", "--stream", "--extra", '{"top_p": 0.5}']
+        assert run(EASY, "--agent", f"openai:m@{server.base_url}", "-n", 6, *flags) == 0
+        assert server.most_at_once <= 2
+        assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
+        asked = {
+            (request["top_p"], request["stream"], request.get("temperature")) for request in server.requests
+        }
+        assert asked == {(0.5, True, None)}
+        limit = "max_output_tokens" if api == "responses" else "max_tokens"
+        assert {request[limit] for request in server.requests} == {9}
+
+
+def test_the_tokens_of_an_episode_are_limited(tmp_path):
+    with StubServer(counted) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "-n", 3, "--tokens-per-episode", 15]
+        assert run(*words, "--out", tmp_path) == 0
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert {len(episode.turns) for episode in store} <= {1, 2}
+        assert StopReason.TOKEN_LIMIT in {episode.stop for episode in store}
+
+
+def test_a_model_of_transformers_in_a_folder_is_an_agent(tmp_path, capsys):
+    pytest.importorskip("transformers", exc_type=ImportError)
+    from random_models import RENDERER, make_model
+
+    make_model("llama").save_pretrained(tmp_path / "model")
+    RENDERER.tokenizer.save_pretrained(tmp_path / "model")
+    words = [EASY, "--agent", f"hf:{tmp_path / 'model'}", "-n", 2, "--max-tokens", 4, "--turns", 2]
+    assert run(*words, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["results"]
+    assert (row["scored"], row["tokens"] > 0) == (2, True)
+    assert row["agent"] == f"HuggingFaceAgent {tmp_path / 'model'}"
+
+
+# -- budgets
+
+
+def test_a_budget_ends_it_cleanly_and_a_greater_one_goes_on(tmp_path, capsys):
+    (tmp_path / "prices.toml").write_text(PRICES)
+    out = tmp_path / "out"
+    with StubServer(counted) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "-n", 60, "--out", out]
+        words += ["--prices", tmp_path / "prices.toml"]
+        assert run(*words, "--budget-usd", 0.1) == cli.FAILED  # 0.002 a turn
+        told = capsys.readouterr()
+        asked = len(server.requests)
+        assert 30 <= asked <= 60  # some 50 turns; nearly 4 an episode
+        (row,) = result(out)["results"]
+        assert row["unplayed"] + row["scored"] == 60
+        assert row["tokens"] == 110 * asked
+        assert row["cost"] == pytest.approx(0.002 * asked)
+        assert f"of $0.1; {row['unplayed']} episodes were not played" in told.err
+        assert f"{row['scored']}/60, {row['unplayed']} not played" in told.out
+        assert "with a greater budget goes on" in told.err
+
+        assert run(*words, "--budget-usd", 0.1) == cli.FAILED  # what is stored is paid for and counts
+        assert len(server.requests) <= asked + 4  # one episode more, where one still fits
+        assert run(*words, "--budget-usd", 100) == 0
+        with EpisodeStore(out / "episodes.jsonl", read_only=True) as store:
+            assert len(store) == 60
+            assert sum(len(episode.turns) for episode in store) == len(server.requests)  # nothing twice
+    assert "not played" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_budget_of_nothing_plays_nothing_and_shows_what_is_stored(tmp_path, capsys):
+    with StubServer(counted) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "--out", tmp_path]
+        assert run(*words, "-n", 5) == 0
+        asked = len(server.requests)
+        capsys.readouterr()
+        assert run(*words, "-n", 9, "--budget-tokens", 0) == cli.FAILED
+        assert len(server.requests) == asked
+    assert "5/9, 4 not played" in capsys.readouterr().out
+
+
+def test_without_a_folder_a_budget_holds_too(capsys):
+    with StubServer(counted) as server:
+        agent = f"openai:m@{server.base_url}"
+        assert run(EASY, HARD, "--agent", agent, "-n", 50, "--budget-tokens", 2000) == cli.FAILED
+        assert len(server.requests) * 110 <= 2000 + 4 * 7 * 110
+    assert "2,000 tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--budget-usd", "1"], "budget_usd needs prices"),
+        (["--budget-tokens", "-1"], "budget_tokens is -1"),
+        (["--prices", "{tmp}/none.toml"], "cannot be read as a price file"),
+        (["--prices", "{tmp}/prices.toml"], "no price of 'other'"),
+        (["--gate", "succes>=1"], "Did you mean 'success'"),
+        (["--gate", "success[game:Other]>=1"], "which is not played"),
+        (["--gate", "pass@2>=1"], "wants 2 samples"),
+        (["--gate", "cost<1"], "--prices"),
+        (["--min-coverage", "95"], "min_coverage is 95"),
+        (["--samples", "0"], "samples is 0"),
+        (["--tools", "pyton"], "accepted: python, search, world_search"),
+        (["--wrappers", "nothing"], "no wrapper 'nothing'"),
+        (["--resume"], "--out FOLDER says which"),
+        (["--resume", "--out", "{tmp}"], "holds no evaluation"),
+        (["--retry-failed"], "--out FOLDER says which"),
+        (["--template", "smollm2"], "goes with the API 'completions'"),
+        (["--timeout", "0"], "timeout is 0"),
+        (["--temperature", "hot"], "temperature is 'hot'"),
+        (["--extra", "[1]"], "accepted: a JSON object"),
+        (["--extra", "{1}"], "which is no JSON"),
+        (["--env", "baseline24"], "a suite, which is played alone"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_asked(flags, said, tmp_path, capsys):
+    (tmp_path / "prices.toml").write_text(PRICES)
+    with StubServer(counted) as server:
+        words = [word.replace("{tmp}", str(tmp_path)) for word in flags]
+        assert run(EASY, "--agent", f"openai:other@{server.base_url}", *words) == cli.MISUSED
+        assert server.requests == []
+    assert said in capsys.readouterr().err
+
+
+# -- gates and reports
+
+
+def test_gates_decide_the_exit_code_and_stand_in_the_reports(tmp_path, capsys):
+    words = [EASY, HARD, "--agent", "solver", "-n", 6, "--out", tmp_path]
+    assert run(*words, "--gate", "success>=0.9", "--gate", f"low(success[{EASY}])>=0.5") == 0
+    assert run(*words, "--gate", "success>=0.9", "--gate", "turns<1") == cli.FAILED
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2].startswith("gate passed: success>=0.9: overall: 1")
+    assert told[-1].startswith("gate FAILED: turns<1: overall: ")
+    found = result(tmp_path)
+    assert [gate["passed"] for gate in found["gates"]] == [True, False]
+    root = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
+    assert [suite.get("name") for suite in root] == [f"{EASY} solver", f"{HARD} solver", "overall solver"]
+    assert (root.get("tests"), root.get("failures")) == ("4", "1")
+    text = (tmp_path / "report.md").read_text()
+    assert "**failed**: `turns<1`" in text
+    assert f"gem-gym eval {EASY} {HARD} --agent solver -n 6" in text
+
+
+def test_under_the_coverage_no_headline_is_given(tmp_path, capsys):
+    calls = []
+
+    def answer(body):
+        calls.append(body)
+        return RawAnswer.error(400, "no") if len(body["messages"]) == 1 and len(calls) % 2 else r"\boxed{5}"
+
+    with StubServer(answer) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "-n", 10, "--concurrency", 1]
+        code = run(*words, "--min-coverage", 0.95, "--gate", "success>=0", "--out", tmp_path)
+    assert code == cli.FAILED
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[1] == "withheld"
+    assert re.search(r"no headline: coverage \d+\.0% is under 95\.0%: of 10 episodes \d+ without", told.err)
+    assert "gate FAILED: success>=0: overall: no figure, the coverage of" in told.err
+    assert result(tmp_path)["results"][0]["withheld"]
+
+
+def test_a_password_in_an_address_is_written_nowhere(tmp_path, capsys):
+    with StubServer(counted) as server:
+        address = server.base_url.replace("http://", "http://me:hunter2@")
+        words = [EASY, "--agent", f"openai:m@{address}", "-n", 2, "--out", tmp_path]
+        assert run(*words) == 0
+    for name in ("command.json", "result.json", "report.md"):
+        assert "hunter2" not in (tmp_path / name).read_text()
+    assert run("--resume", "--out", tmp_path) == cli.MISUSED
+    assert "give the whole command again" in capsys.readouterr().err
+
+
+# -- going on
+
+
+def test_resume_goes_on_with_the_stored_command_and_what_is_added(tmp_path, capsys):
+    assert run(EASY, "--agent", "solver", "-n", 3, "--out", tmp_path) == 0
+    first = result(tmp_path)
+    assert run("--resume", "--out", tmp_path) == 0
+    assert result(tmp_path)["results"] == first["results"]
+    assert run("--resume", "--out", tmp_path, "-n", 5) == 0
+    assert result(tmp_path)["results"][0]["episodes"] == 5
+    capsys.readouterr()
+    assert run("--resume", "--out", tmp_path, "--agent", "random") == cli.MISUSED  # refused, and forgotten
+    assert run("--resume", "--out", tmp_path) == 0
+    assert result(tmp_path)["results"][0]["name"] == "solver"
+
+
+def test_what_the_server_broke_for_good_is_played_again_where_that_is_asked_for(tmp_path):
+    broken = True
+
+    def answer(body):
+        if broken and body["seed"] % 4 == 0:
+            return RawAnswer.error(400, "no")
+        return counted(body)
+
+    with StubServer(answer) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "-n", 12, "--out", tmp_path]
+        assert run(*words) == 0
+        lost = 12 - result(tmp_path)["results"][0]["scored"]
+        assert lost > 0
+        broken, asked = False, len(server.requests)
+        assert run(*words) == 0
+        assert len(server.requests) == asked
+        assert run(*words, "--retry-failed") == 0
+        assert len(server.requests) > asked
+    (row,) = result(tmp_path)["results"]
+    assert (row["scored"], row["errors"]) == (12, {})
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert len(store) == 12 + lost  # what broke stays on record
+
+
+def test_what_was_killed_goes_on_and_pays_for_no_stored_episode_again(tmp_path):
+    enough = threading.Event()
+
+    def answer(body):
+        if len(server.requests) > 60:
+            enough.set()
+        return counted(body)
+
+    with StubServer(answer) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "-n", "60", "--concurrency", "4"]
+        command = [sys.executable, "-m", "gem", "eval", *words, "--out", str(tmp_path)]
+        child = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert enough.wait(60)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+            before = {episode.id: len(episode.turns) for episode in store}
+        assert 0 < len(before) < 60
+        asked = len(server.requests)
+        assert run("--resume", "--out", tmp_path) == 0
+        with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+            after = {episode.id: len(episode.turns) for episode in store}
+        assert before.items() <= after.items()
+        assert len(after) == 60
+        assert len(server.requests) - asked == sum(after.values()) - sum(before.values())
+
+
+def test_a_server_that_is_gone_ends_it_with_a_word(tmp_path, capsys):
+    with StubServer(RawAnswer.error(401, "who are you?")) as server:
+        assert run(EASY, "--agent", f"openai:m@{server.base_url}", "-n", 5, "--out", tmp_path) == cli.FAILED
+        assert 1 <= len(server.requests) <= 5
+    told = capsys.readouterr().err
+    assert "can answer nobody" in told
+    assert "OPENAI_API_KEY, which is not set" in told
+    assert "0 of 5 episodes are stored" in told
+
+
+# -- suites
+
+
+def test_a_suite_is_played_with_its_rows_and_what_is_not_here_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pytest.importorskip("datasets")
+    (tmp_path / "s.toml").write_text(f"""
+about = "three"
+[sampling]
+n = 4
+[agent]
+name = "solver"
+[[environments]]
+category = "easy"
+id = "{EASY}"
+[[environments]]
+category = "hard"
+id = "{HARD}"
+n = 6
+[[environments]]
+category = "data"
+id = "eval:AIME24"
+n = "all"
+""")
+    assert run(tmp_path / "s.toml", "--out", tmp_path / "out") == 0
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == [
+        "env",
+        EASY,
+        HARD,
+        "easy",
+        "hard",
+        "overall",
+    ]
+    assert "eval:AIME24: not here: " in told.err
+    assert "1 of 3 environments are not here and in no figure" in told.err
+    found = result(tmp_path / "out")
+    assert found["suite"] == "s"
+    assert [row["episodes"] for row in found["results"][:2]] == [4, 6]
+    assert "missing" in found["results"][2]
+    assert found["agents"][0]["overall"]["success"]["mean"] == 1
+    assert "Not here: eval:AIME24" in (tmp_path / "out" / "report.md").read_text()
+    assert run(tmp_path / "s.toml", "-n", 2, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["results"][1]["episodes"] == 2
+
+
+class Unsolved(Env):
+    """An environment without a solver."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("go", {})
+
+    def step(self, action):
+        return Step("", 1.0, True, False, {"success": True})
+
+
+def test_a_solver_that_an_environment_of_a_suite_has_not_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register("t:Unsolved-v0", Unsolved)
+    (tmp_path / "s.toml").write_text(f'[[environments]]\nids = ["{EASY}", "t:Unsolved-v0"]\nn = 2\n')
+    assert run(tmp_path / "s.toml", "--agent", "solver") == 0
+    assert "t:Unsolved-v0: not here: " in capsys.readouterr().err
+    assert run("t:Unsolved-v0", "--agent", "solver") == cli.MISUSED
+
+
+def test_a_suite_of_which_nothing_is_here_fails(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert run("mathematics", "-n", 2) == cli.FAILED
+    told = capsys.readouterr()
+    assert "0.0%" not in told.out
+    assert told.err.count(": not here: ") == 5
+
+
+def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, capsys):
+    assert run("--suites") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "suite",
+        "baseline24",
+        "mathematics",
+        "qa",
+    ]
+    (tmp_path / "empty.toml").write_text("")
+    assert run(tmp_path / "empty.toml") == cli.MISUSED
+    assert "has no environments" in capsys.readouterr().err
+    assert run("no.toml") == cli.MISUSED
+    assert "can be read" in capsys.readouterr().err
+
+
+# -- progress
+
+
+class Lines(list):
+    def __init__(self, terminal=False):
+        self.terminal = terminal
+
+    def write(self, text):
+        self.append(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return self.terminal
+
+    def __bool__(self):
+        return True
+
+
+def episode(won):
+    end = SeatEnd(StopReason.SOLVED if won else StopReason.FAILED, True)
+    turn = Turn("agent", "x", usage={"prompt_tokens": 1000, "completion_tokens": 100})
+    found = Episode(TaskRef(EASY), RunInfo("r", "A", "m"), group=str(won), turns=[turn])
+    found.ends, found.stop, found.verdict = {"agent": end}, end.stop, Verdict.SCORED
+    return found
+
+
+def test_progress_is_a_line_now_and_then_where_nobody_looks(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("gem.cli.eval_progress.perf_counter", lambda: now[0])
+    lines = Lines()
+    with Progress(stream=lines) as progress:
+        progress.begin("\x1b[2Jenv", "me", 40)
+        for number in range(20):
+            now[0] += 3
+            progress.hear(episode(number % 2 == 0))
+        progress.end()
+    told = "".join(lines).splitlines()
+    assert len(told) == 2  # after 30 and 60 seconds
+    assert told[0].startswith("\\x1b[2Jenv, me, 10/40, success 50.0% (")
+    assert told[0].endswith("10/10 verdicts, 367 tok/s, 1:30 left")
+
+
+def test_progress_is_silent_where_json_is_wanted():
+    lines = Lines(terminal=True)
+    with Progress(quiet=True, stream=lines) as progress:
+        progress.begin("env", "", 1)
+        progress.hear(episode(True))
+        progress.end()
+    assert lines == []
+
+
+def test_progress_on_a_terminal_has_a_line_for_each_environment():
+    lines = Lines(terminal=True)
+    with Progress(stream=lines) as progress:
+        for name in ("one", "[b]"):
+            progress.begin(name, "", 1)
+            progress.hear(episode(True))
+            progress.end()
+    text = "".join(lines)
+    assert "one" in text
+    assert "[b]" in text  # no markup

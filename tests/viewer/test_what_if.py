@@ -1,0 +1,172 @@
+import re
+
+import pytest
+from records import episode, turn
+
+from gem.agents.random import RandomAgent
+from gem.errors import BadArgument
+from gem.record import StopReason
+from gem.rollout import EpisodeStore, Job, rollout
+from gem.specs import TaskRef
+from gem.viewer import whatif
+from gem.viewer.whatif import what_if
+
+from .conftest import GUESS, RUN, answer, write
+
+
+@pytest.fixture
+def stored():
+    (found,) = rollout([Job(GUESS, 3, key="a")], RandomAgent())
+    return found
+
+
+def test_another_action_is_played_from_the_same_state(stored):
+    forked = what_if(stored, 1, ["\\boxed{1}"], host="serial")
+    assert forked.origin.episode == stored.id
+    assert [each.action for each in forked.turns] == [stored.turns[0].action, "\\boxed{1}"]
+    assert forked.turns[1].observation == stored.turns[1].observation
+    again = what_if(stored, 1, ["\\boxed{1}", "\\boxed{2}"], host="serial")
+    assert again.turns[1].reward == forked.turns[1].reward
+    assert len(again.turns) == 3
+
+
+def test_the_solver_goes_on_and_wins(stored):
+    forked = what_if(stored, 0, [], "solver", host="serial")
+    assert forked.stop is StopReason.SOLVED
+    forked = what_if(stored, 0, ["\\boxed{1}"], "solver", host="serial")
+    assert (forked.turns[0].action, forked.stop) == ("\\boxed{1}", StopReason.SOLVED)
+
+
+def test_an_environment_of_its_own_process_plays_too(stored):
+    assert what_if(stored, 0, ["\\boxed{1}"]).turns[0].action == "\\boxed{1}"
+
+
+def test_each_seat_in_turn_is_typed_for():
+    (found,) = rollout([Job("multi:ConnectFour-v0", 1, key="a")], RandomAgent())
+    forked = what_if(found, 2, ["\\boxed{4}", "\\boxed{4}"], host="serial")
+    assert [each.seat for each in forked.turns[2:]] == [each.seat for each in found.turns[2:4]]
+
+
+def test_what_is_not_played_on_says_why(stored, monkeypatch):
+    with pytest.raises(BadArgument, match="turn is 9; accepted: 0 to"):
+        what_if(stored, 9, ["x"], host="serial")
+    with pytest.raises(BadArgument, match="agent is 'os'; accepted: random, solver"):
+        what_if(stored, 0, ["x"], "os", host="serial")
+    with pytest.raises(BadArgument, match="50 actions of 10,000 characters at most"):
+        what_if(stored, 0, ["x"] * 51, host="serial")
+    with pytest.raises(BadArgument, match="There is nothing to play"):
+        what_if(stored, 0, [], host="serial")
+    stored.task = TaskRef("os:system", seed=1)
+    with pytest.raises(BadArgument, match="no registered environment"):
+        what_if(stored, 0, ["x"], host="serial")
+    stored.task = TaskRef("code:Basics-v0-easy", seed=1)
+    with pytest.raises(BadArgument, match="works with what stands outside of it"):
+        what_if(stored, 0, ["x"], host="serial")
+    with whatif._one_at_a_time:
+        monkeypatch.setattr(whatif, "CALL_S", 0.01)
+        (found,) = rollout([Job(GUESS, 3, key="a")], RandomAgent())
+        with pytest.raises(BadArgument, match="Another what-if is being played"):
+            what_if(found, 0, ["x"], host="serial")
+
+
+def test_the_page_asks_plays_and_shows_both(pages, played):
+    shown = pages(played)
+    shown.viewer.host = "serial"
+    form = shown.get("run/0/episode/0/whatif?turn=0").text
+    assert "I have a secret whole number" in form
+    page = shown.post(
+        "run/0/episode/0/whatif", data={"turn": "0", "action": "\\boxed{<b>}", "agent": ""}
+    ).text
+    assert "What if, at turn 1" in page
+    assert "could not be read" in page
+    assert "<b>}" not in page
+    page = shown.post(
+        "run/0/episode/0/whatif", data={"turn": "0", "action": "\\boxed{1}", "agent": "solver"}
+    ).text
+    assert page.count("solved") >= 1
+    typed = shown.post(
+        "run/0/episode/0/whatif", data={"turn": "0", "typed": ["\\boxed{1}"], "action": "\\boxed{2}"}
+    )
+    assert re.findall(r'name="typed" value="([^"]*)"', typed.text) == ["\\boxed{1}", "\\boxed{2}"]
+
+
+def test_the_link_is_there_for_what_can_be_played_on_alone(pages, played, tmp_path):
+    assert "/whatif?turn=0" in pages(played).get("run/0/episode/0").text
+    foreign = pages(write(tmp_path / "f.jsonl", episode(turn(), run=RUN, job="a")))
+    assert "whatif" not in foreign.get("run/0/episode/0").text
+    foreign.get("run/0/episode/0/whatif?turn=0", 400)
+    foreign.post("run/0/episode/0/whatif", 400, data={"turn": "0", "action": "1"})
+
+
+def test_two_episodes_stand_side_by_side_from_where_they_part(pages, tmp_path):
+    def made(job, last, version):
+        turns = [answer("same words", prompt="the same start", policy_version=version)]
+        turns.append(answer(last, prompt="go on"))
+        return episode(*turns, seed=5, run=RUN, job=job)
+
+    shown = pages(write(tmp_path / "e.jsonl", made("0-1", "left it", 0), made("1-1", "took it", 1)))
+    page = re.sub("<[^>]*>", "", shown.get("pair?one=0.0&other=0.1").text)
+    assert "They part at turn 2, in the action." in page
+    assert "1 turn in common" in page
+    assert "left it" in page
+    assert "took it" in page
+    assert "Word for word the same" in shown.get("pair?one=0.0&other=0.0").text
+    starts = re.sub("<[^>]*>", " ", shown.get("start?spec=game:X&seed=5").text)
+    assert "One start, 2 episodes" in starts
+    assert starts.index("left it") < starts.index("took it")
+    for wrong in ("pair", "pair?one=0.0", "pair?one=0.0&other=../1", "pair?one=0.-1&other=0.0"):
+        shown.get(wrong, 400)
+    shown.get("pair?one=0.0&other=0.9", 404)
+    shown.get("pair?one=7.0&other=0.0", 404)
+
+
+def test_a_run_is_shown_from_its_first_episode_to_its_last(pages, tmp_path):
+    episodes = [
+        episode(
+            turn(
+                observation="?",
+                action="early" if i < 64 else "late",
+                info={"tool_results": [{"name": "calc"}]},
+            ),
+            seed=i,
+            run=RUN,
+            job=f"e{i}",
+        )
+        for i in range(128)
+    ]
+    page = pages(write(tmp_path / "e.jsonl", *episodes)).get("run/0/through").text
+    rows = re.findall(r'<th scope="row" title="([^"]*)">.*?</tr>', page, re.DOTALL)
+    assert rows == ["early", "late", "calc"]
+    early = re.search(r'title="early">.*?</tr>', page, re.DOTALL)[0]
+    assert re.findall(r'<td class="w(\w+)"', early) == ["9"] * 16 + ["none"] * 16
+
+
+def test_a_note_is_kept_beside_the_store_and_listed(pages, played):
+    shown = pages(played)
+    text = 'See </textarea><script>alert("x")</script>'
+    answer = shown.post("run/0/episode/4/note", 303, data={"flag": "1", "note": text})
+    assert answer.headers["location"].endswith("/run/0/episode/4")
+    page = shown.get("run/0/episode/4").text
+    assert "<script>alert" not in page
+    assert "See &lt;/textarea&gt;" in page
+    with EpisodeStore(played, read_only=True) as store:
+        notes = pages(played).viewer.sources[0].notes
+        assert notes.of(store[4].id) == (True, text)
+    listed = shown.get("run/0?noted=1").text
+    assert re.findall(r'/run/0/episode/(\d+)"', listed) == ["4"]
+    shown.post("run/0/episode/4/note", 303, data={"note": ""})
+    assert shown.viewer.sources[0].notes.all() == {}
+    shown.post("run/0/episode/4/note", 400, data={"note": "x" * 4001})
+
+
+def test_a_torn_note_costs_no_other(pages, played):
+    shown = pages(played)
+    shown.post("run/0/episode/1/note", 303, data={"note": "first"})
+    path = shown.viewer.sources[0].notes.path
+    with path.open("a") as file:
+        file.write('{"episode": "torn')
+    shown.post("run/0/episode/2/note", 303, data={"note": "second"})
+    assert sorted(note.text for note in pages(played).viewer.sources[0].notes.all().values()) == [
+        "first",
+        "second",
+    ]
