@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,9 @@ except ImportError as error:
 SAMPLES, TURNS = 2000, 20_000
 """Episodes, and turns of all of them, of one log of a folder: a log is written, and shown, as a whole."""
 
+PLAIN = re.compile(r"\w[\w.:-]{0,99}", re.ASCII)
+"""What names a sample: a log has a file of that name for each. Other names become a hash."""
+
 LIMITS = {
     StopReason.TURN_LIMIT: ("turn", "turns"),
     StopReason.TOKEN_LIMIT: ("token", "tokens"),
@@ -99,8 +104,10 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
     jobs = Counter((episode.job, episode.sample) for episode in held)
     samples = []
     for episode in held:
-        alone = episode.job and jobs[episode.job, episode.sample] == 1
-        samples.append(_sample(episode, shown(episode.job if alone else episode.id), created, tokens))
+        name = episode.job if jobs[episode.job, episode.sample] == 1 else episode.id
+        if not PLAIN.fullmatch(name):
+            name = blake2b(episode.id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        samples.append(_sample(episode, name, created, tokens))
     specs = list(dict.fromkeys(shown(episode.spec) for episode in held))
     runs = list({episode.run.id: episode.run for episode in held}.values())
     run = runs[0] if len(runs) == 1 else RunInfo("", agent="several" if runs else "")

@@ -159,3 +159,14 @@ def test_a_model_call_has_what_was_shown_to_it():
     turns[1].parent, turns[2].parent = turns[0], turns[0]
     told = inputs(replace(episode, turns=turns))
     assert told == [["turn 0"], ["turn 0", "0", "turn 1"], ["turn 0", "0", "turn 2"]]
+
+
+def test_no_name_of_a_sample_is_a_path(tmp_path):
+    jobs = ["", "../../x", "a\0b", "a\0c", "long" * 30_000, "line\nbreak", "\ud800", "plain-1.0:x"]
+    episodes = [replace(echoed(), job=job) for job in jobs]
+    write_eval_log(to_eval_log(episodes), tmp_path / "out.eval")
+    names = [sample.id for sample in read_eval_log(tmp_path / "out.eval").samples]
+    assert len(set(names)) == len(jobs)
+    assert "plain-1.0:x" in names
+    assert all(len(name) == 16 for name in names if name != "plain-1.0:x")
+    assert lines(read() for read in read_logs(tmp_path / "out.eval")) == lines(episodes)
