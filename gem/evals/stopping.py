@@ -69,9 +69,7 @@ class Stopping:
 
     def hear(self, episode: Episode) -> None:
         """Take in an episode that has ended; its group is the number of its task, as evaluate() counts."""
-        number = int(episode.group)
-        if number >= self._next:
-            self._waiting.setdefault(number, []).append(episode)
+        self._waiting.setdefault(int(episode.group), []).append(episode)
         while len(self._waiting.get(self._next, ())) >= self.samples:
             ended = self._waiting.pop(self._next)
             self._next += 1

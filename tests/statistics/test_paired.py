@@ -18,6 +18,7 @@ from gem.statistics import (
     score_difference,
     sign_flips,
 )
+from gem.statistics.student_t import quantile
 
 stats = pytest.importorskip("scipy.stats")
 NUMBERS = st.floats(-100, 100)
@@ -89,6 +90,20 @@ def test_where_no_pair_differs_the_bounds_have_a_closed_form():
     z2 = 1.959964**2
     interval = score_difference([0] * 30, [0] * 30, [1] * 30)
     assert interval[:3] == pytest.approx((0.0, -z2 / (30 + z2), z2 / (30 + z2)), abs=1e-6)
+
+
+def test_samples_of_a_task_count_by_the_design_effect():
+    lost, won, sizes = [0, 1, 0, 0, 0], [3, 1, 0, 1, 0], [4] * 5
+    deviations = [b - a - 4 * 0.2 for a, b in zip(lost, won, strict=True)]
+    squares = sum(e * e for e in deviations)
+    deff = 5 / 4 * squares / 20 / (6 / 20 - 0.2**2)
+    deff += (4 - deff) / (3 + 1) ** 2  # 3 tasks hold pairs that differ; a task is worth 4 pairs at most
+    kurtosis = 5 * sum(e**4 for e in deviations) / squares**2
+    t = quantile(0.975, min(4.0, max(2.0, 10 / (kurtosis - 1))))
+    interval = score_difference(lost, won, sizes)
+    assert 1 < deff < 4
+    assert tangos(1 / deff, 5 / deff, 20 / deff, interval.low) == pytest.approx(t, abs=1e-3)
+    assert tangos(1 / deff, 5 / deff, 20 / deff, interval.high) == pytest.approx(-t, abs=1e-3)
 
 
 COUNTS = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3)).map(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gem.errors import BadArgument
 from gem.statistics import Interval, clustered_rate, pass_at_k, pass_hat_k, wilson
+from gem.statistics.student_t import quantile
 
 TASK = st.lists(st.booleans(), min_size=3, max_size=6)
 
@@ -43,6 +44,23 @@ def test_a_case_worked_out_by_hand():
     assert pass_at_k(tasks, 2).mean == pytest.approx(5 / 12)
     assert pass_hat_k(tasks, 2).mean == pytest.approx(1 / 12)
     assert pass_at_k(tasks, 2)[3:] == (8, 2, False)
+
+
+def test_the_interval_is_the_formula_worked_out():
+    # k = 2, so that tasks of 2, 4 and 6 samples are worth 3 / (2/2 + 2/4 + 2/6) = 18/11 trials each.
+    estimates = (1.0, 1 - 1 / 6, 1 - 3 / 15)  # 1 of 2; 2 of 4: 1 - C(2, 2) / C(4, 2); 3 of 6
+    rate, worth, n = sum(estimates) / 3, 18 / 11, 54 / 11
+    deviations = [worth * (each - rate) for each in estimates]
+    squares = sum(e * e for e in deviations)
+    assert 3 / 2 * squares / n / (rate * (1 - rate)) < 1  # they differ less than independent trials would
+    deff = 1 + (worth - 1) / 9  # 3 tasks hold successes, 2 failures: (2 + 1)^2
+    kurtosis = 3 * sum(e**4 for e in deviations) / squares**2
+    t = quantile(0.975, min(2.0, max(2.0, 6 / (kurtosis - 1))))
+    m = n / deff
+    centre = (rate + t * t / (2 * m)) / (1 + t * t / m)
+    half = t * math.sqrt((rate * (1 - rate) + t * t / (4 * m)) / m) / (1 + t * t / m)
+    found = pass_at_k([outcomes(1, 2), outcomes(2, 4), outcomes(3, 6)], 2)
+    assert found == pytest.approx((rate, centre - half, centre + half, 12, 3, False))
 
 
 @given(counts=st.lists(st.integers(0, 4), min_size=2, max_size=12))

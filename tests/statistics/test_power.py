@@ -17,6 +17,11 @@ def test_the_components_are_those_of_a_table_worked_out_by_hand():
     assert found == pytest.approx(Noise(5.0, 11.0, 4.0))
 
 
+def test_tasks_of_unequal_numbers_of_samples_count_by_them():
+    # Mean 4.5; between: 1 * 4.5^2 + 3 * 1.5^2 = 27; within: (4 + 0 + 4) / 2; samples: (4 - 10 / 4) / 1 = 1.5.
+    assert noise([0, 4, 6, 8], ["a", "b", "b", "b"]) == pytest.approx(Noise(4.5, (27 - 4) / 1.5, 4.0))
+
+
 def test_the_standard_error_of_what_was_played_is_the_clustered_one():
     rng = np.random.default_rng(0)
     values = (rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))).ravel().tolist()
