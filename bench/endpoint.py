@@ -14,14 +14,16 @@ import json
 import re
 import sys
 from itertools import count
-from time import process_time
+from time import monotonic, process_time
 from typing import Any
 
 import msgspec
 
 MODES = ("plain", "stream", "tools", "limits", "slow", "cut", "malformed", "html", "mixed")
 EVERY = 4
-"""A fault comes with one request in so many."""
+"""An answer is cut, no JSON or HTML for one request in so many."""
+PER_S = 400.0
+"""Requests per second that `limits` allows, in bursts of a tenth of that."""
 SLOW_S = 2.0
 PAGE = b"<!doctype html><html><body><h1>502 Bad Gateway</h1><script>alert(1)</script></body></html>"
 NUMBER = re.compile(r"Say (\d+)")
@@ -32,7 +34,17 @@ class Served:
 
     def __init__(self) -> None:
         self.numbers = count()
+        self.left, self.filled = 0.0, monotonic()
         self.requests = self.at_once = self.most_at_once = self.connections = self.faults = 0
+
+    def allowed(self) -> bool:
+        """Take one of the requests that are allowed by now, if there is one left."""
+        now = monotonic()
+        self.left, self.filled = min(PER_S / 10, self.left + (now - self.filled) * PER_S), now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
 
     def stats(self) -> dict[str, Any]:
         """Return what was served until now."""
@@ -87,7 +99,9 @@ class Endpoint(asyncio.Protocol):
             mode = MODES[number // EVERY % (len(MODES) - 1)]
         if mode == "slow":
             asyncio.get_running_loop().call_later(SLOW_S, self.answered, body, mode)
-        elif number % EVERY == 0 and mode in ("limits", "cut", "malformed", "html"):
+        elif (mode == "limits" and not served.allowed()) or (
+            mode in ("cut", "malformed", "html") and number % EVERY == 0
+        ):
             served.faults += 1
             served.at_once -= 1
             self.fault(mode)

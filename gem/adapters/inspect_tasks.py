@@ -20,7 +20,7 @@ from gem.adapters.carried import KEY, carried, carry
 from gem.adapters.inspect_logs import message_of, tool_of
 from gem.content import ToolCall
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.record import Ask, Episode, Limits, Reply, RunInfo
+from gem.record import Episode, Limits, Reply, RunInfo
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import versions
 
@@ -86,21 +86,22 @@ def gem_task(
 def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
     """Play the episode of a sample with the model that is evaluated."""
     runs: dict[str, RunInfo] = {}
-    tries: Counter[tuple[str, int]] = Counter()
+    tries: Counter[tuple[str, str, int]] = Counter()
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         model = get_model()
-        settings = model.config.model_dump(exclude_none=True)
+        name = str(model)
+        settings = model.config.model_dump(exclude_none=True, exclude={"extra_headers"})  # they may hold keys
         run = runs.setdefault(
-            str(model),
-            RunInfo(agent="Inspect", model=str(model), sampling=settings, limits=limits, versions=versions()),
+            name,
+            RunInfo(agent="Inspect", model=name, sampling=settings, limits=limits, versions=versions()),
         )
         job, sample = str(state.sample_id), state.epoch - 1
         begin: dict[str, Any] = {"run": run, "job": job, "sample": sample, "group": job}
         with CancelScope(shield=True):  # what is made is closed, whenever somebody stops it
             talk = await _call(waits, lambda: Conversation(env, int(state.metadata["seed"]), limits, **begin))
-        talk.episode.attempt = tries[job, sample]
-        tries[job, sample] += 1
+        talk.episode.attempt = tries[name, job, sample]
+        tries[name, job, sample] += 1
         state.messages = []
         try:
             while talk.asks:
@@ -111,7 +112,7 @@ def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
                     config = GenerateConfig(max_tokens=ask.max_tokens)
                     try:
                         output = await model.generate(shown, tools=offered, config=config)
-                        replies.append(reply_of(output, ask))
+                        replies.append(reply_of(output))
                     except LimitExceededError:
                         raise
                     except Exception as error:
@@ -136,7 +137,7 @@ async def _call(waits: bool, work: Any) -> Any:
     return await to_thread.run_sync(work) if waits else work()
 
 
-def reply_of(output: ModelOutput, ask: Ask) -> Reply:
+def reply_of(output: ModelOutput) -> Reply:
     """Return what a model of Inspect answered.
 
     Raises:

@@ -148,6 +148,8 @@ def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:
                 yield partial(_episode_in, line, f"{path}, line {number}")
     except FileNotFoundError as error:
         raise MissingData(f"{path}: no such file.") from error
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _episode_in(line: bytes, where: str) -> Episode:

@@ -232,3 +232,37 @@ def test_a_reward_is_paid_to_every_seat():
     assert back.reward() == 0.5
     with pytest.raises(BadArgument, match="finite"):
         from_atif(whole, reward=float("nan"))
+
+
+def trial(folder, name, result=None):
+    (folder / name / "agent").mkdir(parents=True)
+    trajectory = json.dumps(to_atif(with_tools(), record=False))
+    (folder / name / "agent" / "trajectory.json").write_text(trajectory)
+    if result is not None:
+        told = {"trial_name": name, "task_name": "a-task", **result}
+        (folder / name / "result.json").write_text(json.dumps(told))
+
+
+def test_the_trials_of_a_job_of_harbor_have_what_the_verifier_gave(tmp_path):
+    (tmp_path / "result.json").write_text("{}")  # the job's own
+    trial(tmp_path, "a", {"verifier_result": {"rewards": {"reward": 1, "style": 0.5}}})
+    trial(tmp_path, "b", {"verifier_result": {"rewards": {"tests": 0.25}}})
+    broke = {"exception_type": "AgentTimeoutError", "exception_message": "too late"}
+    trial(tmp_path, "c", {"exception_info": broke, "verifier_result": {"rewards": {"reward": 0}}})
+    trial(tmp_path, "d")
+    trial(tmp_path, "e", {"verifier_result": {"rewards": {"one": 1, "other": 0, "odd": "x"}}})
+    first, second, broken_off, alone, unclear = (read() for read in read_atif(tmp_path))
+    assert (first.job, first.group, first.reward(), first.turns[-1].rewards) == (
+        "a",
+        "a-task",
+        1.0,
+        {"reward": 1.0, "style": 0.5},
+    )
+    assert second.reward() == 0.25
+    assert [each.scored for each in (broken_off, alone, unclear)] == [False] * 3
+    assert (broken_off.error.type, alone.error.type) == ("AgentTimeoutError", "NoReward")
+    (again,) = read_atif(tmp_path / "a")
+    assert again() == first
+    (tmp_path / "b" / "result.json").write_text("{")
+    with pytest.raises(BadArgument, match="no JSON"):
+        list(read_atif(tmp_path))[1]()

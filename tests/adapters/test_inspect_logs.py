@@ -5,7 +5,9 @@ import pytest
 from awkward_episodes import RUN, awkward, branched, broken, echoed, of_two_seats, with_pictures, with_tools
 
 from gem import codec
+from gem.content import Message
 from gem.errors import BadArgument, MissingData
+from gem.history import HistoryPolicy
 from gem.rollout import EpisodeStore
 
 pytest.importorskip("inspect_ai", reason="needs inspect-ai: pip install 'gem-gym[inspect]'")
@@ -106,6 +108,8 @@ def test_a_folder_has_a_log_for_each_environment_and_run(tmp_path, monkeypatch):
         assert lines(read() for read in read_logs(tmp_path / "logs")) == lines(store)
         with pytest.raises(BadArgument, match="not empty"):
             write_logs(store, tmp_path / "logs")
+        monkeypatch.setattr("gem.adapters.inspect_logs.TURNS", 4)  # of three turns each
+        assert write_logs(store, tmp_path / "more") == 8
 
 
 def test_what_is_no_such_log_is_refused(tmp_path):
@@ -140,3 +144,29 @@ def test_deep_arguments_and_schemas_do_not_stop_an_export(tmp_path):
     write_eval_log(to_eval_log([episode]), tmp_path / "out.eval")
     (read,) = read_logs(tmp_path / "out.eval")
     assert read().turns[0].reply == turn.reply
+
+
+def test_a_model_call_has_what_was_shown_to_it():
+    def inputs(episode):
+        calls = [event for event in sample_of(episode).events if event.event == "model"]
+        return [[message.text for message in call.input] for call in calls]
+
+    episode = branched()
+    assert inputs(episode)[2] == ["Be brief.", "say 0", "0", "say 1", "1", "say 2"]
+    windowed = replace(episode, run=replace(RUN, history=HistoryPolicy("chat", window=1)))
+    assert inputs(windowed) == [["say 0"], ["say 1"], ["say 2"]]
+    turns = [replace(turn, messages=(Message("user", f"turn {n}"),)) for n, turn in enumerate(episode.turns)]
+    turns[1].parent, turns[2].parent = turns[0], turns[0]
+    told = inputs(replace(episode, turns=turns))
+    assert told == [["turn 0"], ["turn 0", "0", "turn 1"], ["turn 0", "0", "turn 2"]]
+
+
+def test_no_name_of_a_sample_is_a_path(tmp_path):
+    jobs = ["", "../../x", "a\0b", "a\0c", "long" * 30_000, "line\nbreak", "\ud800", "plain-1.0:x"]
+    episodes = [replace(echoed(), job=job) for job in jobs]
+    write_eval_log(to_eval_log(episodes), tmp_path / "out.eval")
+    names = [sample.id for sample in read_eval_log(tmp_path / "out.eval").samples]
+    assert len(set(names)) == len(jobs)
+    assert "plain-1.0:x" in names
+    assert all(len(name) == 16 for name in names if name != "plain-1.0:x")
+    assert lines(read() for read in read_logs(tmp_path / "out.eval")) == lines(episodes)

@@ -16,6 +16,7 @@ from inspect_ai.model import (
     ChatMessageAssistant,
     ContentReasoning,
     ContentText,
+    GenerateConfig,
     ModelOutput,
     ModelUsage,
     get_model,
@@ -211,3 +212,12 @@ def test_a_sample_that_is_tried_again_is_another_attempt(tmp_path):
     log = run(tmp_path, gem_task("test:Echo", n=1), first_breaks, retry_on_error=1)
     (episode,) = from_eval_log(log)
     assert (episode.attempt, episode.reward()) == (1, 1)
+
+
+def test_settings_are_recorded_and_keys_are_not(tmp_path):
+    config = GenerateConfig(temperature=0.5, extra_headers={"X-Key": "hidden-key"})
+    model = get_model("mockllm/model", custom_outputs=echo, config=config)
+    (log,) = inspect_eval(gem_task("test:Echo", n=1), model=model, display="none", log_dir=str(tmp_path))
+    (episode,) = from_eval_log(log)
+    assert episode.run.sampling == {"temperature": 0.5}
+    assert episode.reward() == 1

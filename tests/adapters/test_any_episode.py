@@ -1,0 +1,65 @@
+"""Whatever an episode holds, every format takes it and gives it back."""
+
+import json
+
+import msgspec
+import pytest
+from any_records import episodes
+from hypothesis import given, settings
+
+from gem import codec
+from gem.adapters.atif import from_atif, to_atif
+from gem.adapters.rows import episode_in_row, episode_row, turn_rows
+
+
+def read(values):
+    """The values as a strict reader of JSON has them."""
+    return json.loads(msgspec.json.encode(values))
+
+
+@settings(max_examples=60)
+@given(episodes)
+def test_rows(episode):
+    assert codec.encode(episode_in_row(read(episode_row(episode)), "a row")) == codec.encode(episode)
+    assert len(read(list(turn_rows(episode)))) == len(episode.turns)
+
+
+@settings(max_examples=60)
+@given(episodes)
+def test_trajectories(episode):
+    assert codec.encode(from_atif(read(to_atif(episode)))) == codec.encode(episode)
+    foreign = from_atif(read(to_atif(episode, record=False)))
+    assert codec.decode(codec.encode(foreign), foreign.run) == foreign
+
+
+@settings(max_examples=60)
+@given(episodes)
+def test_harbor_accepts_trajectories(episode):
+    models = pytest.importorskip("harbor.models.trajectories", reason="Harbor's own models")
+    models.Trajectory.model_validate(read(to_atif(episode, record=False)))
+
+
+@settings(max_examples=30)
+@given(episodes)
+def test_logs(episode):
+    pytest.importorskip("inspect_ai", reason="needs inspect-ai: pip install 'gem-gym[inspect]'")
+    from inspect_ai.log import EvalLog
+
+    from gem.adapters.inspect_logs import from_eval_log, to_eval_log
+
+    written = to_eval_log([episode]).model_dump_json()
+    (back,) = from_eval_log(EvalLog.model_validate_json(written))
+    assert codec.encode(back) == codec.encode(episode)
+
+
+@settings(max_examples=30)
+@given(episodes)
+def test_parquet(tmp_path_factory, episode):
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'gem-gym[data]'")
+    from gem.adapters.parquet import read_parquet, write_parquet
+
+    folder = tmp_path_factory.mktemp("parquet")
+    write_parquet([episode], folder / "episodes.parquet")
+    write_parquet([episode], folder / "turns.parquet", "turn")
+    (back,) = read_parquet(folder / "episodes.parquet")
+    assert codec.encode(back()) == codec.encode(episode)
