@@ -2,8 +2,9 @@
 
 The store is parted into stretches of equal numbers of episodes, in the order in which they were played,
 whole iterations where it is a training run's; of each some are read, evenly spread, for the first ones to end
-are the short ones. The seeds of a training run do not come again, so that its stretches hold other
-episodes of the same task; where a seed does come again, `same_start` has its episodes of all runs.
+are the short ones. The seeds that a training run learns on do not come again, so that its stretches hold
+other episodes of the same task; where a seed does come again, `same_start` has its episodes of all runs.
+Those that it plays at every checkpoint are `gem.viewer.watched`'s.
 """
 
 from __future__ import annotations
