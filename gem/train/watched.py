@@ -24,17 +24,9 @@ class Watched:
 
     def __init__(self, policy: Policy, config: TrainConfig, maker: Maker, limits: Limits, path: Path) -> None:
         """Play `policy` in the environments of `maker`, into the store at `path`."""
-        self.config, self.maker = config, maker
+        self.config, self.maker, self.limits = config, maker, limits
         self.agent = observing_agent(policy, config)
         self.store = EpisodeStore(path)
-        self.runner = Runner(
-            self.agent,
-            host=config.host,
-            limits=limits,
-            concurrency=config.watch,
-            store=self.store,
-            resume=True,
-        )
 
     def due(self, iteration: int) -> bool:
         """Tell whether the seeds are played at a checkpoint: it depends on the config alone."""
@@ -47,7 +39,16 @@ class Watched:
     def play(self, iteration: int) -> None:
         """Play each seed once with the weights of now, those of `iteration`."""
         self.agent.publish(iteration)
-        self.runner.play([self._job(iteration, number) for number in range(self.config.watch)])
+        # A runner each time: what its environments hold, worker processes above all, is free in between.
+        with Runner(
+            self.agent,
+            host=self.config.host,
+            limits=self.limits,
+            concurrency=self.config.watch,
+            store=self.store,
+            resume=True,
+        ) as runner:
+            runner.play([self._job(iteration, number) for number in range(self.config.watch)])
         self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
 
     def _job(self, iteration: int, number: int) -> Job:
@@ -55,7 +56,6 @@ class Watched:
         return Job(self.maker, seed, str(number), key=f"{iteration}-{number}")
 
     def close(self) -> None:
-        """Close the environments, the agent and the store."""
-        self.runner.close()
+        """Close the agent and the store."""
         self.agent.close()
         self.store.close()
