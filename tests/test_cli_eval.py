@@ -544,3 +544,16 @@ def test_progress_on_a_terminal_has_a_line_for_each_environment():
     text = "".join(lines)
     assert "one" in text
     assert "[b]" in text  # no markup
+
+
+def test_a_flag_of_nothing_is_kept_in_the_command(tmp_path):
+    """A budget of 0 is not the same as no budget, nor seed 0 the same as the suite's."""
+    (tmp_path / "mine.toml").write_text(
+        f'about = "x"\n[sampling]\nseed = 7\n[[environments]]\nid = "{EASY}"\n'
+    )
+    code = run(tmp_path / "mine.toml", "--seed", 0, "--min-coverage", 0, "-n", 2, "--out", tmp_path / "run")
+    assert code == 0
+    words = json.loads((tmp_path / "run" / "command.json").read_text())
+    assert words[words.index("--seed") + 1] == "0" and words[words.index("--min-coverage") + 1] == "0.0"
+    assert run("--resume", "--out", tmp_path / "run") == 0
+    assert result(tmp_path / "run")["seed"] == 0

@@ -226,7 +226,7 @@ def _words(given: Any) -> list[str]:
             words.append(flag)
         elif isinstance(value, tuple):
             words += [word for part in value for word in _said(flag, part)]
-        elif value not in (None, False, "") and value != each.default:
+        elif value is not None and value is not False and value != "" and value != each.default:
             words += _said(flag, str(value))
     return [_without_password(word) for word in words]
 
