@@ -554,6 +554,18 @@ def test_a_flag_of_nothing_is_kept_in_the_command(tmp_path):
     code = run(tmp_path / "mine.toml", "--seed", 0, "--min-coverage", 0, "-n", 2, "--out", tmp_path / "run")
     assert code == 0
     words = json.loads((tmp_path / "run" / "command.json").read_text())
-    assert words[words.index("--seed") + 1] == "0" and words[words.index("--min-coverage") + 1] == "0.0"
+    assert words[words.index("--seed") + 1] == "0"
+    assert words[words.index("--min-coverage") + 1] == "0.0"
     assert run("--resume", "--out", tmp_path / "run") == 0
     assert result(tmp_path / "run")["seed"] == 0
+
+
+def test_a_budget_leaves_out_what_damaged_lines_took(tmp_path, capsys):
+    assert run(EASY, "-n", 3, "--out", tmp_path) == 0
+    path = tmp_path / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:-1], lines[-1][:200] + b"}\n"]))
+    capsys.readouterr()
+    assert run(EASY, "-n", 3, "--out", tmp_path, "--budget-tokens", 100) == 0
+    assert "the budget leaves out what 1 damaged line took" in capsys.readouterr().err
+    assert result(tmp_path)["results"][0]["scored"] == 3

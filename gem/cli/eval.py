@@ -265,8 +265,8 @@ def evaluate(given: Arguments) -> int:
         stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
             for store in stores.values():
-                for episode in store if isinstance(store, EpisodeStore) else ():
-                    budget.append(episode)
+                if isinstance(store, EpisodeStore):
+                    _count(store, budget)
         references = {
             name: _reference_store(last, out, name) for name in REFERENCES if given.output.normalise
         }
@@ -547,6 +547,19 @@ def _store(
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget
     return store
+
+
+def _count(store: EpisodeStore, budget: Budget) -> None:
+    """Count what a store holds; what a damaged line took nobody knows, and it is played again."""
+    damaged = 0
+    for number in range(len(store)):
+        try:
+            budget.append(store[number])
+        except StoreError:
+            damaged += 1
+    if damaged:
+        said = f"{store.path}: the budget leaves out what {damaged} damaged line{'s' * (damaged != 1)} took"
+        print(printable(said), file=sys.stderr)
 
 
 def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeStore | None:
