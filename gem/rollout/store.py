@@ -369,7 +369,8 @@ class EpisodeStore(Sequence[Episode]):
         last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
             played = settings.get(entry.run, entry.run)
-            key = (played, entry.job, entry.sample) if entry.job else (entry.id, "", -1)
+            alone = (entry.id, "", -1 - entry.number)  # by its number, for damaged lines have no id
+            key = (played, entry.job, entry.sample) if entry.job else alone
             before = last.get(key)
             if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
                 last[key] = entry

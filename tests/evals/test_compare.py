@@ -303,6 +303,9 @@ def test_damaged_lines_are_counted(tmp_path):
     path.write_bytes(b"".join([*lines[:-1], b'{"schema":2,"job":5}\n']))
     found = read_run(path)
     assert (len(found.outcomes), found.damaged) == (1, 1)
+    with path.open("ab") as file:
+        file.write(b'{"schema":2,"nothing":1}\n{"schema":2,"nothing":2}\n')
+    assert read_run(path).damaged == 3
 
 
 def test_what_is_no_run_is_refused(tmp_path):
@@ -403,3 +406,15 @@ def test_suites_that_cannot_be_are_refused():
             floors([planned(0.5)], **{"tasks": 9, **wrong})
     with pytest.raises(BadArgument, match=r"rate is 1\.0"):
         planned(1.0)
+
+
+def test_returns_that_never_differ_say_nothing_of_what_could_be_seen():
+    same = lots(1, 4)
+    row = compare(same, same, metric="return").rows[0]
+    assert row.headline == "no difference: each of 4 pairs has the same return"
+
+
+def test_large_runs_of_which_nothing_pairs_are_refused_at_once():
+    a, b = lots(1, 20_000), lots(1, 20_000, first=20_000)
+    with pytest.raises(BadArgument, match="nothing pairs"):
+        compare(a, b)
