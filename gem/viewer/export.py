@@ -63,6 +63,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
             entries=entries,
             alone=episode is not None,
             left_out=len(entries) < count,
+            held=count,
             figures=source.figures(),
             notes=source.notes.all(),
             did=lambda entry: answers(source, entry),
