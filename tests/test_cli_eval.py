@@ -377,6 +377,42 @@ def test_a_server_that_is_gone_ends_it_with_a_word(tmp_path, capsys):
     assert "can answer nobody" in told
     assert "OPENAI_API_KEY, which is not set" in told
     assert "0 of 5 episodes are stored" in told
+    assert "can answer nobody" in result(tmp_path)["stopped"]
+
+
+def test_no_report_of_an_earlier_evaluation_stands_for_one_that_did_not_end(tmp_path):
+    def gates():
+        root = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
+        return int(root.get("failures")), int(root.get("errors"))
+
+    refused = False
+    with StubServer(lambda body: RawAnswer.error(401, "no") if refused else counted(body)) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "--out", tmp_path, "--gate", "success>=0"]
+        assert run(*words, "-n", 3) == 0
+        assert (gates(), result(tmp_path)["stopped"]) == ((0, 0), None)
+        refused = True
+        assert run(*words, "-n", 6) == cli.FAILED
+        assert gates() == (1, 1)
+        assert "can answer nobody" in result(tmp_path)["stopped"]
+        assert "this is not all" in (tmp_path / "report.md").read_text()
+        refused = False
+        assert run(*words, "-n", 6) == 0
+        assert (gates(), result(tmp_path)["stopped"]) == ((0, 0), None)
+        assert "this is not all" not in (tmp_path / "report.md").read_text()
+
+
+def test_the_report_of_what_is_being_played_says_so(tmp_path, monkeypatch):
+    seen = []
+    heard = Progress.hear
+
+    def hear(self, episode):
+        seen.append(result(tmp_path)["stopped"])
+        heard(self, episode)
+
+    monkeypatch.setattr(Progress, "hear", hear)
+    assert run(EASY, HARD, "-n", 2, "--out", tmp_path) == 0
+    assert seen == ["it has not come to its end"] * 4
+    assert result(tmp_path)["stopped"] is None
 
 
 # -- suites

@@ -299,17 +299,21 @@ def evaluate(given: Arguments) -> int:
             progress.close()
             report.show(given.output.json)
             said = f"agent {report.now} can answer nobody: {gone}"
+            report.stop(said)
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED
-        except GemError:
+        except GemError as error:
             progress.close()
             if report.results:  # what is known already is lost to nobody
                 report.show(given.output.json)
+            report.stop(f"{type(error).__name__}: {error}")
             raise
         except KeyboardInterrupt as stop:
             progress.close()
+            report.stop("Ctrl-C")
             stop.add_note(report.progress())
             raise
+    report.end()
     report.show(given.output.json)
     return report.code
 

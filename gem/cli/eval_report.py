@@ -7,6 +7,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,14 @@ class Report:
         self.done = 0
         self.now = ""
         self.warnings: list[str] = []
+        self.stopped = "it has not come to its end"
         self._said: dict[str, str] = {}
 
     def hear(self, episode: Episode) -> None:
         """Count an episode, and keep the first of each error."""
         if not self.done:
             self._write_command()  # not before: a command that the store refuses takes no other's place
+            self.write()  # what an earlier one came to holds no more, should this one be killed
         self.done += 1
         if episode.error:
             self._said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
@@ -122,6 +125,18 @@ class Report:
         if self.out is not None:
             _write(self.out / "command.json", json.dumps(self.command).encode() + b"\n")
 
+    def end(self) -> None:
+        """Write that this is all."""
+        self.stopped = ""
+        self.write()
+
+    def stop(self, why: str) -> None:
+        """Write that the evaluation ended before its end, unless it takes the place of another's report."""
+        self.stopped = why
+        if self.out is not None and (self.done or not (self.out / "result.json").exists()):
+            with suppress(StoreError):  # which would hide why it ended
+                self.write()
+
     def write(self) -> None:
         """Write the results so far, so that a crash leaves the old files or the new ones."""
         if self.out is None:
@@ -133,11 +148,11 @@ class Report:
             checked,
             title=self.suite.name or "Evaluation",
             about=self.suite.about,
-            notes=self.notes,
+            notes=[*self.notes, *[f"this is not all: {self.stopped}"] * bool(self.stopped)],
             command=shlex.join(["gem-gym", "eval", *self.command]),
         )
         _write(self.out / "report.md", text.encode("utf-8", "backslashreplace"))
-        _write(self.out / "junit.xml", junit(cards, checked))
+        _write(self.out / "junit.xml", junit(cards, checked, self.stopped))
 
     def json(self) -> str:
         """Return all that is known, and what repeats it."""
@@ -159,6 +174,7 @@ class Report:
             ],
             "budget": None if self.budget is None else str(self.budget),
             "unplayed": self.unplayed,
+            "stopped": self.stopped or None,
             "warnings": self.warnings,
         }
         return json.dumps(_plain(values), indent=2, allow_nan=False)
