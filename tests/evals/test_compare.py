@@ -9,7 +9,7 @@ from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
 from gem.evals.outcomes import task_key
 from gem.evals.power import floors, planned, suites
-from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef, WrapperRef
 from gem.statistics import mcnemar, paired_difference, score_difference, smallest_difference
@@ -418,3 +418,23 @@ def test_large_runs_of_which_nothing_pairs_are_refused_at_once():
     a, b = lots(1, 20_000), lots(1, 20_000, first=20_000)
     with pytest.raises(BadArgument, match="nothing pairs"):
         compare(a, b)
+
+
+def test_what_branched_off_pairs_with_what_branched_off_there_alone(tmp_path):
+    whole = stored(tmp_path / "whole.jsonl", *(episode(seed) for seed in range(3)))
+    names = [f"run-job{seed}-0-0" for seed in range(3)]
+
+    def branches(name, turns):
+        made = [
+            episode(seed, job=f"b{seed} {at}", group="g", sample=at, origin=Origin(names[seed], at))
+            for seed in range(3)
+            for at in turns
+        ]
+        return stored(tmp_path / name, *made)
+
+    one, other = branches("one.jsonl", (0, 1)), branches("other.jsonl", (1, 2))
+    with pytest.raises(BadArgument, match="nothing pairs"):
+        compare(whole.outcomes, one.outcomes)
+    row = compare(one.outcomes, other.outcomes).rows[0]
+    assert (row.pairs, row.of) == (3, 9)
+    assert len({outcome.cluster for outcome in one.outcomes}) == 3  # branches of a task are alike
