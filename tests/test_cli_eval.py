@@ -605,3 +605,24 @@ def test_a_budget_leaves_out_what_damaged_lines_took(tmp_path, capsys):
     assert run(EASY, "-n", 3, "--out", tmp_path, "--budget-tokens", 100) == 0
     assert "the budget leaves out what 1 damaged line took" in capsys.readouterr().err
     assert result(tmp_path)["results"][0]["scored"] == 3
+
+
+def test_a_server_that_counts_no_tokens_is_told_and_costs_no_zero(tmp_path, capsys):
+    (tmp_path / "prices.toml").write_text(PRICES)
+    with StubServer(lambda body: {**counted(body), "usage": None}) as server:
+        words = [
+            EASY,
+            "--agent",
+            f"openai:m@{server.base_url}",
+            "-n",
+            2,
+            "--prices",
+            tmp_path / "prices.toml",
+        ]
+        words += ["--budget-tokens", 100, "--gate", "cost<=1", "--out", tmp_path / "run"]
+        assert run(*words) == cli.FAILED
+        turns = len(server.requests)
+    told = f"nobody counted the tokens of {turns} turns"
+    assert f"{told}: no figure holds them, nor does the budget" in capsys.readouterr().err
+    assert result(tmp_path / "run")["results"][0]["cost"] is None
+    assert told in (tmp_path / "run" / "report.md").read_text()

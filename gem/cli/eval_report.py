@@ -20,7 +20,7 @@ from gem.evals.gates import Checked, Gate, check
 from gem.evals.reports import dollars, junit, markdown, passes_of, told
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Suite
-from gem.evals.usage import Budget, Prices, tokens_of
+from gem.evals.usage import Budget, Prices, tokens_of, uncounted
 from gem.record import Episode
 from gem.rollout.episode import versions
 
@@ -197,6 +197,11 @@ class Report:
                 notes.append(
                     f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
                 )
+        for name, card in self.cards.items():
+            if turns := uncounted(card.overall.usage):
+                whom = f" of {name}" if self.several else ""
+                kept = ", nor does the budget" if self.budget else ""
+                notes.append(f"nobody counted the tokens of {turns} turns{whom}: no figure holds them{kept}")
         if self.unplayed:
             way = f"stored in {self.out}; the same command with a greater budget goes on" if self.out else ""
             notes.append(

@@ -12,7 +12,7 @@ from typing import Any
 from gem.errors import BadArgument, did_you_mean
 from gem.evals.evaluator import EnvResult
 from gem.evals.scorecard import Mean, Scorecard
-from gem.evals.usage import tokens_of
+from gem.evals.usage import tokens_of, uncounted
 from gem.statistics import Interval
 
 METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
@@ -160,6 +160,8 @@ def _told(value: float) -> str:
 
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
     """Return a gate's figure, or why there is none."""
+    if gate.metric in ("tokens", "cost") and (turns := uncounted(of.usage)):
+        return None, f"nobody counted the tokens of {turns} turns"
     if gate.metric == "coverage":
         found: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "tokens":

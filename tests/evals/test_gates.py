@@ -215,3 +215,15 @@ def test_a_figure_is_told_so_that_it_can_be_compared():
     ]
     unbounded = card(result(won=1, n=1, reward=Interval(1.0, -math.inf, math.inf, 1, 1)))
     assert check([Gate.parse("low(return)>=0")], unbounded)[0].said == "overall: -inf"
+
+
+def test_tokens_that_nobody_counted_are_no_zero():
+    some = result(usage={"m": Usage(10, 5, uncounted=3)})
+    figures = card(some, prices=Prices({"m": Price(1, 1, 1)}))
+    assert figures.cost(some.usage) is None
+    for text in ("tokens<100", "cost<1"):
+        (checked,) = check([Gate.parse(text)], figures)
+        assert (checked.passed, checked.said) == (
+            False,
+            "overall: no figure, nobody counted the tokens of 3 turns",
+        )
