@@ -14,6 +14,8 @@ import argparse
 import re
 from pathlib import Path
 
+from rich.console import Console
+
 from gem import seeding
 from gem.agents import ScriptedAgent
 from gem.content import text_of
@@ -21,6 +23,7 @@ from gem.record import Ask
 from gem.registry import Maker
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
+from gem.train.progress import Terminal
 from gem.train.trainer import train
 
 ENV, TOOLS = "math:Arithmetic-v0-easy", ("python",)
@@ -47,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/arithmetic"))
     parser.add_argument("--episodes", type=int, default=640, help="episodes to learn from after the warm-up")
-    parser.add_argument("--warmup-steps", type=int, default=12)
+    parser.add_argument("--warmup-steps", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     demos = given.out.with_name(f"{given.out.name}-demos.jsonl")
@@ -71,12 +74,12 @@ def main() -> None:
         batch=32,
         minibatch=32,
         episodes=given.episodes,
-        eval_episodes=200,
+        eval_episodes=100,
         host="thread",
         seed=given.seed,
         out=given.out,
     )
-    summary = train(config)
+    summary = train(config, watcher=Terminal(Console()))
     for stage in ("before", "after", "greedy"):
         if stage in summary:
             success = summary[stage]["success"]
