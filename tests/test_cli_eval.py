@@ -626,3 +626,18 @@ def test_a_server_that_counts_no_tokens_is_told_and_costs_no_zero(tmp_path, caps
     assert f"{told}: no figure holds them, nor does the budget" in capsys.readouterr().err
     assert result(tmp_path / "run")["results"][0]["cost"] is None
     assert told in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_the_figures_of_seats_are_withheld_with_the_others(tmp_path, capsys):
+    with StubServer(counted) as server:
+        words = ["multi:KuhnPoker-v0", "--agent", f"openai:m@{server.base_url}", "--out", tmp_path]
+        words += ["--min-coverage", 0.9]
+        assert run(*words, "-n", 4) == 0
+        assert "withheld" not in capsys.readouterr().out
+        assert run(*words, "-n", 8, "--budget-tokens", 1) == cli.FAILED  # four are not played
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[0], row.count("withheld")) for row in rows] == [
+        ("multi:KuhnPoker-v0", 2),
+        ("player_0", 2),
+        ("player_1", 2),
+    ]
