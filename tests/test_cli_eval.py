@@ -641,3 +641,15 @@ def test_the_figures_of_seats_are_withheld_with_the_others(tmp_path, capsys):
         ("player_0", 2),
         ("player_1", 2),
     ]
+
+
+def test_a_gate_that_is_given_again_is_the_same_gate(tmp_path):
+    assert run("--env", f"{EASY}, {HARD}", "-n", 2, "--out", tmp_path, "--gate", "success>=0") == 0
+    assert run("--resume", "--out", tmp_path, "--gate", "success>=0", "--gate", "turns>0") == 0
+    assert [each["gate"] for each in result(tmp_path)["gates"]] == ["success>=0", "turns>0"]
+
+
+def test_no_evaluation_is_written_into_a_training_run_that_has_no_checkpoint_yet(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").touch()
+    assert run(EASY, "-n", 2, "--out", tmp_path) == cli.MISUSED
+    assert "holds a training run" in capsys.readouterr().err

@@ -190,6 +190,8 @@ def command(args: list[str], prog: str) -> int:
     if given.output.resume:
         args = [*_stored_command(given.output.out), *args]
         given = _parsed(args, prog)
+        gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
+        given = replace(given, output=replace(given.output, gate=gates))
     return evaluate(given)
 
 
@@ -320,7 +322,7 @@ def evaluate(given: Arguments) -> int:
 
 def _suite(given: Arguments) -> Suite:
     """Return what is to be played: a suite as the flags change it, or the environments that they name."""
-    named = [*given.targets, *(part for words in given.env for part in words.split(",") if part)]
+    named = [*given.targets, *_split(given.env)]
     tools, wrappers = _split(given.tools), _split(given.wrappers)
     flags = given.model
     settings = {
@@ -400,7 +402,7 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 
 def _split(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part for word in words for part in word.split(",") if part)
+    return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
 
 
 def _measured(
@@ -536,7 +538,7 @@ def _store(
     """
     if out is None:
         return budget
-    if (out / "checkpoint.pt").exists():
+    if any((out / name).exists() for name in ("checkpoint.pt", "metrics.jsonl")):
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
     folder = out / _file_name(name)
     if alone and not (folder / EPISODES_FILE).exists():

@@ -228,7 +228,7 @@ class Report:
                 passes.append((label, name, *(told(of.passes.get(each)) for each in shown)))
             for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
                 success, reward = told(own.success), told(own.reward, "{:.3f}")
-                if owner.withheld(of):
+                if isinstance(of, EnvResult) and owner.withheld(of):
                     success = reward = "withheld"
                 rest = ("",) * (1 + scaled + count + (count and owner.prices is not None))
                 rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
