@@ -117,7 +117,7 @@ def test_damage_and_what_one_run_alone_holds_are_warned_of(store, capsys):
     with open(f"{b}/episodes.jsonl", "ab") as file:
         file.write(b'{"schema":2,"job":7}\n')
     _, _, err = said(capsys, "compare", a, b)
-    assert "1 damaged lines are left out" in err
+    assert "1 damaged line is left out" in err
     assert "one run alone holds test:Z" in err
 
 
@@ -193,3 +193,22 @@ def test_power_refuses_what_it_cannot_answer(capsys, args, told):
     code, _, err = said(capsys, "power", *args)
     assert code == 2
     assert told in err
+
+
+def test_a_floor_that_no_two_rates_reach_is_none(store, capsys):
+    code, out, _ = said(capsys, "power", "-n", 2, "--rate", 0.5)
+    rows = [line.split() for line in out.splitlines() if line.startswith("plan")]
+    assert code == 0
+    assert [row[1:] for row in rows] == [
+        ["2", "1", "35.4", "-", "-"],
+        ["4", "1", "25.0", "-", "-"],
+        ["8", "1", "17.7", "75.3", "81.5"],
+    ]
+
+
+def test_power_warns_of_damage_and_names_the_return(store, capsys):
+    run = store("a", {"test:X": "wl"})
+    with open(f"{run}/episodes.jsonl", "ab") as file:
+        file.write(b'{"schema":2,"job":7}\n{"schema":2,"job":8}\n')
+    assert "2 damaged lines are left out" in said(capsys, "power", run)[2]
+    assert "--metric return" in said(capsys, "power", store("b", {"test:X": "--"}))[2]

@@ -377,6 +377,42 @@ def test_a_server_that_is_gone_ends_it_with_a_word(tmp_path, capsys):
     assert "can answer nobody" in told
     assert "OPENAI_API_KEY, which is not set" in told
     assert "0 of 5 episodes are stored" in told
+    assert "can answer nobody" in result(tmp_path)["stopped"]
+
+
+def test_no_report_of_an_earlier_evaluation_stands_for_one_that_did_not_end(tmp_path):
+    def gates():
+        root = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
+        return int(root.get("failures")), int(root.get("errors"))
+
+    refused = False
+    with StubServer(lambda body: RawAnswer.error(401, "no") if refused else counted(body)) as server:
+        words = [EASY, "--agent", f"openai:m@{server.base_url}", "--out", tmp_path, "--gate", "success>=0"]
+        assert run(*words, "-n", 3) == 0
+        assert (gates(), result(tmp_path)["stopped"]) == ((0, 0), None)
+        refused = True
+        assert run(*words, "-n", 6) == cli.FAILED
+        assert gates() == (1, 1)
+        assert "can answer nobody" in result(tmp_path)["stopped"]
+        assert "this is not all" in (tmp_path / "report.md").read_text()
+        refused = False
+        assert run(*words, "-n", 6) == 0
+        assert (gates(), result(tmp_path)["stopped"]) == ((0, 0), None)
+        assert "this is not all" not in (tmp_path / "report.md").read_text()
+
+
+def test_the_report_of_what_is_being_played_says_so(tmp_path, monkeypatch):
+    seen = []
+    heard = Progress.hear
+
+    def hear(self, episode):
+        seen.append(result(tmp_path)["stopped"])
+        heard(self, episode)
+
+    monkeypatch.setattr(Progress, "hear", hear)
+    assert run(EASY, HARD, "-n", 2, "--out", tmp_path) == 0
+    assert seen == ["it has not come to its end"] * 4
+    assert result(tmp_path)["stopped"] is None
 
 
 # -- suites
@@ -544,3 +580,76 @@ def test_progress_on_a_terminal_has_a_line_for_each_environment():
     text = "".join(lines)
     assert "one" in text
     assert "[b]" in text  # no markup
+
+
+def test_a_flag_of_nothing_is_kept_in_the_command(tmp_path):
+    """A budget of 0 is not the same as no budget, nor seed 0 the same as the suite's."""
+    (tmp_path / "mine.toml").write_text(
+        f'about = "x"\n[sampling]\nseed = 7\n[[environments]]\nid = "{EASY}"\n'
+    )
+    code = run(tmp_path / "mine.toml", "--seed", 0, "--min-coverage", 0, "-n", 2, "--out", tmp_path / "run")
+    assert code == 0
+    words = json.loads((tmp_path / "run" / "command.json").read_text())
+    assert words[words.index("--seed") + 1] == "0"
+    assert words[words.index("--min-coverage") + 1] == "0.0"
+    assert run("--resume", "--out", tmp_path / "run") == 0
+    assert result(tmp_path / "run")["seed"] == 0
+
+
+def test_a_budget_leaves_out_what_damaged_lines_took(tmp_path, capsys):
+    assert run(EASY, "-n", 3, "--out", tmp_path) == 0
+    path = tmp_path / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:-1], lines[-1][:200] + b"}\n"]))
+    capsys.readouterr()
+    assert run(EASY, "-n", 3, "--out", tmp_path, "--budget-tokens", 100) == 0
+    assert "the budget leaves out what 1 damaged line took" in capsys.readouterr().err
+    assert result(tmp_path)["results"][0]["scored"] == 3
+
+
+def test_a_server_that_counts_no_tokens_is_told_and_costs_no_zero(tmp_path, capsys):
+    (tmp_path / "prices.toml").write_text(PRICES)
+    with StubServer(lambda body: {**counted(body), "usage": None}) as server:
+        words = [
+            EASY,
+            "--agent",
+            f"openai:m@{server.base_url}",
+            "-n",
+            2,
+            "--prices",
+            tmp_path / "prices.toml",
+        ]
+        words += ["--budget-tokens", 100, "--gate", "cost<=1", "--out", tmp_path / "run"]
+        assert run(*words) == cli.FAILED
+        turns = len(server.requests)
+    told = f"nobody counted the tokens of {turns} turns"
+    assert f"{told}: no figure holds them, nor does the budget" in capsys.readouterr().err
+    assert result(tmp_path / "run")["results"][0]["cost"] is None
+    assert told in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_the_figures_of_seats_are_withheld_with_the_others(tmp_path, capsys):
+    with StubServer(counted) as server:
+        words = ["multi:KuhnPoker-v0", "--agent", f"openai:m@{server.base_url}", "--out", tmp_path]
+        words += ["--min-coverage", 0.9]
+        assert run(*words, "-n", 4) == 0
+        assert "withheld" not in capsys.readouterr().out
+        assert run(*words, "-n", 8, "--budget-tokens", 1) == cli.FAILED  # four are not played
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[0], row.count("withheld")) for row in rows] == [
+        ("multi:KuhnPoker-v0", 2),
+        ("player_0", 2),
+        ("player_1", 2),
+    ]
+
+
+def test_a_gate_that_is_given_again_is_the_same_gate(tmp_path):
+    assert run("--env", f"{EASY}, {HARD}", "-n", 2, "--out", tmp_path, "--gate", "success>=0") == 0
+    assert run("--resume", "--out", tmp_path, "--gate", "success>=0", "--gate", "turns>0") == 0
+    assert [each["gate"] for each in result(tmp_path)["gates"]] == ["success>=0", "turns>0"]
+
+
+def test_no_evaluation_is_written_into_a_training_run_that_has_no_checkpoint_yet(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").touch()
+    assert run(EASY, "-n", 2, "--out", tmp_path) == cli.MISUSED
+    assert "holds a training run" in capsys.readouterr().err

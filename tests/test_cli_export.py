@@ -105,3 +105,10 @@ def test_tokens_can_be_left_out(store, tmp_path, capsys):
     assert run(capsys, "export", store, tmp_path / "out.jsonl", "--no-tokens")[0] == 0
     run(capsys, "import", tmp_path / "out.jsonl", tmp_path / "back.jsonl")
     assert lines(tmp_path / "back.jsonl")[0] == [codec.encode(each, tokens=False) for each in awkward()]
+
+
+def test_the_folder_of_a_run_is_exported(store, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    store.rename(tmp_path / "run" / "episodes.jsonl")
+    code, out, _ = run(capsys, "export", tmp_path / "run", tmp_path / "out.jsonl")
+    assert (code, out) == (0, f"wrote {len(awkward())} rows to {tmp_path / 'out.jsonl'}\n")

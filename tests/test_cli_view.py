@@ -141,3 +141,10 @@ def test_view_prints_its_address_and_serves_it(folder):
             assert httpx.get(address.rsplit("/", 2)[0] + "/", trust_env=False).status_code == 403
         finally:
             process.terminate()
+
+
+def test_a_replay_of_nothing_is_no_success(tmp_path, capsys):
+    (tmp_path / "empty.jsonl").touch()
+    code, _, err = run(capsys, "replay", tmp_path / "empty.jsonl", "all")
+    assert code == 2
+    assert "holds no episode" in err

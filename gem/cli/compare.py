@@ -145,10 +145,16 @@ def _warnings(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> list[str]:
     warnings = list(found.warnings)
     for run in (a, b):
         if run.damaged:
-            warnings.append(f"{run.name}: {run.damaged} damaged lines are left out.")
+            warnings.append(damaged_of(run))
     if found.alone:
         warnings.append(f"one run alone holds {', '.join(found.alone)}; that enters nothing.")
     return warnings
+
+
+def damaged_of(run: RunOutcomes) -> str:
+    """Return what is said of a run's damaged lines."""
+    lines = "1 damaged line is" if run.damaged == 1 else f"{run.damaged} damaged lines are"
+    return f"{run.name}: {lines} left out."
 
 
 def _titled(run: RunOutcomes) -> str:

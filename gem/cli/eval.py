@@ -190,6 +190,8 @@ def command(args: list[str], prog: str) -> int:
     if given.output.resume:
         args = [*_stored_command(given.output.out), *args]
         given = _parsed(args, prog)
+        gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
+        given = replace(given, output=replace(given.output, gate=gates))
     return evaluate(given)
 
 
@@ -226,7 +228,7 @@ def _words(given: Any) -> list[str]:
             words.append(flag)
         elif isinstance(value, tuple):
             words += [word for part in value for word in _said(flag, part)]
-        elif value not in (None, False, "") and value != each.default:
+        elif value is not None and value is not False and value != "" and value != each.default:
             words += _said(flag, str(value))
     return [_without_password(word) for word in words]
 
@@ -265,8 +267,8 @@ def evaluate(given: Arguments) -> int:
         stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
             for store in stores.values():
-                for episode in store if isinstance(store, EpisodeStore) else ():
-                    budget.append(episode)
+                if isinstance(store, EpisodeStore):
+                    _count(store, budget)
         references = {
             name: _reference_store(last, out, name) for name in REFERENCES if given.output.normalise
         }
@@ -299,24 +301,28 @@ def evaluate(given: Arguments) -> int:
             progress.close()
             report.show(given.output.json)
             said = f"agent {report.now} can answer nobody: {gone}"
+            report.stop(said)
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED
-        except GemError:
+        except GemError as error:
             progress.close()
             if report.results:  # what is known already is lost to nobody
                 report.show(given.output.json)
+            report.stop(f"{type(error).__name__}: {error}")
             raise
         except KeyboardInterrupt as stop:
             progress.close()
+            report.stop("Ctrl-C")
             stop.add_note(report.progress())
             raise
+    report.end()
     report.show(given.output.json)
     return report.code
 
 
 def _suite(given: Arguments) -> Suite:
     """Return what is to be played: a suite as the flags change it, or the environments that they name."""
-    named = [*given.targets, *(part for words in given.env for part in words.split(",") if part)]
+    named = [*given.targets, *_split(given.env)]
     tools, wrappers = _split(given.tools), _split(given.wrappers)
     flags = given.model
     settings = {
@@ -396,7 +402,7 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 
 def _split(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part for word in words for part in word.split(",") if part)
+    return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
 
 
 def _measured(
@@ -532,7 +538,7 @@ def _store(
     """
     if out is None:
         return budget
-    if (out / "checkpoint.pt").exists():
+    if any((out / name).exists() for name in ("checkpoint.pt", "metrics.jsonl")):
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
     folder = out / _file_name(name)
     if alone and not (folder / EPISODES_FILE).exists():
@@ -547,6 +553,19 @@ def _store(
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget
     return store
+
+
+def _count(store: EpisodeStore, budget: Budget) -> None:
+    """Count what a store holds; what a damaged line took nobody knows, and it is played again."""
+    damaged = 0
+    for number in range(len(store)):
+        try:
+            budget.append(store[number])
+        except StoreError:
+            damaged += 1
+    if damaged:
+        said = f"{store.path}: the budget leaves out what {damaged} damaged line{'s' * (damaged != 1)} took"
+        print(printable(said), file=sys.stderr)
 
 
 def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeStore | None:

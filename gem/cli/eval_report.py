@@ -7,6 +7,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gem.evals.gates import Checked, Gate, check
 from gem.evals.reports import dollars, junit, markdown, passes_of, told
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Suite
-from gem.evals.usage import Budget, Prices, tokens_of
+from gem.evals.usage import Budget, Prices, tokens_of, uncounted
 from gem.record import Episode
 from gem.rollout.episode import versions
 
@@ -46,12 +47,14 @@ class Report:
         self.done = 0
         self.now = ""
         self.warnings: list[str] = []
+        self.stopped = "it has not come to its end"
         self._said: dict[str, str] = {}
 
     def hear(self, episode: Episode) -> None:
         """Count an episode, and keep the first of each error."""
         if not self.done:
             self._write_command()  # not before: a command that the store refuses takes no other's place
+            self.write()  # what an earlier one came to holds no more, should this one be killed
         self.done += 1
         if episode.error:
             self._said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
@@ -122,6 +125,18 @@ class Report:
         if self.out is not None:
             _write(self.out / "command.json", json.dumps(self.command).encode() + b"\n")
 
+    def end(self) -> None:
+        """Write that this is all."""
+        self.stopped = ""
+        self.write()
+
+    def stop(self, why: str) -> None:
+        """Write that the evaluation ended before its end, unless it takes the place of another's report."""
+        self.stopped = why
+        if self.out is not None and (self.done or not (self.out / "result.json").exists()):
+            with suppress(StoreError):  # which would hide why it ended
+                self.write()
+
     def write(self) -> None:
         """Write the results so far, so that a crash leaves the old files or the new ones."""
         if self.out is None:
@@ -133,11 +148,11 @@ class Report:
             checked,
             title=self.suite.name or "Evaluation",
             about=self.suite.about,
-            notes=self.notes,
+            notes=[*self.notes, *[f"this is not all: {self.stopped}"] * bool(self.stopped)],
             command=shlex.join(["gem-gym", "eval", *self.command]),
         )
         _write(self.out / "report.md", text.encode("utf-8", "backslashreplace"))
-        _write(self.out / "junit.xml", junit(cards, checked))
+        _write(self.out / "junit.xml", junit(cards, checked, self.stopped))
 
     def json(self) -> str:
         """Return all that is known, and what repeats it."""
@@ -159,6 +174,7 @@ class Report:
             ],
             "budget": None if self.budget is None else str(self.budget),
             "unplayed": self.unplayed,
+            "stopped": self.stopped or None,
             "warnings": self.warnings,
         }
         return json.dumps(_plain(values), indent=2, allow_nan=False)
@@ -181,6 +197,11 @@ class Report:
                 notes.append(
                     f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
                 )
+        for name, card in self.cards.items():
+            if turns := uncounted(card.overall.usage):
+                whom = f" of {name}" if self.several else ""
+                kept = ", nor does the budget" if self.budget else ""
+                notes.append(f"nobody counted the tokens of {turns} turns{whom}: no figure holds them{kept}")
         if self.unplayed:
             way = f"stored in {self.out}; the same command with a greater budget goes on" if self.out else ""
             notes.append(
@@ -207,6 +228,8 @@ class Report:
                 passes.append((label, name, *(told(of.passes.get(each)) for each in shown)))
             for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
                 success, reward = told(own.success), told(own.reward, "{:.3f}")
+                if isinstance(of, EnvResult) and owner.withheld(of):
+                    success = reward = "withheld"
                 rest = ("",) * (1 + scaled + count + (count and owner.prices is not None))
                 rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
         columns = ["success", "bounds", "return", "turns"] + ["normalised"] * scaled

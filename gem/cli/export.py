@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from tyro.conf import Positional, arg
 
+from gem.cli.replay import store_of
 from gem.cli.terms import FAILED, MaybeText
 from gem.content import printable
 from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError
@@ -35,7 +36,7 @@ def export(
     folder with a log for each).
 
     Args:
-        store: a file of episodes, as EpisodeStore writes them.
+        store: a store of episodes, or the folder of a run.
         out: the file or folder to write; it must not be there yet.
         format: parquet, jsonl, atif or inspect; guessed from OUT's suffix where that is .parquet, .jsonl
             or .eval.
@@ -45,7 +46,7 @@ def export(
     kind = _format(format, out)
     if per == "turn" and kind not in ("parquet", "jsonl"):
         raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
-    with EpisodeStore(store, read_only=True) as episodes:
+    with EpisodeStore(store_of(store), read_only=True) as episodes:
         left_out = _Damaged()
         if kind == "inspect":
             from gem.adapters.inspect_logs import write_logs

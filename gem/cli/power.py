@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json as json_module
 import math
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from gem.cli.compare import damaged_of
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
@@ -40,6 +42,8 @@ def power(
     tasks of their own show, `paired` on the same tasks, at a 95% interval and with the probability --power.
     Of two runs the noise of their differences is measured. Over several environments `all` is their mean.
 
+    Where so few tasks show no difference at all, there is none (`-`).
+
     Where each task was sampled once, nobody can tell `between` from `within`, and the worst split is taken.
 
     Args:
@@ -60,7 +64,11 @@ def power(
     if run:
         if rate is not None or within is not None:
             raise BadArgument("a run tells its rate and variances; leave --rate and --within out.")
-        known = suites([read_run(each, seat).outcomes for each in run], metric)
+        runs = [read_run(each, seat) for each in run]
+        for each in runs:
+            if each.damaged:
+                print(printable(f"warning: {damaged_of(each)}"), file=sys.stderr)
+        known = suites([each.outcomes for each in runs], metric)
     elif rate is None or tasks is None:
         raise BadArgument(
             "name a run, or give -n (tasks) and --rate, as in `gem-gym power -n 200 --rate 0.6`."
@@ -70,6 +78,9 @@ def power(
     else:
         known, samples = [planned(rate, within)], samples or 1
     found = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
+    if metric == "success":
+        found = [_within_rates(each) for each in found]
+    found = list(dict.fromkeys(found))  # of few tasks several scales are alike
     if json:
         print(
             json_module.dumps({"noise": [_plain(each) for each in known], "floors": list(map(asdict, found))})
@@ -110,6 +121,14 @@ def _show_noise(known: list[Suite], metric: Metric) -> None:
 
 def _split(between: float, within: float | None) -> tuple[str, str]:
     return ("-", "-") if within is None else (f"{between:.4f}", f"{within:.4f}")
+
+
+def _within_rates(floor: Floor) -> Floor:
+    """Return a floor without the differences that no two rates have: so few tasks show none."""
+    unpaired, paired = (
+        None if value is None or value >= 1 else value for value in (floor.unpaired, floor.paired)
+    )
+    return replace(floor, unpaired=unpaired, paired=paired)
 
 
 def _cells(floor: Floor, metric: Metric) -> list[str]:

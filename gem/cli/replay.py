@@ -133,6 +133,8 @@ def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
     count, found = len(store), list[int]()
     for name in episodes:
         if name == "all":
+            if not count:
+                raise BadArgument(f"{store.path} holds no episode.")
             found += range(count)
             continue
         try:

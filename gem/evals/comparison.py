@@ -164,7 +164,7 @@ def compare(
         mine = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
         rows.append(_row(env, mine[0], mine[1], metric, level))
         warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
-    if not any(_key(one) in {_key(other) for other in b} for one in a):
+    if not {_key(one) for one in a} & {_key(other) for other in b}:
         raise BadArgument(_nothing_pairs(a, b))
     if not any(row.pairs for row in rows):
         raise BadArgument(_nothing_scored(rows, metric))
@@ -263,6 +263,8 @@ def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> P
 def _headline(row: Paired, better: str | None, metric: Metric) -> str:
     if better and row.difference is not None:
         return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
+    if row.smallest == 0:  # of returns; it says nothing of what others would show
+        return f"no difference: each of {row.pairs} pairs has the same {metric}"
     if row.smallest is None:
         return f"no difference shown, and none could be: too few tasks ({row.tasks})"
     return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"

@@ -12,7 +12,7 @@ from typing import Any
 from gem.errors import BadArgument, did_you_mean
 from gem.evals.evaluator import EnvResult
 from gem.evals.scorecard import Mean, Scorecard
-from gem.evals.usage import tokens_of
+from gem.evals.usage import tokens_of, uncounted
 from gem.statistics import Interval
 
 METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
@@ -33,6 +33,7 @@ _GATE = re.compile(r"(?P<figure>.+?)\s*(?P<op>>=|<=|>|<)\s*(?P<value>[-+0-9.eE]+
 _BOUND = re.compile(r"(low|high)\s*\((.*)\)")
 _METRIC = re.compile(r"(?P<metric>[A-Za-z_]+(?:[@^][0-9]+)?)\s*(?:\[(?P<where>.*)\])?")
 LONGEST = 500  # characters of a gate
+ROUNDING = 1e-9  # figures no further apart are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +135,33 @@ def _checked(gate: Gate, card: Scorecard) -> Checked:
         if value is None:
             told.append(f"{name}: no figure, {why}")
             passed = False
-        elif not _COMPARE[gate.op](value, gate.value):
-            told.append(f"{name}: {value:.4g}")
+        elif not _holds(gate, value):
+            told.append(f"{name}: {_told(value)}")
             passed = False
         elif gate.where != "*":
-            told.append(f"{name}: {value:.4g}")
+            told.append(f"{name}: {_told(value)}")
     return Checked(gate, card.agent, passed, "; ".join(told[:5]) or f"{len(figures)} environments")
+
+
+def _holds(gate: Gate, value: float) -> bool:
+    """Return whether a figure is what the gate asks for; what differs by rounding alone is equal.
+
+    The mean of 0.7, 0.8 and 0.9 is a little less than 0.8 in floating point.
+    """
+    if math.isclose(value, gate.value, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        value = gate.value
+    return _COMPARE[gate.op](value, gate.value)
+
+
+def _told(value: float) -> str:
+    """Return a figure so that it can be told from what was asked for; counts in full."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
     """Return a gate's figure, or why there is none."""
+    if gate.metric in ("tokens", "cost") and (turns := uncounted(of.usage)):
+        return None, f"nobody counted the tokens of {turns} turns"
     if gate.metric == "coverage":
         found: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "tokens":

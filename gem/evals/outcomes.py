@@ -29,10 +29,12 @@ LARGEST = 1e100
 class Outcome:
     """How one sample of a task ended.
 
-    `task` stands for environment, keywords, wrappers and seed: equal where they are, whoever played. Several
-    episodes of one task and sample number are told apart by `repeat`. `success` and `reward` (the return) are
-    None without verdict, and `success` also where the environment does not say what success is. `instance`
-    names what several tasks share that differ by their seeds alone; samples of one instance are one cluster.
+    `task` stands for environment, keywords, wrappers and seed: equal where they are, whoever played. Of an
+    episode that branched off another one (`Job.start`) it says where too, for its first turns were given.
+    Several episodes of one task and sample number are told apart by `repeat`. `success` and `reward` (the
+    return) are None without verdict, and `success` also where the environment does not say what success is.
+    `instance` names what several tasks share that differ by their seeds alone; samples of one instance are
+    one cluster.
     """
 
     env: str
@@ -112,6 +114,9 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
     if not entry.id:
         raise StoreError("a damaged line")
     task, success, reward = task_key(store.task(entry.number)), entry.success, entry.reward
+    begun, instance = task, ""
+    if b'"origin":' in store.line(entry.number) and (origin := store[entry.number].origin) is not None:
+        begun, instance = f"{task} behind turn {origin.turns} of {origin.episode}", task
     if entry.verdict != Verdict.SCORED:
         success = reward = None
     elif seat is not None:
@@ -121,7 +126,7 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
                 f"{entry.spec} has no seat {seat!r}; it has {', '.join(map(repr, episode.ends)) or 'none'}."
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
-    return Outcome(entry.spec, task, entry.sample, 0, success, reward)
+    return Outcome(entry.spec, begun, entry.sample, 0, success, reward, instance)
 
 
 def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:

@@ -56,6 +56,12 @@ def _variance(of: Noise, tasks: int, samples: int, alike: float = 0.0) -> float:
     return max(each.variance(tasks, samples, alike) for each in splits)
 
 
+RETURNS: dict[Metric, str] = {
+    "success": " Where an environment does not say what success is, take the return: --metric return.",
+    "return": "",
+}
+
+
 def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> list[Suite]:
     """Return what one run, or two on the same tasks, tell of the noise on each environment.
 
@@ -102,6 +108,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
         both = " that both runs played" if len(runs) > 1 else ""
         raise BadArgument(
             f"no environment has two tasks with a {metric}{both}; a variance takes two or more."
+            f"{RETURNS[metric]}"
         )
     return found
 

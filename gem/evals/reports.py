@@ -129,12 +129,12 @@ def _code(text: str) -> str:
     return printable(text).replace("`", "'").replace("\n", " ")
 
 
-def junit(cards: Sequence[Scorecard], checked: Sequence[Checked]) -> bytes:
+def junit(cards: Sequence[Scorecard], checked: Sequence[Checked], stopped: str = "") -> bytes:
     """Return a report in JUnit's XML.
 
     Each environment of each agent is a test suite: its test case ``verdicts`` is an error where episodes have
     none, beside the gates on it. The gates on the overall figures are a suite of their own. An environment
-    that is not here is skipped.
+    that is not here is skipped. Where the evaluation ended before its end, `stopped` says why, as an error.
     """
     root = ElementTree.Element("testsuites", name="gem-gym eval")
     for card in cards:
@@ -155,6 +155,11 @@ def junit(cards: Sequence[Scorecard], checked: Sequence[Checked]) -> bytes:
             for each in rest:
                 _gate(suite, "overall", each)
             _count(suite)
+    if stopped:
+        suite = ElementTree.SubElement(root, "testsuite", name="evaluation")
+        case = _case(suite, "evaluation", "whole")
+        ElementTree.SubElement(case, "error", type="Stopped", message=_text(stopped))
+        _count(suite)
     for name in ("tests", "failures", "errors"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     ElementTree.indent(root)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.evals.evaluator import EnvResult, bounds
 from gem.evals.suite import Entry
-from gem.evals.usage import Prices, Usage, together, tokens_of
+from gem.evals.usage import Prices, Usage, together, tokens_of, uncounted
 from gem.statistics import Interval, combined
 
 
@@ -118,8 +118,8 @@ class Scorecard:
         ]
 
     def cost(self, usage: dict[str, Usage]) -> float | None:
-        """Return the dollars that tokens cost; None without prices."""
-        return None if self.prices is None else self.prices.cost(usage)
+        """Return the dollars that tokens cost; None without prices, or where not all tokens were counted."""
+        return None if self.prices is None or uncounted(usage) else self.prices.cost(usage)
 
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
         here = [(row.result, row.entry.weight) for row in rows if row.result is not None]

@@ -73,6 +73,11 @@ def tokens_of(spent: Spent) -> int:
     return sum(usage.total for usage in spent.values())
 
 
+def uncounted(spent: Spent) -> int:
+    """Return the turns of all models of which nobody said how many tokens they took."""
+    return sum(usage.uncounted for usage in spent.values())
+
+
 def _model(run: RunInfo, turn: Turn) -> str | None:
     return run.seats[turn.seat].model if turn.seat in run.seats else run.model
 
@@ -86,7 +91,7 @@ def _usage(turn: Turn) -> Usage:
         completion,
         min(counters.get("cached_tokens", 0), prompt),
         counters.get("reasoning_tokens", 0),
-        0 if prompt or completion else 1,
+        0 if prompt or completion or turn.action is None else 1,
     )
 
 

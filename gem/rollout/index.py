@@ -72,6 +72,18 @@ class Tally(NamedTuple):
     tokens: int
 
 
+class TaskTally(NamedTuple):
+    """Sums over a task's samples with a verdict: how many, how many say and had success, their returns."""
+
+    spec: str
+    group: str
+    seed: int
+    scored: int
+    known: int
+    solved: int
+    reward: float
+
+
 Span = tuple[int, int]
 """Where a line starts and ends."""
 
@@ -248,6 +260,19 @@ class Index:
                     _text(spec), _text(stop), _text(verdict), None if success is None else success == 1, *sums
                 )
                 for spec, stop, verdict, success, *sums in rows
+            ]
+
+    def tasks(self, below: int) -> list[TaskTally]:
+        """Return the sums over the entries of numbers `below` that have a verdict, by task."""
+        rows = self._db.execute(
+            'SELECT spec, "group", seed, count(*), count(success), total(success), total(reward) '
+            "FROM episodes WHERE number < ? AND verdict = 'scored' GROUP BY spec, \"group\", seed",
+            (below,),
+        )
+        with _readable():
+            return [
+                TaskTally(_text(spec), _text(group), int(seed), scored, known, int(solved), reward)
+                for spec, group, seed, scored, known, solved, reward in rows
             ]
 
     def _between(self, first: int, last: int, descending: bool) -> list[Entry]:

@@ -18,7 +18,7 @@ import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Self, TypeVar, overload
 from gem import codec
 from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, StoreError, did_you_mean
 from gem.record import Episode, RunInfo, Turn, Verdict
-from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, damaged, matches
+from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, TaskTally, damaged, matches
 from gem.schema_1 import SCHEMA_1_RUN
 from gem.specs import TaskRef
 
@@ -341,14 +341,14 @@ class EpisodeStore(Sequence[Episode]):
         self.refresh()
         with self._lock:
             found: list[Tally] = self._asked(lambda index: index.tally(wanted, self._base.episodes), [])
-            sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
-            for entry in self._new:
-                if matches(entry, wanted):
-                    reward = entry.reward or 0.0
-                    of = sums.setdefault((entry.spec, entry.stop, entry.verdict, entry.success), [0] * 5)
-                    for place, more in enumerate((1, reward, reward**2, entry.turns, entry.tokens)):
-                        of[place] += more
-        return [Tally(*key, *of) for key, of in sums.items()]
+            return by_end(found, [entry for entry in self._new if matches(entry, wanted)])
+
+    def tasks(self) -> list[TaskTally]:
+        """Return sums over the episodes with a verdict, by task: environment, group and seed."""
+        self.refresh()
+        with self._lock:
+            found: list[TaskTally] = self._asked(lambda index: index.tasks(self._base.episodes), [])
+            return by_task(found, self._new)
 
     def holding(self, place: int) -> Entry | None:
         """Return what the index says of the episode whose line holds the file's byte at `place`."""
@@ -369,7 +369,8 @@ class EpisodeStore(Sequence[Episode]):
         last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
             played = settings.get(entry.run, entry.run)
-            key = (played, entry.job, entry.sample) if entry.job else (entry.id, "", -1)
+            alone = (entry.id, "", -1 - entry.number)  # by its number, for damaged lines have no id
+            key = (played, entry.job, entry.sample) if entry.job else alone
             before = last.get(key)
             if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
                 last[key] = entry
@@ -733,6 +734,29 @@ def _locked(path: Path) -> int:
             os.close(fd)
             raise
         os.close(fd)  # its holder has just removed it
+
+
+def by_task(found: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTally]:
+    """Return sums by task with those of further entries added."""
+    sums: dict[Any, list[Any]] = {each[:3]: list(each[3:]) for each in found}
+    for entry in entries:
+        if entry.reward is not None:  # it has a verdict
+            of = sums.setdefault((entry.spec, entry.group, entry.seed), [0] * 4)
+            told = entry.success is not None
+            for place, more in enumerate((1, told, bool(entry.success), entry.reward)):
+                of[place] += more
+    return [TaskTally(*key, *of) for key, of in sums.items()]
+
+
+def by_end(found: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
+    """Return sums by environment, end and outcome with those of further entries added."""
+    sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
+    for entry in entries:
+        reward = entry.reward or 0.0
+        of = sums.setdefault((entry.spec, entry.stop, entry.verdict, entry.success), [0] * 5)
+        for place, more in enumerate((1, reward, reward**2, entry.turns, entry.tokens)):
+            of[place] += more
+    return [Tally(*key, *of) for key, of in sums.items()]
 
 
 class Merged(NamedTuple):

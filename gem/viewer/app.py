@@ -158,6 +158,7 @@ class Viewer:
             "run.html",
             source=source,
             figures=source.figures(),
+            held=len(source.store),
             specs=sorted({tally.spec for tally in tallies}),
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,

@@ -63,6 +63,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
             entries=entries,
             alone=episode is not None,
             left_out=len(entries) < count,
+            held=count,
             figures=source.figures(),
             notes=source.notes.all(),
             did=lambda entry: answers(source, entry),
@@ -83,7 +84,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
-    return len(entries)
+    return sum(bool(entry.id) for entry in entries)  # a damaged line has none
 
 
 def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator[Markup]:

@@ -17,9 +17,9 @@ from typing import Any
 
 from gem.errors import BadArgument, GemError
 from gem.record import Verdict
-from gem.rollout.index import Tally
-from gem.rollout.store import EpisodeStore
-from gem.statistics import Interval, wilson
+from gem.rollout.index import Tally, TaskTally
+from gem.rollout.store import EpisodeStore, by_end, by_task
+from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
 from gem.viewer.notes import Notes
 
@@ -36,7 +36,11 @@ MOST = 200
 
 @dataclass(slots=True)
 class Figures:
-    """What many episodes come to; None where there is nothing that it could be of."""
+    """What many episodes come to; None where there is nothing that it could be of.
+
+    `turns` are those of episodes with a verdict. Where tasks have several samples `tasks` has them by task:
+    samples of a task resemble one another, and intervals allow for it.
+    """
 
     episodes: int = 0
     scored: int = 0
@@ -47,15 +51,16 @@ class Figures:
     stops: dict[str, int] = field(default_factory=dict)
     rewards: float = 0.0
     squares: float = 0.0
+    tasks: list[TaskTally] = field(default_factory=list)
 
     def add(self, tally: Tally) -> None:
         """Count in what a tally has."""
         self.episodes += tally.episodes
-        self.turns += tally.turns
         self.tokens += tally.tokens
         self.stops[tally.stop] = self.stops.get(tally.stop, 0) + tally.episodes
         if tally.verdict == Verdict.SCORED:
             self.scored += tally.episodes
+            self.turns += tally.turns
             self.rewards += tally.reward
             self.squares += tally.reward_squares
         if tally.success is not None:
@@ -64,21 +69,32 @@ class Figures:
 
     @property
     def success(self) -> Interval | None:
-        """The rate of success, with its 95% interval (Wilson)."""
+        """The rate of success, with its 95% interval: Wilson's, clustered by task where that has samples."""
+        if told := [task for task in self.tasks if task.known]:
+            return clustered_rate([task.solved for task in told], [task.known for task in told])
         return wilson(self.solved, self.known) if self.known else None
 
     @property
     def reward(self) -> Interval | None:
-        """The mean return, with its 95% interval (Student's t)."""
+        """The mean return, with its 95% interval (Student's t), clustered by task where that has samples."""
         n = self.scored
         if not n or not math.isfinite(self.squares):
             return None
         mean = self.rewards / n
-        if n == 1:
-            return Interval(mean, -math.inf, math.inf, 1, 1)
-        spread = max(0.0, self.squares / n - mean**2) / (n - 1)
-        half = quantile(0.975, n - 1) * math.sqrt(spread)
-        return Interval(mean, mean - half, mean + half, n, n)
+        g = len(self.tasks) or n
+        if g == 1:
+            return Interval(mean, -math.inf, math.inf, n, 1)
+        if self.tasks:
+            squares = math.fsum((task.reward - task.scored * mean) ** 2 for task in self.tasks)
+        else:
+            squares = max(0.0, self.squares - n * mean**2)
+        half = quantile(0.975, g - 1) * math.sqrt(g / (g - 1) * squares) / n
+        return Interval(mean, mean - half, mean + half, n, g)
+
+    @property
+    def mean_turns(self) -> float | None:
+        """The mean number of turns of the episodes with a verdict."""
+        return self.turns / self.scored if self.scored else None
 
     @property
     def coverage(self) -> float | None:
@@ -106,6 +122,7 @@ class Source:
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
+        self._counted: tuple[int, list[Tally], list[TaskTally]] | None = None
 
     @property
     def store(self) -> EpisodeStore:
@@ -195,18 +212,39 @@ class Source:
             self._tally = count, self.store.tally()
         return self._tally[1]
 
+    def _counting(self) -> tuple[list[Tally], list[TaskTally]]:
+        """Return the sums over what counts: of what was played again the last attempt (`latest`).
+
+        Sums by task are there where tasks have several samples. Entries are looked at one by one only where
+        something may have been played again.
+        """
+        store = self.store
+        count = len(store)
+        if self._counted is None or self._counted[0] != count:
+            several = store.page(sample=1, count=0)[1] > 0
+            if store.page(attempt=1, count=0)[1] or len(store.runs) > 1:
+                entries = store.latest()
+                self._counted = count, by_end((), entries), by_task((), entries) if several else []
+            else:
+                self._counted = count, self.tally(), store.tasks() if several else []
+        return self._counted[1:]
+
     def figures(self) -> Figures:
         """Return what the episodes come to."""
-        found = Figures()
-        for tally in self.tally():
+        tallies, tasks = self._counting()
+        found = Figures(tasks=tasks)
+        for tally in tallies:
             found.add(tally)
         return found
 
     def by_spec(self) -> dict[str, Figures]:
         """Return what the episodes of each environment come to."""
+        tallies, tasks = self._counting()
         found: dict[str, Figures] = {}
-        for tally in self.tally():
+        for tally in tallies:
             found.setdefault(tally.spec, Figures()).add(tally)
+        for task in tasks:
+            found.setdefault(task.spec, Figures()).tasks.append(task)  # the store may have grown
         return dict(sorted(found.items()))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
 from gem.evals.outcomes import task_key
 from gem.evals.power import floors, planned, suites
-from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef, WrapperRef
 from gem.statistics import mcnemar, paired_difference, score_difference, smallest_difference
@@ -303,6 +303,9 @@ def test_damaged_lines_are_counted(tmp_path):
     path.write_bytes(b"".join([*lines[:-1], b'{"schema":2,"job":5}\n']))
     found = read_run(path)
     assert (len(found.outcomes), found.damaged) == (1, 1)
+    with path.open("ab") as file:
+        file.write(b'{"schema":2,"nothing":1}\n{"schema":2,"nothing":2}\n')
+    assert read_run(path).damaged == 3
 
 
 def test_what_is_no_run_is_refused(tmp_path):
@@ -403,3 +406,35 @@ def test_suites_that_cannot_be_are_refused():
             floors([planned(0.5)], **{"tasks": 9, **wrong})
     with pytest.raises(BadArgument, match=r"rate is 1\.0"):
         planned(1.0)
+
+
+def test_returns_that_never_differ_say_nothing_of_what_could_be_seen():
+    same = lots(1, 4)
+    row = compare(same, same, metric="return").rows[0]
+    assert row.headline == "no difference: each of 4 pairs has the same return"
+
+
+def test_large_runs_of_which_nothing_pairs_are_refused_at_once():
+    a, b = lots(1, 20_000), lots(1, 20_000, first=20_000)
+    with pytest.raises(BadArgument, match="nothing pairs"):
+        compare(a, b)
+
+
+def test_what_branched_off_pairs_with_what_branched_off_there_alone(tmp_path):
+    whole = stored(tmp_path / "whole.jsonl", *(episode(seed) for seed in range(3)))
+    names = [f"run-job{seed}-0-0" for seed in range(3)]
+
+    def branches(name, turns):
+        made = [
+            episode(seed, job=f"b{seed} {at}", group="g", sample=at, origin=Origin(names[seed], at))
+            for seed in range(3)
+            for at in turns
+        ]
+        return stored(tmp_path / name, *made)
+
+    one, other = branches("one.jsonl", (0, 1)), branches("other.jsonl", (1, 2))
+    with pytest.raises(BadArgument, match="nothing pairs"):
+        compare(whole.outcomes, one.outcomes)
+    row = compare(one.outcomes, other.outcomes).rows[0]
+    assert (row.pairs, row.of) == (3, 9)
+    assert len({outcome.cluster for outcome in one.outcomes}) == 3  # branches of a task are alike

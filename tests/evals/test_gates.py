@@ -1,6 +1,7 @@
 """Gates, scorecards and reports."""
 
 import json
+import math
 from xml.etree import ElementTree
 
 import pytest
@@ -26,12 +27,11 @@ def result(env=EASY, won=8, n=10, lost=0, unplayed=0, **more):
         success=wilson(won, n),
         at_least=won / (n + lost),
         at_most=(won + lost) / (n + lost),
-        reward=Interval(won / n, 0.1, 0.9, n, n),
         turns=3.0,
         unplayed=unplayed,
         errors={"agent: NoVerdict": lost} if lost else {},
         first_error="<b>\x00broke|</b>" if lost else None,
-        **more,
+        **{"reward": Interval(won / n, 0.1, 0.9, n, n), **more},
     )
 
 
@@ -196,3 +196,34 @@ def test_the_junit_report_has_a_suite_for_each_environment_and_gates_as_cases():
     assert third[0].find("skipped") is not None
     assert third.get("skipped") == "1"
     assert [case.get("name") for case in overall] == ["success>=0.1", "success[*]>=0.1"]
+
+
+def test_a_figure_that_rounding_moved_is_equal():
+    thirds = card(result(EASY, won=7), result(HARD, won=8), result(OTHER, won=9))
+    assert thirds.overall.success.mean < 0.8  # in floating point
+    gates = [Gate.parse(text) for text in ("success>=0.8", "success<=80%", "success>0.8", "success<0.8")]
+    assert [each.passed for each in check(gates, thirds)] == [True, True, False, False]
+
+
+def test_a_figure_is_told_so_that_it_can_be_compared():
+    figures = card(result(won=99_996, n=100_000, usage={"m": Usage(123_456, 7)}))
+    gates = [Gate.parse(text) for text in ("success>=0.99997", "tokens<=123462", "low(return)>0.2")]
+    assert [each.said for each in check(gates, figures)] == [
+        "overall: 0.99996",
+        "overall: 123463",
+        "overall: 0.1",
+    ]
+    unbounded = card(result(won=1, n=1, reward=Interval(1.0, -math.inf, math.inf, 1, 1)))
+    assert check([Gate.parse("low(return)>=0")], unbounded)[0].said == "overall: -inf"
+
+
+def test_tokens_that_nobody_counted_are_no_zero():
+    some = result(usage={"m": Usage(10, 5, uncounted=3)})
+    figures = card(some, prices=Prices({"m": Price(1, 1, 1)}))
+    assert figures.cost(some.usage) is None
+    for text in ("tokens<100", "cost<1"):
+        (checked,) = check([Gate.parse(text)], figures)
+        assert (checked.passed, checked.said) == (
+            False,
+            "overall: no figure, nobody counted the tokens of 3 turns",
+        )

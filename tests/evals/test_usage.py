@@ -52,7 +52,10 @@ def test_turns_are_summed_by_model():
 def test_tokens_that_an_agent_kept_count_where_no_server_did():
     local = Turn("agent", "x")
     local.hold([1, 2, 3], [4, 5])
-    assert spent_on([episode(local, Turn("agent", "x"))]) == {"small": Usage(3, 2, uncounted=1)}
+    unanswered = Turn("agent", "x")
+    assert spent_on([episode(local, Turn("agent", "x", "five"), unanswered)]) == {
+        "small": Usage(3, 2, uncounted=1)
+    }
 
 
 def test_cached_tokens_have_a_price_of_their_own(tmp_path):

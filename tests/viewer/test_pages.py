@@ -10,11 +10,14 @@ from .conftest import GUESS, RUN, TOKEN, answer, need_viewer, training, write
 
 need_viewer()
 
+from gem.agents.base import BaseAgent
 from gem.content import Image, Message, Text, ToolCall
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, NoVerdict, StoreError
+from gem.evals import evaluate
 from gem.history import HistoryPolicy
-from gem.record import Failure, RunInfo, StopReason
+from gem.record import Failure, Reply, RunInfo, StopReason
 from gem.rollout import EpisodeStore
+from gem.seeding import stream
 from gem.viewer.export import export
 from gem.viewer.sources import open_sources
 from gem.viewer.text import Board, blocks
@@ -412,3 +415,38 @@ def test_messages_of_a_chain_stand_behind_their_parents(pages, tmp_path):
     )
     shown = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RunInfo("r"), job="a")))
     assert "user begin assistant one user go on" in text_of(shown.get("run/0/episode/0/prompt/1"))
+
+
+class Faltering(BaseAgent):
+    """Loses some episodes to its server, until that is mended."""
+
+    __call__ = BaseAgent.__call__
+    broken = True
+
+    async def ask(self, ask):
+        if self.broken and stream(ask.seed).random() < 0.2:
+            raise NoVerdict("the server hung up")
+        return Reply(f"\\boxed{{{1 + ask.seed % 10}}}")
+
+
+def test_the_figures_are_those_of_the_evaluation(pages, tmp_path):
+    """Samples of a task are no tasks of their own, and what was played again counts once."""
+    agent = Faltering()
+    for broken in (True, False):
+        agent.broken = broken
+        with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+            more = {"episodes": 12, "samples": 3, "store": store, "resume": True, "retry_failed": not broken}
+            found = evaluate(agent, GUESS, **more)
+        (source,) = open_sources([tmp_path])
+        figures = source.figures()
+        assert figures.coverage == found.coverage
+        assert tuple(figures.success) == pytest.approx(tuple(found.success))
+        assert tuple(figures.reward) == pytest.approx(tuple(found.reward))
+        assert figures.mean_turns == pytest.approx(found.turns)
+        assert source.by_spec()[GUESS] == figures
+        held = len(source.store)
+        source.close()
+        assert (found.coverage < 1) == broken
+    assert figures.episodes == 36 < held
+    page = pages(tmp_path).get("run/0").text
+    assert f'data-episodes="{held}"' in page  # what the page asks for to see whether there are more
