@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +33,7 @@ from gem.errors import (
 from gem.evals import EnvResult, Stopping
 from gem.evals import evaluate as measured
 from gem.evals.gates import Gate, refuse_unknown
+from gem.evals.reports import file_name
 from gem.evals.scorecard import Scored
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
@@ -540,7 +540,7 @@ def _store(
         return budget
     if any((out / name).exists() for name in ("checkpoint.pt", "metrics.jsonl")):
         raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
-    folder = out / _file_name(name)
+    folder = out / file_name(name)
     if alone and not (folder / EPISODES_FILE).exists():
         folder = out
     elif (out / EPISODES_FILE).exists():
@@ -574,9 +574,3 @@ def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeSto
         return None
     store = _store(last, out / "references" / name, name, True, None)
     return store if isinstance(store, EpisodeStore) else None
-
-
-def _file_name(name: str) -> str:
-    """Return a name that every file system takes, another one for every agent."""
-    plain = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("._")[:60]
-    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=3).hexdigest()}"

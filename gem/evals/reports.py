@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from xml.etree import ElementTree
 
 from gem.content import printable
@@ -204,3 +205,9 @@ def _count(suite: ElementTree.Element) -> None:
 def _text(text: str) -> str:
     """Return text that XML 1.0 can hold."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+
+
+def file_name(name: str) -> str:
+    """Return a name that every file system takes, another one for every agent."""
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("._")[:60]
+    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=3).hexdigest()}"

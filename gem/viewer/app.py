@@ -20,6 +20,7 @@ from starlette.routing import Route
 from gem import registry
 from gem.content import text_of
 from gem.errors import BadArgument, GemError
+from gem.evals.reports import dollars
 from gem.record import Episode, StopReason, Verdict
 from gem.rollout.index import Entry, matches
 from gem.rollout.replay import first_difference
@@ -109,10 +110,12 @@ class Viewer:
     def runs(self, request: Request) -> Response:
         """Show all runs: curves of the training runs, and figures of all."""
         chosen = request.query_params.getlist("run")
+        costs = {source.number: source.costs() for source in self.sources}
         return self._page(
             "runs.html",
             sources=self.sources,
             rows=[(source, source.by_spec()) for source in self.sources],
+            costs=costs if any(costs.values()) else {},
             chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
             training=[source for source in self.sources if source.training],
             chart=charts.asked(request.query_params, self.sources),
@@ -158,6 +161,7 @@ class Viewer:
             "run.html",
             source=source,
             figures=source.figures(),
+            costs=source.costs(),
             held=len(source.store),
             specs=sorted({tally.spec for tally in tallies}),
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
@@ -573,6 +577,7 @@ def templates() -> Environment:
         "shown": shown,
         "number": number,
         "short": short,
+        "dollars": dollars,
         "percent": percent,
         "seconds": seconds,
         "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),

@@ -16,6 +16,7 @@ from threading import RLock
 from typing import Any
 
 from gem.errors import BadArgument, GemError
+from gem.evals.reports import file_name
 from gem.record import Verdict
 from gem.rollout.index import Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
@@ -23,7 +24,7 @@ from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
 from gem.viewer.notes import Notes
 
-EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
+EPISODES, METRICS, CONFIG, RESULT = "episodes.jsonl", "metrics.jsonl", "config.json", "result.json"
 WATCHED = "watched.jsonl"
 """The store of the seeds that a training run plays at every checkpoint."""
 RANK = re.compile(r"episodes-[0-9]+\.jsonl")
@@ -142,6 +143,23 @@ class Source:
             values = json.loads((self.folder / CONFIG).read_text(encoding="utf-8", errors="replace"))
             if isinstance(values, dict):
                 return values
+        return {}
+
+    def costs(self) -> dict[str, float]:
+        """Return the dollars that the episodes of each environment took, as far as an evaluation says so."""
+        for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
+            with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):
+                agents = json.loads(file.read_text(encoding="utf-8"))["agents"]
+                mine = [each for each in agents if own is None or file_name(each["agent"]) == own]
+                found: dict[str, float] = {}
+                for row in (row for each in mine for row in each["results"]):
+                    if type(row.get("cost")) in (
+                        int,
+                        float,
+                    ):  # its environment is told with what is around it
+                        spec = re.split("[(+]", row["env"])[0]
+                        found[spec] = found.get(spec, 0.0) + row["cost"]
+                return found
         return {}
 
     @property

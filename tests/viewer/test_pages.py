@@ -39,6 +39,21 @@ def test_the_runs_page_has_the_figures_of_every_run(pages, played, tmp_path):
     assert "Coverage" in seen
 
 
+def test_what_an_evaluation_cost_is_shown(pages, played):
+    rows = [{"env": GUESS, "cost": 1.25}, {"env": f"{GUESS}+python", "cost": 2.0}, {"env": "x", "cost": None}]
+    result = played.parent / "result.json"
+    result.write_text(json.dumps({"agents": [{"agent": "random", "results": rows}]}))
+    assert "$3.25" in pages(played).get("").text
+    assert "$3.25" in pages(played).get("run/0").text
+    result.rename(played.parent.parent / "result.json")  # of several agents
+    assert "Cost" not in pages(played).get("").text
+    several = [{"agent": "random", "results": rows}, {"agent": "played", "results": rows[:1]}]
+    (played.parent.parent / "result.json").write_text(json.dumps({"agents": several}))
+    assert "$1.25" in pages(played).get("").text
+    (played.parent.parent / "result.json").write_text('{"agents": [{"agent": 3}]}')
+    assert "Cost" not in pages(played).get("").text
+
+
 def test_episodes_are_listed_a_page_at_a_time_and_as_the_address_says(pages, tmp_path):
     store = write(
         tmp_path / "episodes.jsonl",
