@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gem.agents.base import BaseAgent
-from gem.agents.sampling import sample, uniforms
+from gem.agents.sampling import sample, sample_with_entropy, uniforms
 from gem.content import ToolCall
 from gem.errors import BadArgument
 from gem.record import AgentInfo, Ask, Reply
@@ -28,7 +28,8 @@ class HuggingFaceAgent(BaseAgent):
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from: a
     trainer divides its logits by the same temperature. An answer ends with a stop id, with a token that
     completes one of the texts in `stop`, or after `max_tokens`. With `prefix`, every answer begins with that
-    text: its tokens are part of the prompt, so they are neither sampled nor learned on.
+    text: its tokens are part of the prompt, so they are neither sampled nor learned on. With `entropy`, a
+    reply's `extra` has the entropy of the distribution at each sampled token, in nats.
 
     With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
     the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
@@ -64,6 +65,8 @@ class HuggingFaceAgent(BaseAgent):
         prefix: str = "",
         stop: Sequence[str] = (),
         cache_bytes: int = 4 << 30,
+        *,
+        entropy: bool = False,
     ) -> None:
         """Serve `model`, at most `batch_size` conversations at a time.
 
@@ -95,6 +98,7 @@ class HuggingFaceAgent(BaseAgent):
         self.prefix = prefix
         self.stop = tuple(stop)
         self.cache_bytes = cache_bytes
+        self.entropy = entropy
         self.tokens_sampled = 0
         self._prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
         if prefix and renderer.decode(self._prefix_ids) != prefix:
@@ -189,6 +193,7 @@ class HuggingFaceAgent(BaseAgent):
             "stop" if self._stopped(made.tokens) else "length",
             self.policy_version,
             tool_calls=calls,
+            extra={"entropy": made.entropies} if self.entropy else {},
         )
 
     def _stopped(self, tokens: Sequence[int]) -> bool:
@@ -202,10 +207,11 @@ class HuggingFaceAgent(BaseAgent):
         said = self.renderer.decode(tokens)  # what decodes to a text by itself may not do so behind others
         return any(text in said for text in self.stop)
 
-    def _take(self, writing: _Writing, token: int, logprob: float) -> bool:
+    def _take(self, writing: _Writing, token: int, logprob: float, entropy: float) -> bool:
         """Add a token to an answer; tell whether the answer goes on."""
         writing.tokens.append(token)
         writing.logprobs.append(logprob)
+        writing.entropies.append(entropy)
         return len(writing.tokens) < writing.limit and not self._stopped(writing.tokens)
 
     def _probe(self) -> Any:
@@ -232,11 +238,11 @@ class HuggingFaceAgent(BaseAgent):
         step = 0
         while True:
             going: dict[tuple[int, int], list[_Writing]] = {}
-            for row, (group, ids, logprobs) in enumerate(
+            for row, (group, ids, *figures) in enumerate(
                 zip(groups, *self._sampled(logits_BV, groups, step), strict=True)
             ):
-                for writing, token, logprob in zip(group, ids, logprobs, strict=False):
-                    if self._take(writing, token, logprob):
+                for writing, token, logprob, entropy in zip(group, ids, *figures, strict=False):
+                    if self._take(writing, token, logprob, entropy):
                         going.setdefault((row, token), []).append(writing)
                     else:  # the last token was sampled, not processed
                         kept = (*writing.prompt, *writing.tokens[:-1])
@@ -257,13 +263,22 @@ class HuggingFaceAgent(BaseAgent):
 
     def _sampled(
         self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        """Return a token and its log probability for each answer of each group, and padding behind them."""
-        u = iter(uniforms([each.ask.seed for group in groups for each in group], step).tolist())
+    ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
+        """Return a token, its log probability and the entropy, NaN where it is not wanted, for each answer.
+
+        There is a list for each group, with padding behind.
+        """
+        chance = iter(uniforms([each.ask.seed for group in groups for each in group], step).tolist())
         most = max(map(len, groups))
-        u_BM = [[next(u) for _ in group] + [0.0] * (most - len(group)) for group in groups]
-        ids_BM, logp_BM = sample(logits_BV, self.temperature, torch.tensor(u_BM, dtype=torch.float64))
-        return ids_BM.tolist(), logp_BM.tolist()
+        u_BM = [[next(chance) for _ in group] + [0.0] * (most - len(group)) for group in groups]
+        u = torch.tensor(u_BM, dtype=torch.float64)
+        if self.entropy:
+            drawn = sample_with_entropy(logits_BV, self.temperature, u)
+        else:
+            ids_BM, logp_BM = sample(logits_BV, self.temperature, u)
+            drawn = ids_BM, logp_BM, torch.full(u.shape, torch.nan)
+        ids, logprobs, entropies = (each.tolist() for each in drawn)
+        return ids, logprobs, entropies
 
     def _generate(self, batch: list[_Writing]) -> None:
         """Sample until every answer has ended, from whole prompts and the model's own cache."""
@@ -280,13 +295,13 @@ class HuggingFaceAgent(BaseAgent):
         past, step = None, 0
         while True:
             logits_BV, past = self._forward(ids_BT, mask_BT, at_BT, past)
-            ids, logprobs = self._sampled(logits_BV, [[writing] for writing in batch], step)
+            sampled = self._sampled(logits_BV, [[writing] for writing in batch], step)
             going = [
                 place
-                for place, (writing, (token,), (logprob,)) in enumerate(
-                    zip(batch, ids, logprobs, strict=True)
+                for place, (writing, (token,), (logprob,), (entropy,)) in enumerate(
+                    zip(batch, *sampled, strict=True)
                 )
-                if self._take(writing, token, logprob)
+                if self._take(writing, token, logprob, entropy)
             ]
             if not going:
                 return
@@ -304,12 +319,13 @@ class HuggingFaceAgent(BaseAgent):
 class _Writing:
     """An answer in the making."""
 
-    __slots__ = ("ask", "limit", "logprobs", "prompt", "tokens")
+    __slots__ = ("ask", "entropies", "limit", "logprobs", "prompt", "tokens")
 
     def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int) -> None:
         self.ask, self.prompt, self.limit = ask, prompt, limit
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
+        self.entropies: list[float] = []
 
 
 class _Forward:

@@ -66,6 +66,31 @@ def sample(
     Raises:
         BadArgument: for a negative temperature, or a row without distribution (NaN, +inf, only -inf).
     """
+    ids, logprobs, _ = _drawn(logits_B_V, temperature, u_B)
+    return ids, logprobs
+
+
+def sample_with_entropy(
+    logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sample as `sample` does; return the entropies too, in nats, of the shape of `u_B`.
+
+    They are those of the distributions that were sampled from: 0 for a greedy choice.
+
+    Raises:
+        BadArgument: see `sample`.
+    """
+    ids, logprobs, logp_B_V = _drawn(logits_B_V, temperature, u_B)
+    if logp_B_V is None:
+        return ids, logprobs, torch.zeros_like(logprobs)
+    entropy_B = torch.special.entr(logp_B_V.exp()).sum(-1)
+    return ids, logprobs, entropy_B if u_B.dim() == 1 else entropy_B[:, None].expand(u_B.shape)
+
+
+def _drawn(
+    logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return what `sample` does, and the log probabilities of all tokens; None for a greedy choice."""
     if not temperature >= 0:
         raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
     u_BM = u_B if u_B.dim() == 2 else u_B[:, None]
@@ -73,7 +98,7 @@ def sample(
         if not logits_B_V.amax(-1).isfinite().all():
             raise _no_distribution()
         ids_BM = logits_B_V.argmax(-1)[:, None].expand(u_BM.shape)
-        return ids_BM.reshape(u_B.shape), torch.zeros_like(u_B, device=logits_B_V.device)
+        return ids_BM.reshape(u_B.shape), torch.zeros_like(u_B, device=logits_B_V.device), None
     logp_B_V = torch.log_softmax(logits_B_V.double() / temperature, -1)
     cdf_B_V = logp_B_V.exp().cumsum(-1)
     total_B = cdf_B_V[:, -1]
@@ -83,7 +108,7 @@ def sample(
     # mass does not raise the sum, so it is never the first.
     u_BM = u_BM.to(logits_B_V.device) * total_B[:, None]
     ids_BM = torch.searchsorted(cdf_B_V, u_BM, right=True)
-    return ids_BM.reshape(u_B.shape), logp_B_V.gather(-1, ids_BM).reshape(u_B.shape)
+    return ids_BM.reshape(u_B.shape), logp_B_V.gather(-1, ids_BM).reshape(u_B.shape), logp_B_V
 
 
 def _no_distribution() -> BadArgument:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gem.agents.base import BaseAgent
-from gem.agents.sampling import sample, uniforms
+from gem.agents.sampling import sample, sample_with_entropy, uniforms
 from gem.errors import BadArgument
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import render
@@ -221,7 +221,8 @@ class TinyAgent(BaseAgent):
     """Samples from a TinyLM, a batch at a time; only tokens that are new since the last turn are processed.
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from, so at
-    temperature 1 they are the model's own. An answer ends at the end token or after `max_tokens`.
+    temperature 1 they are the model's own. An answer ends at the end token or after `max_tokens`. With
+    `entropy`, a reply's `extra` has the entropy of that distribution at each sampled token, in nats.
     """
 
     def __init__(
@@ -230,6 +231,8 @@ class TinyAgent(BaseAgent):
         renderer: TinyRenderer | None = None,
         temperature: float = 1.0,
         max_tokens: int = 16,
+        *,
+        entropy: bool = False,
     ) -> None:
         """Serve `model`, whose weights may change between calls if `reset_cache` is called then.
 
@@ -242,6 +245,7 @@ class TinyAgent(BaseAgent):
         self.renderer = renderer or TinyRenderer()
         self.temperature = temperature
         self.max_tokens = max_tokens
+        self.entropy = entropy
         self.tokens_sampled = 0
         self._slots = Slots(model.config)
         self._conversations: dict[str, dict[str, Conversation]] = {}
@@ -288,7 +292,7 @@ class TinyAgent(BaseAgent):
         if rows:
             talks = [self._conversation(asks[i]) for i in rows]
             hidden = self._prefill(talks, [prompts[i] for i in rows])
-            tokens, logprobs = self._decode(
+            tokens, logprobs, entropies = self._decode(
                 hidden,
                 torch.tensor([talk.slot for talk in talks]),
                 torch.tensor([len(prompts[i]) for i in rows]),
@@ -306,6 +310,7 @@ class TinyAgent(BaseAgent):
                     tuple(logprobs[row]),
                     "stop" if ended else "length",
                     self.policy_version,
+                    extra={"entropy": entropies[row]} if self.entropy else {},
                 )
                 self.tokens_sampled += len(tokens[row])
         return [reply for reply in replies if reply is not None]
@@ -377,14 +382,24 @@ class TinyAgent(BaseAgent):
 
     def _decode(
         self, hidden_BD: Tensor, slots: Tensor, position_B: Tensor, seeds: list[int], limits: list[int]
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        """Sample until every row has ended; rows that have are dropped from the batch."""
+    ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
+        """Sample until every row has ended; rows that have are dropped from the batch.
+
+        Returns tokens, log probabilities and, where they are wanted, entropies.
+        """
         tokens: list[list[int]] = [[] for _ in seeds]
         logprobs: list[list[float]] = [[] for _ in seeds]
+        entropies: list[list[float]] = [[] for _ in seeds]
         active = list(range(len(seeds)))
         for step in range(max(limits)):
             logits_BV = self.model.logits(hidden_BD)
-            ids_B, logp_B = sample(logits_BV, self.temperature, uniforms([seeds[r] for r in active], step))
+            u_B = uniforms([seeds[r] for r in active], step)
+            if self.entropy:
+                ids_B, logp_B, entropy_B = sample_with_entropy(logits_BV, self.temperature, u_B)
+                for row, entropy in zip(active, entropy_B.tolist(), strict=True):
+                    entropies[row].append(entropy)
+            else:
+                ids_B, logp_B = sample(logits_BV, self.temperature, u_B)
             keep = []
             for place, (row, token, logp) in enumerate(
                 zip(active, ids_B.tolist(), logp_B.tolist(), strict=True)
@@ -403,4 +418,4 @@ class TinyAgent(BaseAgent):
             mask = causal_mask(position_B[:, None], self._slots.reach)
             hidden_BD = self.model(ids_B[:, None], position_B[:, None], self._slots, mask)[:, 0]
             position_B = position_B + 1
-        return tokens, logprobs
+        return tokens, logprobs, entropies

@@ -42,7 +42,7 @@ def view(
     if export is None and (episode is not None or limit is not None):
         raise BadArgument("episode and limit say what is exported; name the file by --export.")
     with ExitStack() as last:
-        sources = open_sources(runs)
+        sources = open_sources(runs, watched=export is None)
         for source in sources:
             last.callback(source.close)
         return _shown(sources, port, export, episode, limit)

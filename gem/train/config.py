@@ -76,7 +76,7 @@ AT_LEAST_ONE = (
 )
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
-    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant"),
+    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
 )
 
 FITTING: dict[str, dict[str, Any]] = {
@@ -283,6 +283,11 @@ class TrainConfig:
 
     save_every: int = 1
     """Iterations between checkpoints."""
+
+    watch: int = 4
+    """Seeds of which the policy plays an episode before any RL, at up to 20 checkpoints, evenly spread, and
+    at the end: the same ones, with the same chance, so that one sees when it began to act as it does. They
+    change nothing in training. 0: none."""
 
     threads: int = 1
     """Threads of PyTorch, 0: as many as it likes; the tiny model is fastest with one."""

@@ -307,6 +307,24 @@ def make_policy(config: TrainConfig) -> Policy:
     return policy
 
 
+def observing_agent(policy: Policy, config: TrainConfig) -> TinyAgent | HuggingFaceAgent:
+    """Return another agent that samples from a policy's model, as its own does, and tells entropies.
+
+    It has a cache of its own, so that what it plays leaves no trace in what the policy's agent plays.
+    """
+    if isinstance(policy, TinyPolicy):
+        return TinyAgent(policy.model, policy.renderer, config.temperature, config.max_tokens, entropy=True)
+    return HuggingFaceAgent(
+        policy.model,
+        policy.renderer,
+        config.temperature,
+        config.max_tokens,
+        prefix=config.answer_prefix,
+        stop=config.stop,
+        entropy=True,
+    )
+
+
 def _server(config: TrainConfig, renderer: Renderer, context: int | None) -> TokenServerAgent:
     from gem.agents.token_server import TokenServerAgent  # here: it needs httpx
 

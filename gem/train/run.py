@@ -9,6 +9,7 @@
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class RunFolder:
         self.summary = path / "summary.json"
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
+        self.watched = path / "watched.jsonl"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -126,10 +128,12 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = (self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve)
+        files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
         with self.held():
+            for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
+                files += self.path.glob(f"{store}*")  # with its index
             try:
-                for file in (*files, *self.path.glob(f"{self.episodes.stem}*.jsonl*")):  # with its index
+                for file in files:
                     file.unlink(missing_ok=True)
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error

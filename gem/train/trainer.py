@@ -35,6 +35,7 @@ from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Metrics, RunFolder
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
+from gem.train.watched import Watched
 from gem.train.watcher import Watcher
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -66,6 +67,7 @@ class Trainer:
 
     def train(self) -> None:
         """Train from where the run stands to its end, with checkpoints on the way."""
+        self.watch()
         self.watcher.stage("training")
         while self.iteration < self.config.iterations:
             began, began_cpu = time.perf_counter(), time.process_time()
@@ -87,6 +89,7 @@ class Trainer:
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
                 self.save()
+                self.watch()
             self.watcher.iterated(metrics, self.config)
 
     def next_episodes(self) -> list[Episode]:
@@ -150,6 +153,17 @@ class Trainer:
         learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
         return learn(self.learner, episodes, self.config, self.progress)
 
+    def watch(self) -> None:
+        """Play the watched seeds, at the checkpoints where that is due.
+
+        The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
+        played then, by the weights that it would have been played by.
+        """
+        if self.watched is not None and self.watched.due(self.iteration):
+            if self._coming is not None:  # an environment need not bear two threads
+                wait([self._coming])
+            self.watched.play(self.iteration)
+
     # -- around it
 
     @property
@@ -186,6 +200,13 @@ class Trainer:
         path = path.with_stem(f"{path.stem}-{number}") if number else path
         return EpisodeStore(path, tokens=self.config.store == "tokens")
 
+    @functools.cached_property
+    def watched(self) -> Watched | None:
+        """Who plays the watched seeds; None where nobody does, or another process."""
+        if not self.config.watch or parallel.rank():
+            return None
+        return Watched(self.policy, self.config, self.maker, self.limits, self.folder.watched)
+
     def close(self) -> None:
         """Close what plays and what stores."""
         if self._coming is not None and not self._coming.cancel():
@@ -197,6 +218,8 @@ class Trainer:
             self.sampler.agent.close()
         if self.store is not None:
             self.store.close()
+        if self.watched is not None:
+            self.watched.close()
 
     @functools.cached_property
     def maker(self) -> Maker:

@@ -41,6 +41,7 @@ from gem.viewer.sources import Source
 from gem.viewer.text import shown, visible
 from gem.viewer.through import same_start, short_actions, through
 from gem.viewer.vocabulary import vocabulary_of
+from gem.viewer.watched import watched
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
 
 PAGE = 100
@@ -241,7 +242,8 @@ class Viewer:
         source = self._source(request)
         specs = list(source.by_spec())
         spec = request.query_params.get("spec", "") or (specs[0] if specs else "")
-        turn = max(1, _number(request.query_params, "turn", 1)) - 1
+        asked = request.query_params
+        turn = max(1, _number(asked, "turn", 1)) - 1
         return self._page(
             "through.html",
             source=source,
@@ -249,6 +251,9 @@ class Viewer:
             specs=specs,
             turn=turn,
             through=through(source, spec, turn),
+            watched=watched(
+                self.sources, source, _number(asked, "watched", 0) if "watched" in asked else None
+            ),
             title="from first to last",
         )
 

@@ -24,6 +24,8 @@ from gem.statistics.student_t import quantile
 from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG = "episodes.jsonl", "metrics.jsonl", "config.json"
+WATCHED = "watched.jsonl"
+"""The store of the seeds that a training run plays at every checkpoint."""
 RANK = re.compile(r"episodes-[0-9]+\.jsonl")
 """The stores of the other processes of a training run."""
 DEEPEST = 3
@@ -150,7 +152,11 @@ class Source:
     @property
     def recipe(self) -> str:
         """What tells training runs apart that differ in more than their seed."""
-        left = {name: value for name, value in self.config.items() if name not in ("seed", "out", "threads")}
+        left = {
+            name: value
+            for name, value in self.config.items()
+            if name not in ("seed", "out", "threads", "watch")
+        }
         return json.dumps(left, sort_keys=True, default=str)
 
     @property
@@ -259,8 +265,10 @@ def _is_iteration(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def open_sources(paths: Sequence[Path]) -> list[Source]:
+def open_sources(paths: Sequence[Path], *, watched: bool = True) -> list[Source]:
     """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
+
+    Behind them, with `watched`, come those of the seeds that training runs play at every checkpoint.
 
     Raises:
         BadArgument: for a path without stores, or too many of them.
@@ -277,10 +285,12 @@ def open_sources(paths: Sequence[Path]) -> list[Source]:
         found += [each for each in below if each not in found]
     if len(found) > MOST:
         raise BadArgument(f"there are {len(found)} stores; accepted: {MOST} at most. Name some of them.")
-    return [
-        Source(number, path, name)
-        for number, (path, name) in enumerate(zip(found, _names(found), strict=True))
-    ]
+    named = list(zip(found, _names(found), strict=True))
+    for path, name in named.copy() if watched else ():
+        beside = path.with_name(WATCHED)
+        if path.name == EPISODES and beside.is_file() and beside not in found and len(named) < MOST:
+            named.append((beside, f"{name}, watched"))
+    return [Source(number, path, name) for number, (path, name) in enumerate(named)]
 
 
 def _empty() -> EpisodeStore:

@@ -2,8 +2,9 @@
 
 The store is parted into stretches of equal numbers of episodes, in the order in which they were played,
 whole iterations where it is a training run's; of each some are read, evenly spread, for the first ones to end
-are the short ones. The seeds of a training run do not come again, so that its stretches hold other
-episodes of the same task; where a seed does come again, `same_start` has its episodes of all runs.
+are the short ones. The seeds that a training run learns on do not come again, so that its stretches hold
+other episodes of the same task; where a seed does come again, `same_start` has its episodes of all runs.
+Those that it plays at every checkpoint are `gem.viewer.watched`'s.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ LOOKED_AT = 256
 """Episodes of a stretch whose outcome counts, at most."""
 LONG_LINE = 1 << 18
 """Bytes of a line above which an episode is not read here."""
+SHOWN = 12
+"""Actions of an episode that are shown in a list."""
 WAYS = 10
 """First actions that are shown."""
 
@@ -116,9 +119,15 @@ def _size(source: Source, total: int) -> int:
 
 def _played(entry: Entry) -> tuple[int, ...]:
     """Return the numbers of a training run's job, iteration and task; the order of the store elsewhere."""
-    numbers = entry.job.partition("@")[0].split("-")
+    numbers = job_numbers(entry.job.partition("@")[0])
+    return (*numbers, entry.sample) if numbers else ()
+
+
+def job_numbers(job: str) -> tuple[int, ...]:
+    """Return the numbers that a training run's job is made of; () for another job."""
+    numbers = job.split("-")
     known = all(each.isascii() and each.isdigit() and len(each) < 10 for each in numbers)
-    return (*map(int, numbers), entry.sample) if known else ()
+    return tuple(map(int, numbers)) if known else ()
 
 
 def _exemplify(stretch: Stretch, source: Source, entry: Entry) -> None:
@@ -141,9 +150,14 @@ def _count_in(stretch: Stretch, source: Source, entry: Entry, turn: int) -> None
         stretch.tools.update(tools_used(each))
 
 
-def short_actions(episode: Episode, count: int = 12) -> list[str]:
+def short_actions(episode: Episode, count: int = SHOWN) -> list[str]:
     """Return an episode's first actions, each in one short line."""
-    return [" ".join((turn.action or "")[:200].split())[:60] for turn in episode.turns[:count]]
+    return [short_action(turn.action or "") for turn in episode.turns[:count]]
+
+
+def short_action(action: str) -> str:
+    """Return an action in one short line."""
+    return " ".join(action[:200].split())[:60]
 
 
 class Start(NamedTuple):

@@ -53,6 +53,22 @@ def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(name, temper
 
 
 @each_model
+@pytest.mark.parametrize(("temperature", "cache"), [(1.0, True), (0.5, True), (1.0, False)])
+def test_entropies_are_those_of_one_forward_pass(name, temperature, cache, monkeypatch):
+    model = make_model(name)
+    if not cache:
+        monkeypatch.setattr(HuggingFaceAgent, "_probe", lambda agent: None)
+    agent = HuggingFaceAgent(model, RENDERER, temperature=temperature, max_tokens=12, entropy=True)
+    plain = HuggingFaceAgent(model, RENDERER, temperature=temperature, max_tokens=12)
+    for asked, reply, without in zip(ASKS, agent(ASKS), plain(ASKS), strict=True):
+        assert dataclasses.replace(reply, extra={}) == without, asked
+        logp = forward_logprobs(model, (*reply.prompt_ids, *reply.token_ids), temperature)
+        sampled_from = logp[len(reply.prompt_ids) - 1 : -1]
+        wanted = -(sampled_from.exp() * sampled_from).sum(-1)
+        assert reply.extra["entropy"] == pytest.approx(wanted.tolist(), abs=2e-4)
+
+
+@each_model
 @pytest.mark.parametrize("batch_size", [64, 3])
 def test_a_reply_does_not_depend_on_the_batch(name, batch_size):
     agent = HuggingFaceAgent(make_model(name), RENDERER, max_tokens=20, batch_size=batch_size)

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.agents.sampling import sample, uniforms
+from gem.agents.sampling import sample, sample_with_entropy, uniforms
 from gem.errors import BadArgument
 
 SEEDS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=8)
@@ -107,3 +107,16 @@ def test_a_diverged_model_is_refused_when_greedy():
 def test_a_temperature_below_zero_is_refused(temperature):
     with pytest.raises(BadArgument, match="temperature"):
         sample(torch.zeros(1, 2), temperature, uniforms([0], 0))
+
+
+def test_entropies_are_of_the_tempered_distribution_and_sampling_is_the_same():
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, -torch.inf, 1.0, -torch.inf], [3.0, 1.0, 0.0, -9.0]])
+    u = uniforms(range(6), 0).reshape(3, 2)
+    ids, logprobs, entropy = sample_with_entropy(logits, 0.5, u)
+    assert torch.equal(ids, sample(logits, 0.5, u)[0])
+    assert torch.equal(logprobs, sample(logits, 0.5, u)[1])
+    wanted = torch.distributions.Categorical(logits=logits[2].double() / 0.5).entropy().item()
+    expected = [math.log(4), math.log(4), math.log(2), math.log(2), wanted, wanted]
+    assert entropy.flatten().tolist() == pytest.approx(expected)
+    assert sample_with_entropy(logits, 0.5, u[:, 0])[2].tolist() == pytest.approx(expected[::2])
+    assert sample_with_entropy(logits, 0.0, u)[2].tolist() == [[0.0, 0.0]] * 3

@@ -117,6 +117,25 @@ def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(temperature)
                 assert row.logprobs[t] == pytest.approx(expected[t - 1, row.ids[t]].item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_entropies_over_whole_rollouts_are_those_of_one_forward_pass(temperature):
+    how = {"temperature": temperature, "max_tokens": 12}
+    played = rollout(GUESS, Chatty(entropy=True, **how))
+    for episode, plain in zip(played, rollout(GUESS, Chatty(**how)), strict=True):
+        assert [turn.token_ids for turn in episode.turns] == [turn.token_ids for turn in plain.turns]
+        assert not any(turn.extra for turn in plain.turns)
+        for turn in episode.turns:
+            logp = full_logprobs(MODEL, (*turn.prompt_ids, *turn.token_ids), temperature)
+            sampled_from = logp[turn.prompt_length - 1 : -1]
+            wanted = -(sampled_from.exp() * sampled_from).sum(-1)
+            assert turn.extra["entropy"] == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+def test_a_greedy_choice_has_no_entropy():
+    (reply,) = tiny(temperature=0.0, entropy=True)([ask()])
+    assert reply.extra["entropy"] == [0.0] * len(reply.token_ids)
+
+
 def test_a_cache_that_grew_turn_by_turn_is_one_made_from_scratch():
     class Forgetful(Chatty):
         def __call__(self, asks):

@@ -202,6 +202,22 @@ def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_a_run_does_not_know_of_the_seeds_that_are_watched(folder, tmp_path):
+    given = {"answer_prefix": "\\boxed{", "stop": ("}",)}
+    train(small(folder, tmp_path / "with", **given, watch=2))
+    train(small(folder, tmp_path / "without", **given, watch=0))
+    one, other = (checkpoint.load(RunFolder(tmp_path / n).checkpoint)["model"] for n in ("with", "without"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    with EpisodeStore(RunFolder(tmp_path / "with").watched, read_only=True) as store:
+        for episode in store:
+            assert episode.run.sampling["prefix"] == "\\boxed{"
+            assert all(len(turn.extra["entropy"]) == len(turn.token_ids) > 0 for turn in episode.turns)
+        assert sorted(episode.job for episode in store) == [
+            f"{i}-{n}" for i in range(len(store) // 2) for n in range(2)
+        ]
+        assert len(store) > 2
+
+
 def test_no_such_model(tmp_path):
     with pytest.raises(BadArgument, match=r"model '.*nothing' cannot be loaded on 'cpu'"):
         make_policy(small(tmp_path / "nothing", tmp_path))

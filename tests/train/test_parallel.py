@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gem.rollout import EpisodeStore
 from gem.train import parallel
 
 FLAGS = [
@@ -53,6 +54,12 @@ def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
         assert mine == pytest.approx(theirs, rel=1e-2, abs=1e-4)
     played = [file.read_text().count("\n") for file in (tmp_path / "two").glob("episodes*.jsonl")]
     assert len(played) == 2  # each process keeps what it played
+    jobs = []
+    for name in ("one", "two"):
+        with EpisodeStore(tmp_path / name / "watched.jsonl", read_only=True) as store:
+            jobs.append(sorted((episode.job, episode.policy_version) for episode in store))
+    assert jobs[0] == jobs[1]  # the first process alone plays the watched seeds
+    assert len(jobs[0]) == 5 * 4
 
 
 def test_alone_everything_is_what_it_was():

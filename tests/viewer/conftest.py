@@ -113,3 +113,30 @@ def training(folder, seed=0, iterations=6):
             )
     write(folder / "episodes.jsonl", *episodes)
     return folder
+
+
+def watch(folder, seeds=2, iterations=6, extra=()):
+    """The watched episodes of that run: seed 0 is solved from iteration 3 on, seed 1 never."""
+    episodes = []
+    for i in range(iterations + 1):
+        for number in range(seeds):
+            won = number == 0 and i >= 3
+            first = answer("\\boxed{5}", reward=0.0, policy_version=i)
+            word = "\\boxed{7}" if won else "\\boxed{1}"
+            second = answer(word, after=[first], reward=float(won), policy_version=i)
+            for each in (first, second):
+                each.extra = {"entropy": [0.5 * number] * len(each.token_ids)}
+            stop = StopReason.SOLVED if won else StopReason.FAILED
+            episodes.append(
+                episode(
+                    first,
+                    second,
+                    stop=stop,
+                    seed=7000 + number,
+                    run=RUN,
+                    job=f"{i}-{number}",
+                    group=str(number),
+                )
+            )
+    write(folder / "watched.jsonl", *episodes, *extra)
+    return folder

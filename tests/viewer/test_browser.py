@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from .conftest import GUESS, need_viewer, training, write
+from .conftest import GUESS, need_viewer, training, watch, write
 
 pytestmark = pytest.mark.slow
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and Chromium")
@@ -27,6 +27,8 @@ VIEWS = (
     "run/0",
     "run/2",
     "run/0/through",
+    "run/0/through?watched=1",
+    "run/3/episode/2?colour=entropy",
     "run/0/episode/8",
     "run/0/episode/8?colour=advantage",
     "run/0/episode/8?colour=mask",
@@ -83,7 +85,8 @@ def served(tmp_path_factory):
     with EpisodeStore(games) as store:
         for env in ("game:Minesweeper-v0-easy", "multi:ConnectFour-v0", GUESS):
             rollout([Job(env, 1, key=env)], RandomAgent(), store=store)
-    sources = open_sources([training(folder / "seed-0", 0), training(folder / "seed-1", 1), games])
+    watch(training(folder / "seed-0", 0))
+    sources = open_sources([folder / "seed-0", training(folder / "seed-1", 1), games])
     yield from serving(sources)
 
 

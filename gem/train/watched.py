@@ -1,0 +1,61 @@
+"""The same seeds at every checkpoint: what the policy that is trained does there, from before RL to the end.
+
+An episode's chance follows from its seed alone, so two episodes of a seed differ in the weights and in
+nothing else. The seeds are none that training draws, and the agent is none that training samples with.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gem import seeding
+from gem.record import Limits
+from gem.registry import Maker
+from gem.rollout import EpisodeStore, Job, Runner
+from gem.train.config import TrainConfig
+from gem.train.policy import Policy, observing_agent
+
+TIMES = 20
+"""Checkpoints at which the seeds are played at most, beside the start and the end."""
+
+
+class Watched:
+    """Plays the watched seeds into a store; what stands there already is not played again."""
+
+    def __init__(self, policy: Policy, config: TrainConfig, maker: Maker, limits: Limits, path: Path) -> None:
+        """Play `policy` in the environments of `maker`, into the store at `path`."""
+        self.config, self.maker, self.limits = config, maker, limits
+        self.agent = observing_agent(policy, config)
+        self.store = EpisodeStore(path)
+
+    def due(self, iteration: int) -> bool:
+        """Tell whether the seeds are played at a checkpoint: it depends on the config alone."""
+        if iteration in (0, self.config.iterations):
+            return True
+        saves, between = divmod(iteration, self.config.save_every)
+        every = -(-self.config.iterations // (self.config.save_every * TIMES))
+        return not between and saves % every == 0
+
+    def play(self, iteration: int) -> None:
+        """Play each seed once with the weights of now, those of `iteration`."""
+        self.agent.publish(iteration)
+        # A runner each time: what its environments hold, worker processes above all, is free in between.
+        with Runner(
+            self.agent,
+            host=self.config.host,
+            limits=self.limits,
+            concurrency=self.config.watch,
+            store=self.store,
+            resume=True,
+        ) as runner:
+            runner.play([self._job(iteration, number) for number in range(self.config.watch)])
+        self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
+
+    def _job(self, iteration: int, number: int) -> Job:
+        seed = seeding.derive(self.config.seed, "watched", number)
+        return Job(self.maker, seed, str(number), key=f"{iteration}-{number}")
+
+    def close(self) -> None:
+        """Close the agent and the store."""
+        self.agent.close()
+        self.store.close()

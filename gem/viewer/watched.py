@@ -1,0 +1,158 @@
+"""The seeds that a training run plays at every checkpoint: what changed from one to the next, and when.
+
+Two episodes of a seed have the same chance, so that they differ where the policy does. Outcomes come from the
+store's index; episodes are read of one seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from gem.errors import GemError
+from gem.rollout.index import Entry
+from gem.viewer.sources import WATCHED, Source
+from gem.viewer.through import LONG_LINE, SHOWN, job_numbers, short_action
+
+MOST_ENTRIES = 2000
+CHECKPOINTS = 40
+"""Checkpoints that are shown at most, the last ones."""
+SEEDS = 12
+"""Seeds that are shown at most."""
+
+
+@dataclass(slots=True)
+class Seed:
+    """A seed's episodes by the checkpoint's iteration."""
+
+    number: int
+    seed: int
+    spec: str
+    entries: dict[int, Entry] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known of any episode if it was solved."""
+        return any(entry.success is not None for entry in self.entries.values())
+
+    @property
+    def returns(self) -> tuple[float | None, float | None]:
+        """The returns at the first checkpoint and at the last."""
+        entries = list(self.entries.values())
+        return entries[0].reward, entries[-1].reward
+
+    @property
+    def first_solved(self) -> int | None:
+        """The first checkpoint at which it was solved."""
+        return next((at for at, entry in self.entries.items() if entry.success), None)
+
+    @property
+    def solved_since(self) -> int | None:
+        """The checkpoint from which on it was always solved."""
+        since = None
+        for at, entry in self.entries.items():
+            since = (since if since is not None else at) if entry.success else None
+        return since
+
+    @property
+    def changes(self) -> int:
+        """How often the outcome was another than at the checkpoint before."""
+        outcomes = [(entry.success, entry.turns, entry.reward) for entry in self.entries.values()]
+        return sum(one != other for one, other in pairwise(outcomes))
+
+
+class Played(NamedTuple):
+    """A seed's episode at a checkpoint.
+
+    `parts`: the turn from which on it did something else than at the checkpoint `before`; None where there is
+    none before, or nothing differs. `read`: whether its actions could be read.
+    """
+
+    at: int
+    entry: Entry
+    actions: list[str]
+    read: bool
+    before: Entry | None
+    parts: int | None
+
+
+class Watched(NamedTuple):
+    """A run's watched seeds: the checkpoints, what went wrong up to each, and one seed's episodes."""
+
+    source: Source
+    checkpoints: list[int]
+    seeds: list[Seed]
+    alarms: dict[int, list[dict[str, Any]]]
+    chosen: Seed
+    played: list[Played]
+
+
+def watched(sources: Sequence[Source], run: Source, number: int | None = None) -> Watched | None:
+    """Return the watched seeds of a training run; None where it has none.
+
+    Args:
+        sources: all that are open.
+        run: the training run.
+        number: the seed whose episodes are read; by default the one that changed most often.
+    """
+    path = run.folder / WATCHED
+    source = next((each for each in sources if each.path == path), None) if run.training else None
+    if source is None:
+        return None
+    entries, _ = source.store.page(descending=True, count=MOST_ENTRIES)
+    found: dict[int, dict[int, Entry]] = {}
+    for entry in reversed(entries):  # of one that was tried again the last attempt counts
+        numbers = job_numbers(entry.job)
+        if len(numbers) == 2:
+            found.setdefault(numbers[1], {})[numbers[0]] = entry
+    checkpoints = sorted({at for by_checkpoint in found.values() for at in by_checkpoint})[-CHECKPOINTS:]
+    seeds = []
+    for each in sorted(found)[:SEEDS]:
+        mine = {at: found[each][at] for at in checkpoints if at in found[each]}
+        if mine:
+            last = next(reversed(mine.values()))
+            seeds.append(Seed(each, last.seed, last.spec, mine))
+    if not seeds:
+        return None
+    chosen = next((seed for seed in seeds if seed.number == number), None)
+    chosen = chosen or max(seeds, key=lambda seed: seed.changes)
+    return Watched(source, checkpoints, seeds, _alarms(run, checkpoints), chosen, _played(source, chosen))
+
+
+def _alarms(run: Source, checkpoints: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the alarms by the first checkpoint that is not before them; later ones by the last."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for alarm in run.alarms():
+        at = next((each for each in checkpoints if each >= alarm["iteration"]), checkpoints[-1])
+        found.setdefault(at, []).append(alarm)
+    return found
+
+
+def _played(source: Source, seed: Seed) -> list[Played]:
+    played: list[Played] = []
+    before: tuple[Entry, list[str]] | None = None
+    for at, entry in seed.entries.items():
+        try:
+            episode = source.store[entry.number] if entry.end - entry.start <= LONG_LINE else None
+        except GemError:  # a damaged line
+            episode = None
+        if episode is None:
+            played.append(Played(at, entry, [], False, None, None))
+            continue
+        actions = [turn.action or "" for turn in episode.turns]
+        parts = None if before is None else _parting(before[1], actions)
+        shown = [short_action(each) for each in actions[:SHOWN]]
+        played.append(Played(at, entry, shown, True, before and before[0], parts))
+        before = entry, actions
+    return played
+
+
+def _parting(one: Sequence[str], other: Sequence[str]) -> int | None:
+    """Return the first place at which two lists differ; None where they are equal."""
+    if one == other:
+        return None
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
