@@ -297,6 +297,7 @@ def evaluate(given: Arguments) -> int:
                     row = _measured(entry, suite, play, budget, progress, report)
                     report.add(name, replace(row, normalised=_normalised(row.result, scale)))
                 report.compare(entry.label)
+            report.end()
         except AgentUnavailable as gone:
             progress.close()
             report.show(given.output.json)
@@ -315,7 +316,6 @@ def evaluate(given: Arguments) -> int:
             report.stop("Ctrl-C")
             stop.add_note(report.progress())
             raise
-    report.end()
     report.show(given.output.json)
     return report.code
 

@@ -54,7 +54,8 @@ class Report:
         """Count an episode, and keep the first of each error."""
         if not self.done:
             self._write_command()  # not before: a command that the store refuses takes no other's place
-            self.write()  # what an earlier one came to holds no more, should this one be killed
+            with suppress(StoreError):  # which is told when there are figures, that they be shown
+                self.write()  # what an earlier one came to holds no more, should this one be killed
         self.done += 1
         if episode.error:
             self._said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
