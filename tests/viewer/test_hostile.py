@@ -222,7 +222,7 @@ def test_a_damaged_line_is_told_and_costs_no_other(pages, tmp_path):
     assert "damaged" in shown_pages.get("run/0/episode/1", 400).text
     for path in ("", "run/0", "run/0/through", "run/0?q=move", "run/0/episode/2", "start?spec=game:X&seed=0"):
         shown_pages.get(path)
-    assert export(shown_pages.viewer.sources[0], tmp_path / "out.html") == 3
+    assert export(shown_pages.viewer.sources[0], tmp_path / "out.html") == 2
 
 
 def test_the_exported_file_allows_its_own_scripts_and_styles_alone(pages, played, tmp_path):
