@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gem.errors import BadArgument
 
-VERSION = 0x67656D01
+VERSION = 0x67656D02
 """What tells an index of this form from another file; SQLite keeps it as the file's user version."""
 
 WAIT_S = 2.0
@@ -26,8 +26,8 @@ class Entry(NamedTuple):
     """What is known of an episode without reading it.
 
     `number`: its place in the store. `reward`: its return, None without verdict. `tokens`: those that were
-    sampled. `start` and `end`: where its line stands, in bytes. Of a damaged line nothing else is known; its
-    `id` is empty.
+    sampled. `calls`: of tools. `start` and `end`: where its line stands, in bytes. Of a damaged line nothing
+    else is known; its `id` is empty.
     """
 
     number: int
@@ -45,6 +45,7 @@ class Entry(NamedTuple):
     reward: float | None
     turns: int
     tokens: int
+    calls: int
     start: int
     end: int
 
@@ -70,6 +71,7 @@ class Tally(NamedTuple):
     reward_squares: float
     turns: int
     tokens: int
+    calls: int
 
 
 class TaskTally(NamedTuple):
@@ -251,7 +253,8 @@ class Index:
         where, values = _where(wanted, below)
         rows = self._db.execute(
             "SELECT spec, stop, verdict, success, count(*), total(reward), total(reward * reward), "
-            f"sum(turns), sum(tokens) FROM episodes WHERE {where} GROUP BY spec, stop, verdict, success",
+            f"sum(turns), sum(tokens), sum(calls) FROM episodes WHERE {where} "
+            "GROUP BY spec, stop, verdict, success",
             values,
         )
         with _readable():

@@ -753,8 +753,9 @@ def by_end(found: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
     sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
     for entry in entries:
         reward = entry.reward or 0.0
-        of = sums.setdefault((entry.spec, entry.stop, entry.verdict, entry.success), [0] * 5)
-        for place, more in enumerate((1, reward, reward**2, entry.turns, entry.tokens)):
+        of = sums.setdefault((entry.spec, entry.stop, entry.verdict, entry.success), [0] * 6)
+        more_of = (1, reward, reward**2, entry.turns, entry.tokens, entry.calls)
+        for place, more in enumerate(more_of):
             of[place] += more
     return [Tally(*key, *of) for key, of in sums.items()]
 
@@ -822,7 +823,7 @@ def _scanned(number: int, line: bytes, start: int, end: int) -> Entry:
         return _entry(number, codec.decode(line), start, end)
     except ValueError:
         return Entry(
-            number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, start, end
+            number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
         )
 
 
@@ -843,9 +844,17 @@ def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = T
         reward=episode.earned() if episode.scored else None,
         turns=len(episode.turns),
         tokens=sum(_tokens(turn, tokens) for turn in episode.turns),
+        calls=_calls(episode.turns),
         start=start,
         end=end,
     )
+
+
+def _calls(turns: Sequence[Turn]) -> int:
+    """Return how many calls of tools an episode has: native ones, or those that its tools counted in text."""
+    native = sum(len(turn.reply.tool_calls) for turn in turns if turn.reply is not None)
+    counted = (turn.info.get("tool_use_counter") for turn in turns)
+    return max([native, *(count for count in counted if type(count) is int)])
 
 
 def _tokens(turn: Turn, held: bool) -> int:

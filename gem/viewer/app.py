@@ -50,7 +50,7 @@ LAST_PAGE = 1 << 40
 """No store has so many pages; SQLite counts to 2 ** 63."""
 SHORT_LINE = 1 << 16
 """Bytes of an episode's line up to which a list shows what it did."""
-ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens")
+ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "calls")
 """What episodes can be sorted by."""
 OUTCOMES: dict[str, dict[str, Any]] = {
     "solved": {"success": True},
@@ -115,6 +115,7 @@ class Viewer:
             "runs.html",
             sources=self.sources,
             rows=[(source, source.by_spec()) for source in self.sources],
+            calls=any(figures.calls for source in self.sources for figures in source.by_spec().values()),
             costs=costs if any(costs.values()) else {},
             chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
             training=[source for source in self.sources if source.training],

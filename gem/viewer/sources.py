@@ -39,8 +39,8 @@ MOST = 200
 class Figures:
     """What many episodes come to; None where there is nothing that it could be of.
 
-    `turns` are those of episodes with a verdict. Where tasks have several samples `tasks` has them by task:
-    samples of a task resemble one another, and intervals allow for it.
+    `turns` and `calls` (of tools) are those of episodes with a verdict. Where tasks have several samples
+    `tasks` has them by task: samples of a task resemble one another, and intervals allow for it.
     """
 
     episodes: int = 0
@@ -49,6 +49,7 @@ class Figures:
     solved: int = 0
     turns: int = 0
     tokens: int = 0
+    calls: int = 0
     stops: dict[str, int] = field(default_factory=dict)
     rewards: float = 0.0
     squares: float = 0.0
@@ -62,6 +63,7 @@ class Figures:
         if tally.verdict == Verdict.SCORED:
             self.scored += tally.episodes
             self.turns += tally.turns
+            self.calls += tally.calls
             self.rewards += tally.reward
             self.squares += tally.reward_squares
         if tally.success is not None:
@@ -96,6 +98,11 @@ class Figures:
     def mean_turns(self) -> float | None:
         """The mean number of turns of the episodes with a verdict."""
         return self.turns / self.scored if self.scored else None
+
+    @property
+    def mean_calls(self) -> float | None:
+        """The mean number of calls of tools of the episodes with a verdict."""
+        return self.calls / self.scored if self.scored else None
 
     @property
     def coverage(self) -> float | None:

@@ -15,7 +15,7 @@ import pytest
 
 from gem import codec
 from gem.agents.random import RandomAgent
-from gem.content import Image, Text
+from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, DuplicateEpisode, SchemaMismatch, StoreError
 from gem.history import HistoryPolicy
 from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -457,8 +457,35 @@ def test_the_index_says_what_an_episode_is(path):
     assert line == lines(path)[1][:-1]
     assert entry == (
         *(0, "run-e3-2-1", "run", "e3", 2, 1, "g", "game:X", 3),
-        *("solved", "scored", True, 0.5, 2, 3, start, start + len(line) + 1),
+        *("solved", "scored", True, 0.5, 2, 3, 0, start, start + len(line) + 1),
     )
+
+
+def test_calls_of_tools_are_counted_however_they_were_made(path):
+    call = ToolCall("c", "python", "{}")
+    native = [Turn("agent", "q", "a", reply=Message("assistant", "", tool_calls=(call,) * n)) for n in (2, 1)]
+    text = [Turn("agent", "q", "a", info={"tool_use_counter": n}) for n in (1, 2)]
+    odd = [Turn("agent", "q", "a", info={"tool_use_counter": "many"})]
+    with EpisodeStore(path) as store:
+        for i, turns in enumerate((native, text, odd)):
+            made = episode(i)
+            made.turns = turns
+            store.append(made)
+        assert [entry.calls for entry in store.select()] == [3, 2, 0]
+        assert sum(tally.calls for tally in store.tally()) == 5
+    index_of(path).unlink(missing_ok=True)
+    with EpisodeStore(path) as store:
+        assert sum(tally.calls for tally in store.tally()) == 5
+
+
+def test_an_index_of_an_earlier_form_is_made_again(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+    with sqlite3.connect(index_of(path)) as index:
+        index.execute(f"PRAGMA user_version = {0x67656D01}")
+    index.close()
+    with EpisodeStore(path) as store:
+        assert [entry.calls for entry in store.select()] == [0]
 
 
 @pytest.fixture
