@@ -84,14 +84,14 @@ print(n)
 def test_shared_memory_can_be_had_again(watched):
     code = """
 import mmap, threading, time
-def one():
+def mapped():
     for _ in range(100):
         try: return mmap.mmap(-1, 20 << 20)
         except OSError: time.sleep(0.02)  # on a busy machine nobody could tell in time that it is free
     raise SystemExit("never had again")
 def often():
     for _ in range(60):
-        with one() as own: own[0] = 1
+        with mapped() as own: own[0] = 1
 often()
 both = [threading.Thread(target=often) for _ in range(3)]
 for one in both: one.start()
