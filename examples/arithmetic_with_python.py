@@ -49,7 +49,7 @@ def write_demos(out: Path, episodes: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/arithmetic"))
-    parser.add_argument("--episodes", type=int, default=960, help="episodes to learn from after the warm-up")
+    parser.add_argument("--episodes", type=int, default=640, help="episodes to learn from after the warm-up")
     parser.add_argument("--warmup-steps", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
