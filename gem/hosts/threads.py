@@ -136,7 +136,9 @@ class Threads(Host):
         self._todo.clear()
         self._ring()
         until = perf_counter() + CLOSE_S
-        for thread in self._threads:
+        with self._mutex:
+            threads = tuple(self._threads)  # none is added any more
+        for thread in threads:
             thread.join(max(0.0, until - perf_counter()))
         for slot in self._slots.values():
             slot.close()
@@ -161,8 +163,8 @@ class Threads(Host):
             if len(self._threads) >= min(len(self), MAX_THREADS) or self._closed:
                 return  # all are at work, and come back to the queue by themselves
             thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
+            thread.start()  # before the lock is free: _close joins what it finds
             self._threads.append(thread)
-        thread.start()
 
     def _ring(self) -> None:
         with suppress(RuntimeError):  # backend already, and nobody has come yet: one is enough

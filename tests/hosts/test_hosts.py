@@ -368,6 +368,17 @@ def test_close_ends_every_worker_thread_and_pipe() -> None:
     assert threading.active_count() == threads
 
 
+def test_close_waits_for_no_thread_that_was_not_started(monkeypatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with filled(Threads(), [Scripted] * 3) as host:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                host.submit_all([(i, "reset", (i,), {}) for i in range(3)])
+
+
 ORPHANS = """
 import sys, time
 from host_envs import Scripted
