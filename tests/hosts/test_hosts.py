@@ -372,11 +372,10 @@ def test_close_waits_for_no_thread_that_was_not_started(monkeypatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with filled(Threads(), [Scripted] * 3) as host:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="new thread"):
-                host.submit_all([(i, "reset", (i,), {}) for i in range(3)])
+    with filled(Threads(), [Scripted] * 3) as host, monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            host.submit_all([(i, "reset", (i,), {}) for i in range(3)])
 
 
 ORPHANS = """
