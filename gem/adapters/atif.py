@@ -25,9 +25,18 @@ from typing import Any
 import msgspec
 
 import gem
-from gem.adapters.carried import KEY, arguments_of, carried, carry, next_messages, shown, whole_file
+from gem.adapters.carried import (
+    KEY,
+    arguments_of,
+    carried,
+    carry,
+    empty_folder,
+    next_messages,
+    shown,
+    whole_file,
+)
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
-from gem.errors import BadArgument, MissingData, StoreError
+from gem.errors import BadArgument, MissingData
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -437,12 +446,7 @@ def write_atif(
                 file.write(line + b"\n")
                 count += 1
         return count
-    try:
-        path.mkdir(exist_ok=True)
-        if any(path.iterdir()):
-            raise BadArgument(f"{path} is not empty; name another folder.")
-    except OSError as error:
-        raise StoreError(f"{path} cannot be made: {error.strerror}.") from error
+    empty_folder(path)
     for line in lines:
         with whole_file(path / f"{count:06}.json") as part:
             part.write_bytes(line)

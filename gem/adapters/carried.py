@@ -109,6 +109,20 @@ def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Mes
         yield turn, messages((turn, after), CHAT)[2:]
 
 
+def empty_folder(path: Path) -> None:
+    """Make a folder, or take one that holds nothing.
+
+    Raises:
+        BadArgument: when it holds something. StoreError: when it cannot be made.
+    """
+    try:
+        path.mkdir(exist_ok=True)
+        if any(path.iterdir()):
+            raise BadArgument(f"{path} is not empty; name another folder.")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made: {error.strerror}.") from error
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give the name of a file to write, which becomes `path` when the block ends well, and else is removed.

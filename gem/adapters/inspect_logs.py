@@ -26,7 +26,16 @@ from typing import Any
 
 import gem
 from gem import codec
-from gem.adapters.carried import KEY, arguments_of, carried, carry, next_messages, shown, whole_file
+from gem.adapters.carried import (
+    KEY,
+    arguments_of,
+    carried,
+    carry,
+    empty_folder,
+    next_messages,
+    shown,
+    whole_file,
+)
 from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
 from gem.errors import BadArgument, GemError, MissingData, StoreError, missing_extra
 from gem.history import CHAT, messages
@@ -479,12 +488,7 @@ def write_logs(
     if out.suffix in (".eval", ".json"):
         _write(to_eval_log(read(range(len(store))), tokens=tokens), out)
         return 1
-    try:
-        out.mkdir(exist_ok=True)
-        if any(out.iterdir()):
-            raise BadArgument(f"{out} is not empty; name another folder.")
-    except OSError as error:
-        raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
+    empty_folder(out)
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in store.select():
         groups.setdefault((entry.run, entry.spec), []).append(entry)

@@ -12,6 +12,7 @@ from gem.agents.wire import (
     Pieces,
     Settings,
     as_object,
+    choice_of,
     counted,
     data_url,
     error_of,
@@ -69,15 +70,9 @@ class ChatCompletions:
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""
-        data = as_object(data)
-        if failed := error_of(data):
-            return failed
-        choices = data.get("choices")
-        if not isinstance(choices, list) or not choices:
-            raise NoResponse("no choices")
-        choice = as_object(choices[0])
-        if failed := error_of(choice):
-            return failed
+        choice = choice_of(data)
+        if isinstance(choice, Said):
+            return choice
         message = as_object(choice.get("message"))
         pieces = _pieces(message)
         ids = token_ids(choice.get("token_ids"))

@@ -11,6 +11,7 @@ from gem.agents.wire import (
     NoResponse,
     Settings,
     as_object,
+    choice_of,
     counted,
     error_of,
     log_probabilities,
@@ -70,15 +71,9 @@ class Completions:
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""
-        data = as_object(data)
-        if failed := error_of(data):
-            return failed
-        choices = data.get("choices")
-        if not isinstance(choices, list) or not choices:
-            raise NoResponse("no choices")
-        choice = as_object(choices[0])
-        if failed := error_of(choice):
-            return failed
+        choice = choice_of(data)
+        if isinstance(choice, Said):
+            return choice
         text, end = text_in(choice.get("text")), word_in(choice.get("finish_reason"))
         ids, logprobs = token_ids(choice.get("token_ids")), choice.get("logprobs")
         if text is not None and self._renderer is None:

@@ -244,6 +244,22 @@ def error_of(data: Mapping[str, Any]) -> Said | None:
     return Said(why, failed=True, complaint=said, text=written_call(data))
 
 
+def choice_of(data: Any) -> dict[str, Any] | Said:
+    """Return the first choice of a response, or what the response or that choice says that is an error.
+
+    Raises:
+        NoResponse: when there is none.
+    """
+    data = as_object(data)
+    if failed := error_of(data):
+        return failed
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise NoResponse("no choices")
+    choice = as_object(choices[0])
+    return error_of(choice) or choice
+
+
 def counted(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
     """Return a server's counters by name; those of its details too, where they are not 0."""
     counters: dict[str, int] = {}

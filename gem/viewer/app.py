@@ -111,11 +111,12 @@ class Viewer:
         """Show all runs: curves of the training runs, and figures of all."""
         chosen = request.query_params.getlist("run")
         costs = {source.number: source.costs() for source in self.sources}
+        rows = [(source, source.by_spec()) for source in self.sources]
         return self._page(
             "runs.html",
             sources=self.sources,
-            rows=[(source, source.by_spec()) for source in self.sources],
-            calls=any(figures.calls for source in self.sources for figures in source.by_spec().values()),
+            rows=rows,
+            calls=any(figures.calls for _, specs in rows for figures in specs.values()),
             costs=costs if any(costs.values()) else {},
             chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
             training=[source for source in self.sources if source.training],
