@@ -296,9 +296,7 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.checkpointing:
         checkpoint_layers(model)
     renderer = ChatTemplateRenderer(tokenizer)
-    agent: HuggingFaceAgent | TokenServerAgent = HuggingFaceAgent(
-        model, renderer, config.temperature, config.max_tokens, prefix=config.answer_prefix, stop=config.stop
-    )
+    agent: HuggingFaceAgent | TokenServerAgent = _agent(model, renderer, config)
     if config.sampler:
         agent = _server(config, renderer, agent.context)
     policy = CausalPolicy(model, renderer, agent, config.pack)
@@ -314,14 +312,19 @@ def observing_agent(policy: Policy, config: TrainConfig) -> TinyAgent | HuggingF
     """
     if isinstance(policy, TinyPolicy):
         return TinyAgent(policy.model, policy.renderer, config.temperature, config.max_tokens, entropy=True)
+    return _agent(policy.model, policy.renderer, config, entropy=True)
+
+
+def _agent(model: Any, renderer: Renderer, config: TrainConfig, *, entropy: bool = False) -> HuggingFaceAgent:
+    """Return an agent that samples from a model as the config says."""
     return HuggingFaceAgent(
-        policy.model,
-        policy.renderer,
+        model,
+        renderer,
         config.temperature,
         config.max_tokens,
         prefix=config.answer_prefix,
         stop=config.stop,
-        entropy=True,
+        entropy=entropy,
     )
 
 
