@@ -7,8 +7,8 @@
 `scripts/frameworks/NAME.txt` lists what is installed, as pip's requirement lines: those below the line
 ``# no-deps`` without what they ask for, because that would be CUDA packages of gigabytes. The environment is
 `.frameworks/NAME`; what it does not have itself (torch, transformers, gem) it finds in the environment that
-runs this script. It is made again when its list changes. pip installs, and not uv: uv does not see the packages that the
-environment finds elsewhere, and would bring another torch.
+runs this script. It is made again when its list changes. pip installs, and not uv: uv does not see the
+packages that the environment finds elsewhere, and would bring another torch.
 """
 
 from __future__ import annotations
