@@ -6,7 +6,8 @@ with vLLM on GPUs, has not been run.
 
     python examples/skyrl_guess_the_number.py runs/skyrl trainer.policy.model.path=Qwen/Qwen3-0.6B
 
-Needs: pip install 'gem-gym[skyrl]' 'skyrl[fsdp]', and a GPU. What follows the folder are SkyRL's own settings.
+Needs: pip install 'gem-gym[skyrl]' 'skyrl[fsdp]', and a GPU. What follows the folder are SkyRL's settings; it
+wants WANDB_API_KEY, or trainer.logger=console.
 """
 
 import sys
@@ -37,6 +38,7 @@ class Experiment(BasePPOExp):
     """SkyRL's experiment, with gem's episodes in place of its own."""
 
     def get_generator(self, cfg, tokenizer, inference_engine_client):
+        """Return what plays the episodes."""
         return GemGenerator(cfg.generator, inference_engine_client, tokenizer)
 
 
