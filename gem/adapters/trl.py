@@ -1,4 +1,4 @@
-"""gem's environments in TRL's GRPOTrainer and RLOOTrainer, as a `rollout_func`.
+"""gem's environments in TRL's GRPOTrainer, as its `rollout_func`.
 
 ::
 
