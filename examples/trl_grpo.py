@@ -8,7 +8,11 @@ this file, and the mean return rises. On a CPU it takes about a minute.
 
 The model begins with random weights, so it first clones a few episodes of the game's own solver: without
 that every episode would be unreadable, every return equal, and GRPO without a gradient. A pretrained model
-needs no such warm-up: give its name to GRPOTrainer in place of `model`, and its tokenizer.
+needs no such warm-up: give its name to GRPOTrainer in place of `model`, and no `processing_class`.
+
+A model that knows tools can act by calling one. TRL then plays the episodes, and the trainer gets
+`train_dataset=tool_dataset(ENV, seeds), environment_factory=ToolEnvironment` in place of the data set, the
+reward function and the rollout function here; both are in gem.adapters.trl.
 """
 
 import argparse

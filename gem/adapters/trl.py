@@ -1,6 +1,6 @@
-"""gem's environments in TRL's GRPOTrainer, as its `rollout_func`.
+"""gem's environments in TRL's GRPOTrainer: as its `rollout_func`, or behind a tool, as `environment_factory`.
 
-::
+With `Rollouts` gem plays the episodes, with every history, limit and agent that it has::
 
     with Rollouts(limits=Limits(turn_tokens=64)) as rollouts:
         GRPOTrainer(
@@ -22,6 +22,16 @@ in expectation, the mean over them.
 
 An episode without verdict has the reward None and a row on which nothing is learned: TRL leaves it out of
 its group's mean and deviation, and its advantage is 0.
+
+With `ToolEnvironment` TRL plays: the model acts by calling the tool ``act``, in its own chat template, and is
+shown pictures where it can see them::
+
+    GRPOTrainer(
+        "Qwen/Qwen3-0.6B",
+        train_dataset=tool_dataset("game:GuessTheNumber-v0-easy", range(1000)),
+        environment_factory=ToolEnvironment,
+        args=GRPOConfig(...),
+    ).train()
 """
 
 from __future__ import annotations
@@ -33,12 +43,14 @@ from math import isnan
 from typing import Any, Self
 
 from gem import codec, seeding
-from gem.errors import BadArgument, missing_extra
+from gem.content import Obs, Text, join
+from gem.errors import BadArgument, ToolError, missing_extra
 from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.hosts import Host
 from gem.record import SEAT, Agent, Episode, Limits
 from gem.registry import Maker
+from gem.rollout.conversation import Conversation
 from gem.rollout.episode import NO_LIMITS
 from gem.rollout.runner import Job, Runner, Store
 from gem.specs import TaskRef
@@ -65,6 +77,34 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
         UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
             environment of several seats, or one that cannot be made again from its task.
     """
+    return Dataset.from_dict({"prompt": _packed(envs, seeds)})
+
+
+INSTRUCTION = (
+    "Act by calling the tool `act`, one action at a time, until you are told that the episode is over."
+)
+
+
+def tool_dataset(
+    envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int], instruction: str = INSTRUCTION
+) -> Dataset:
+    """Return a data set for `ToolEnvironment`: a task in each row, and what the first observation follows.
+
+    Args:
+        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
+        seeds: of the episodes.
+        instruction: the beginning of the user's message, before the observation.
+
+    Raises:
+        UnknownEnv, BadArgument: as `dataset`.
+    """
+    packed = _packed(envs, seeds)
+    prompt = [{"role": "user", "content": f"{instruction}\n\n"}]
+    return Dataset.from_dict({"prompt": [prompt] * len(packed), "task": packed})
+
+
+def _packed(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]) -> list[str]:
+    """Return each environment with each seed, as text."""
     tasks = [
         TaskRef(env) if isinstance(env, str) else env
         for env in ((envs,) if isinstance(envs, str | TaskRef) else envs)
@@ -74,9 +114,7 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
         raise BadArgument(f"got {len(tasks)} environments and {len(numbers)} seeds; accepted: 1 or more.")
     for task in tasks:
         _check(task)
-    return Dataset.from_dict(
-        {"prompt": [codec.pack(replace(task, seed=seed)).decode() for seed in numbers for task in tasks]}
-    )
+    return [codec.pack(replace(task, seed=seed)).decode() for seed in numbers for task in tasks]
 
 
 def _check(task: TaskRef) -> None:
@@ -88,22 +126,21 @@ def _check(task: TaskRef) -> None:
         raise BadArgument(f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)}.")
 
 
-def _task(prompt: object) -> TaskRef:
-    """Return the task of a prompt.
+def _task(text: object, column: str, maker: str) -> TaskRef:
+    """Return the task that a row of a data set holds.
 
     Raises:
-        BadArgument: for a prompt that `dataset` did not make.
+        BadArgument: for a row that `maker` did not make.
     """
     try:
-        if not isinstance(prompt, str):
-            raise ValueError("a conversation")
-        task = codec.unpack(prompt.encode(), TaskRef)
+        if not isinstance(text, str):
+            raise ValueError(f"a {type(text).__name__}")
+        task = codec.unpack(text.encode(), TaskRef)
         if task.seed is None:
             raise ValueError("no seed")
     except ValueError as error:
         raise BadArgument(
-            f"the prompt {prompt!r:.80} is no task ({error}); accepted: the prompts of "
-            "gem.adapters.trl.dataset()."
+            f"the {column} {text!r:.80} is no task ({error}); accepted: those of gem.adapters.trl.{maker}()."
         ) from error
     return task
 
@@ -177,7 +214,7 @@ class Rollouts:
             BadArgument: for a prompt that is not of `dataset`, or settings of the trainer that gem does not
                 sample with.
         """
-        tasks = [_task(prompt) for prompt in prompts]
+        tasks = [_task(prompt, "prompt", "dataset") for prompt in prompts]
         runner = self._runner_of(trainer)
         step = int(trainer.state.global_step)
         self._at = (step, self._at[1] + 1 if self._at[0] == step else 0)
@@ -263,3 +300,77 @@ def _drawn(episode: Episode) -> tuple[int, Row | None]:
     made = rows(episode) if episode.scored else []
     chance = seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt)
     return len(made), chance.choice(made) if made else None
+
+
+class ToolEnvironment:
+    """An environment as TRL's `environment_factory` makes it; the model acts by calling the tool `act`.
+
+    The reward is the undiscounted sum of the episode's rewards, None without verdict. A model that stops
+    calling, or is cut off, gets what it has earned. The environment has to have one seat. Limits are given
+    with ``environment_factory=functools.partial(ToolEnvironment, Limits(turns=10))``.
+    """
+
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+        """Play with these limits from outside."""
+        self._limits = limits
+        self._talk: Conversation | None = None
+
+    def reset(self, *, task: str = "", **row: Any) -> str | list[dict[str, Any]]:
+        """Begin the episode of a row of `tool_dataset`, and return the first observation.
+
+        Raises:
+            BadArgument: for another row. GemError: when the environment cannot be made.
+        """
+        if self._talk is not None:
+            self._talk.close()
+        wanted = _task(task, "task", "tool_dataset")
+        self._talk = Conversation(wanted, wanted.seed or 0, self._limits)
+        return self._said()
+
+    def act(self, action: str) -> Any:
+        """Act in the environment.
+
+        Args:
+            action: What to do, in the form that the environment asks for.
+        """
+        talk = self._talk
+        if not isinstance(action, str):
+            raise ToolError("An action is text.")
+        if talk is not None and talk.asks:
+            talk.answer(action)
+        return self._said()
+
+    def get_reward(self) -> float | None:
+        """Return what was earned, None without verdict, and end the episode."""
+        talk = self._talk
+        if talk is None or (talk.done and not talk.episode.scored):
+            return None
+        earned = talk.reward
+        talk.close()
+        return earned
+
+    def _said(self) -> str | list[dict[str, Any]]:
+        """Return what the environment says now."""
+        assert self._talk is not None
+        if self._talk.asks:
+            return _content(self._talk.asks[0].messages[-1].content)
+        last = self._talk.episode.final_observation
+        return _content(join([last, "The episode is over."]))
+
+
+def _content(obs: Obs) -> str | list[dict[str, Any]]:
+    """Return an observation as the content of a message: text, or text and pictures in turn."""
+    if isinstance(obs, str):
+        return obs
+    from io import BytesIO
+
+    try:
+        from PIL import Image as Picture
+    except ImportError as error:
+        raise missing_extra("an observation with pictures", "pillow", "vision") from error
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "image": Picture.open(BytesIO(part.data))}
+        for part in obs
+    ]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,21 +11,23 @@ pytest.importorskip("trl", reason="needs TRL: pip install 'gem-gym[trl]'")
 torch = pytest.importorskip("torch")
 
 from random_models import RENDERER, make_model
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
+from trl.chat_template_utils import qwen3_chat_template
 
-from gem import Env, Start, Step, make, register, registry
-from gem.adapters.trl import Rollouts, dataset, episode_reward
+from gem import Env, Start, Step, register, registry
+from gem.adapters.trl import Rollouts, ToolEnvironment, dataset, episode_reward, tool_dataset
 from gem.agents import ScriptedAgent
-from gem.errors import BadArgument, NoVerdict, UnknownEnv
+from gem.errors import BadArgument, NoVerdict, ToolError, UnknownEnv
 from gem.history import HistoryPolicy
 from gem.record import Limits
-from gem.registry import task_of
-from gem.specs import TaskRef
+from gem.specs import TaskRef, WrapperRef
 
 pytestmark = [
     pytest.mark.framework,
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # transformers', of its own names
-    pytest.mark.filterwarnings("ignore:You are using 'rollout_func'"),
+    pytest.mark.filterwarnings("ignore:You are using"),  # ... an experimental feature
 ]
 ENV = "trl_tests:Letters"
 
@@ -314,9 +317,131 @@ def test_a_prompt_that_is_no_task_is_refused(prompt):
         rollouts([prompt], None)
 
 
-def test_wrappers_travel_in_the_prompt(tmp_path):
-    task = task_of(make("math:Arithmetic-v0-easy"))
-    assert json.loads(dataset(task, [1])["prompt"][0])["spec"] == "math:Arithmetic-v0-easy"
+def test_wrappers_travel_in_the_prompt():
+    task = TaskRef("math:Arithmetic-v0-easy", wrappers=(WrapperRef("python_tool"),))
+    (prompt,) = dataset(task, [1])["prompt"]
+    assert json.loads(prompt)["wrappers"] == [{"name": "python_tool"}]
+
+
+class Planted(GRPOTrainer):
+    """A trainer whose model answers by a script; all else, and the calling of tools above all, is TRL's."""
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, **options):
+        self.turn = getattr(self, "turn", -1) + 1
+        said = [self.script(self.turn, place, ids) for place, ids in enumerate(prompt_ids)]
+        return [self._tokenizer.encode(f"{text}<|im_end|>") for text in said], None
+
+    def _generate_and_score_completions(self, inputs):
+        self.turn = -1
+        self.seen = super()._generate_and_score_completions(inputs)
+        return self.seen
+
+
+def call(action):
+    return f"<tool_call>\n{json.dumps({'name': 'act', 'arguments': {'action': action}})}\n</tool_call>"
+
+
+def with_tools(tmp_path, script, env=ENV, factory=ToolEnvironment, **kwargs):
+    """Train one step of 4 episodes on environments behind a tool."""
+    tokenizer = tool_tokenizer()
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=4096,
+    )  # fmt: skip
+    args = GRPOConfig(
+        output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=4, num_generations=4,
+        max_completion_length=2048, use_cpu=True, gradient_checkpointing=False, disable_tqdm=True,
+        report_to="none", save_strategy="no", logging_strategy="no", scale_rewards="none",
+    )  # fmt: skip
+    trained = Planted(
+        Qwen3ForCausalLM(config),
+        args=args,
+        train_dataset=tool_dataset(TaskRef(env, kwargs), [3]),
+        processing_class=tokenizer,
+        environment_factory=factory,
+    )
+    trained.script = script
+    trained.train()
+    return trained
+
+
+def tool_tokenizer():
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<|im_start|>", "<|im_end|>", "<|pad|>"]
+    trained = trainers.BpeTrainer(special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    bpe.train_from_iterator(["Act by calling the tool"], trained)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|pad|>")
+    tokenizer.chat_template = qwen3_chat_template
+    return tokenizer
+
+
+def test_the_model_acts_by_calling_a_tool(tmp_path):
+    trained = with_tools(tmp_path, lambda turn, place, ids: call("e" * place) if turn < 2 else "Done.")
+    rewards = trained._logs["rewards"]["ToolEnvironment"]
+    assert list(rewards) == [0.0, 0.25, 0.5, 0.75]
+    assert trained.seen["advantages"].tolist() == pytest.approx([-0.375, -0.125, 0.125, 0.375])
+    text = trained._tokenizer.decode(trained.seen["prompt_ids"][0].tolist())
+    assert "Act by calling the tool" in text
+    assert "the secret" in text  # the observation of reset
+    learned = trained.seen["completion_mask"][1] * trained.seen["tool_mask"][1]
+    said = trained._tokenizer.decode(trained.seen["completion_ids"][1][learned == 1].tolist())
+    assert said == f"{call('e')}<|im_end|>" * 2 + "Done.<|im_end|>"
+    whole = trained._tokenizer.decode(trained.seen["completion_ids"][1].tolist())
+    assert "higher or lower" in whole
+    assert "The episode is over." in whole
+
+
+def test_a_model_that_calls_no_tool_earns_what_it_has_earned(tmp_path):
+    said = {0: ["I do not know.", call("e"), call("ee"), '<tool_call>\n{"name": "act"}\n</tool_call>']}
+    trained = with_tools(tmp_path, lambda turn, place, ids: said[0][place] if turn == 0 else "Done.")
+    assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.0, 0.125, 0.25, 0.0]
+
+
+def test_a_call_behind_the_end_changes_nothing(tmp_path):
+    trained = with_tools(tmp_path, lambda turn, place, ids: call("e") if turn < 5 else "Done.")
+    assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.25] * 4
+
+
+def test_a_tool_whose_environment_breaks_gives_no_reward(tmp_path):
+    trained = with_tools(
+        tmp_path, lambda turn, place, ids: call("e" * place) if turn < 2 else "Done.", breaks=True
+    )
+    rewards = list(trained._logs["rewards"]["ToolEnvironment"])
+    assert rewards[0::2] == [0.0, 0.5]
+    assert all(reward != reward for reward in rewards[1::2])  # NaN: TRL's None
+    assert trained.seen["advantages"].tolist() == pytest.approx([-0.25, 0.0, 0.25, 0.0])
+
+
+def test_limits_end_the_episode_of_a_tool(tmp_path):
+    factory = partial(ToolEnvironment, Limits(turns=1))
+    trained = with_tools(
+        tmp_path, lambda turn, place, ids: call("e") if turn < 3 else "Done.", factory=factory
+    )
+    assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.125] * 4
+
+
+def test_actions_that_are_no_text_are_the_models_fault():
+    made = ToolEnvironment()
+    made.reset(**tool_dataset(ENV, [1])[0])
+    with pytest.raises(ToolError):
+        made.act(["e"])
+    assert made.act("e") == "higher or lower"
+    assert made.get_reward() == 0.125
+    with pytest.raises(BadArgument, match=r"tool_dataset"):
+        made.reset(prompt="x", task="{}")
+
+
+def test_pictures_reach_the_model():
+    image = pytest.importorskip("PIL.Image", reason="needs pillow: pip install 'gem-gym[vision]'")
+    made = ToolEnvironment()
+    task = TaskRef("game:GuessTheNumber-v0-easy", {"render_mode": "image"})
+    parts = made.reset(**tool_dataset(task, [1])[0])
+    assert {part["type"] for part in parts} == {"text", "image"}
+    assert any(isinstance(part.get("image"), image.Image) for part in parts)
+    assert "image" in {part["type"] for part in made.act("\\boxed{5}")}
+    made.get_reward()
 
 
 def example():
