@@ -16,6 +16,7 @@ from gem.errors import MissingExtra
         ("verl", "verl", "verl"),
         ("openrlhf", "openrlhf", "openrlhf"),
         ("skyrl", "skyrl", "skyrl"),
+        ("tinker", "tinker", "tinker"),
     ],
 )
 def test_an_adapter_without_its_package_says_how_to_get_it(monkeypatch, name, package, extra):
