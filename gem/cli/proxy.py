@@ -68,9 +68,10 @@ def proxy(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
+    agent = _agent(model, temperature, max_tokens, api_key_env)
     with EpisodeStore(out / "episodes.jsonl") as store:
         server = Server(
-            _agent(model, temperature, max_tokens, api_key_env),
+            agent,
             store,
             host=host,
             port=port,

@@ -322,7 +322,7 @@ def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
     for text in "ab":
         program.chat(user(text))
     answer = program.client.post("/v1/chat/completions", json={"messages": [user("c")]})
-    assert (answer.status_code, answer.headers["x-should-retry"]) == (429, "false")
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (403, "false")
     assert answer.json()["error"]["code"] == "insufficient_quota"
     Program(server, "p2").chat(user("x"))
     Program(server, "p3").chat(user("x"), code=429)
@@ -332,7 +332,7 @@ def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
     assert (episode.stop, episode.truncated, episode.reward()) == (StopReason.TURN_LIMIT, True, 0.25)
     few = Program(server := serve(limits=Limits(tokens=3)), "t")
     assert few.chat(user("x"))["choices"][0]["finish_reason"] == "stop"
-    few.chat(user("y"), code=429)
+    few.chat(user("y"), code=403)
 
 
 def test_rewards_add_up_where_they_were_earned(serve):

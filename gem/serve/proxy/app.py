@@ -38,10 +38,10 @@ from gem.serve.proxy.request import (
     NoKey,
     NotNow,
     NotThere,
-    OverBudget,
     Refused,
     Request,
     TooLarge,
+    TooMany,
     a_text,
     an_object,
 )
@@ -197,7 +197,7 @@ class Proxy:
             key: what programs send as their API key; a random one by default.
 
         Raises:
-            Refused: for a name that is none, or is taken. OverBudget: when too many are open.
+            Refused: for a name that is none, or is taken. TooMany: when too many are open.
         """
         if name is None:
             name = f"episode-{len(self._samples)}"
@@ -210,7 +210,7 @@ class Proxy:
         if name in self.sessions:
             raise NotNow(f"the episode {name!r} is open already.")
         if len(self.sessions) >= self.allowed.sessions:
-            raise OverBudget(f"{self.allowed.sessions} sessions are open; no more are.")
+            raise TooMany(f"{self.allowed.sessions} sessions are open; no more are.")
         sample = self._samples[name] = self._samples.get(name, -1) + 1
         episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
         key = key or KEY + secrets.token_urlsafe(18)
@@ -382,8 +382,9 @@ class Proxy:
             call.said,
             reply.finish,
             call.turn.usage or {},
-            reply.prompt_ids if begun.request.ids else (),
-            reply.token_ids if begun.request.ids else (),
+            reply.prompt_ids,
+            reply.token_ids,
+            reply.logprobs or (),
             int(time.time()),
         )
         session.answers[answer.id] = call
@@ -572,22 +573,22 @@ class _Told(Response):
     def __init__(
         self, pieces: Sequence[bytes], kind: str, gone: asyncio.Future[None], told: Callable[[bool], None]
     ) -> None:
-        super().__init__(b"", headers=HEADERS, media_type=kind)
-        del self.headers["content-length"]
+        super().__init__(pieces[0] if len(pieces) == 1 else b"", headers=HEADERS, media_type=kind)
+        if len(pieces) > 1:
+            del self.headers["content-length"]
         self.pieces, self.gone, self.told = pieces, gone, told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         heard = False
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            for piece in self.pieces:
+            for place, piece in enumerate(self.pieces, 1):
+                await asyncio.sleep(0)  # for the news that the client is gone
                 if self.gone.done():
                     return
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await asyncio.sleep(0)  # for the news that the client is gone
-            whole = not self.gone.done()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            heard = whole
+                more = place < len(self.pieces)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+            heard = True  # a client may hang up on the last event of a stream
         except OSError:
             pass
         finally:
@@ -683,7 +684,7 @@ def _error(status: int, message: str, kind: str, code: str | None, again: bool =
 
 
 async def _refusal(http: HttpRequest, error: Refused) -> Response:
-    return _error(error.status, str(error), error.kind, error.code)
+    return _error(error.status, str(error), error.kind, error.code, again=error.status == 429)
 
 
 async def _http_error(http: HttpRequest, error: HTTPException) -> Response:

@@ -57,6 +57,7 @@ def read(body: Any) -> Request:
         stream=a_flag(body.get("stream"), "stream"),
         usage=bool(options.get("include_usage")),
         ids=a_flag(body.get("return_token_ids"), "return_token_ids"),
+        logprobs=a_flag(body.get("logprobs"), "logprobs"),
         schema=bool(form) and an_object(form, "response_format").get("type") != "text",
         asked={name: value for name, value in body.items() if name not in READ and value is not None},
     )
@@ -105,7 +106,7 @@ def written(answer: Answer, request: Request) -> dict[str, Any]:
     choice: dict[str, Any] = {
         "index": 0,
         "message": message,
-        "logprobs": None,
+        "logprobs": _logprobs(answer) if request.logprobs and answer.logprobs else None,
         "finish_reason": "tool_calls" if said.tool_calls and answer.finish == "stop" else answer.finish,
     }
     body: dict[str, Any] = {
@@ -127,6 +128,16 @@ def _call(call: ToolCall) -> dict[str, Any]:
         "type": "function",
         "function": {"name": call.name, "arguments": call.arguments},
     }
+
+
+def _logprobs(answer: Answer) -> dict[str, Any]:
+    """Return log probabilities, of tokens that are told by their ids, as vLLM can tell them."""
+    pairs = zip(answer.token_ids, answer.logprobs, strict=True)
+    rows = [
+        {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
+        for token, value in pairs
+    ]
+    return {"content": rows, "refusal": None}
 
 
 def _usage(answer: Answer) -> dict[str, int]:
@@ -168,7 +179,8 @@ def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]
         yield chunk({"tool_calls": [{**call, "index": index, "function": function}]})
         for piece in pieces(call["function"]["arguments"]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, choice["finish_reason"], **({"token_ids": choice["token_ids"]} if request.ids else {}))
+    ids = {"token_ids": choice["token_ids"]} if request.ids else {}
+    yield chunk({}, choice["finish_reason"], **ids, logprobs=choice["logprobs"])
     if request.usage:
         yield None, {**head, "choices": [], "usage": whole["usage"]}
     yield None, "[DONE]"

@@ -57,9 +57,15 @@ class TooLong(Refused):
 
 
 class OverBudget(Refused):
-    """A call, or a session, beyond what is allowed; asking again is no use."""
+    """A call beyond what its episode may take. Not 429: there are clients that wait and ask again then."""
 
-    status, kind, code = 429, "insufficient_quota", "insufficient_quota"
+    status, kind, code = 403, "insufficient_quota", "insufficient_quota"
+
+
+class TooMany(Refused):
+    """More episodes than may be open; later there is room again."""
+
+    status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class Request:
     `messages`: the conversation, or with `previous` (the id of an earlier answer) what follows it. `asked`:
     the other fields as they were sent, sampling settings among them; `schema`: whether the answer is to have
     the form that one of them says. `usage`: whether a stream is to end with the counts of tokens. `ids`:
-    whether token ids go into the answer.
+    whether token ids go into the answer; `logprobs`: whether their log probabilities do.
     """
 
     messages: tuple[Message, ...]
@@ -80,6 +86,7 @@ class Request:
     stream: bool = False
     usage: bool = False
     ids: bool = False
+    logprobs: bool = False
     schema: bool = False
     previous: str | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +113,7 @@ class Answer:
     usage: Mapping[str, int]
     prompt_ids: Sequence[int] = ()
     token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
     created: int = 0
 
 
