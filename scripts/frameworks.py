@@ -1,0 +1,108 @@
+"""Run gem's tests with other people's training frameworks, each in a virtual environment of its own.
+
+    .venv/bin/python scripts/frameworks.py             name the frameworks
+    .venv/bin/python scripts/frameworks.py verl roll   make their environments and run their tests
+    .venv/bin/python scripts/frameworks.py all         every one; the exit code is 1 when one fails
+
+`scripts/frameworks/NAME.txt` lists what is installed, as pip's requirement lines: those below the line
+``# no-deps`` without what they ask for, because that would be CUDA packages of gigabytes. The environment is
+`.frameworks/NAME`; what it does not have itself (torch, transformers, gem) it finds in the environment that
+runs this script. It is made again when its list changes. pip installs, and not uv: uv does not see the
+packages that the environment finds elsewhere, and would bring another torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LISTS = ROOT / "scripts" / "frameworks"
+NO_DEPS = "# no-deps"
+
+
+def main(names: list[str]) -> int:
+    """Test the frameworks that are named."""
+    known = sorted(path.stem for path in LISTS.glob("*.txt"))
+    wanted = known if names == ["all"] else names
+    unknown = sorted(set(wanted) - set(known))
+    if not wanted or unknown:
+        if unknown:
+            print(f"{', '.join(unknown)}: no such framework.")
+        print(f"accepted: all, {', '.join(known)}")
+        return 2 if unknown else 0
+    verdicts: dict[str, str] = {}
+    for name in wanted:
+        print(f"\n== {name}", flush=True)
+        try:
+            python = environment(name)
+        except subprocess.CalledProcessError as error:
+            print(error.stdout or error, file=sys.stderr)
+            verdicts[name] = "could not be installed"
+            continue
+        verdicts[name] = "passed" if tested(name, python) else "failed"
+    print("\n" + "\n".join(f"{name}: {verdict}" for name, verdict in verdicts.items()))
+    return 0 if set(verdicts.values()) == {"passed"} else 1
+
+
+def environment(name: str) -> Path:
+    """Return the Python of a framework's environment, made now if it is not there or not of today's list."""
+    wanted = (LISTS / f"{name}.txt").read_text(encoding="utf-8")
+    folder = ROOT / ".frameworks" / name
+    python, stamp = folder / "bin" / "python", folder / "ready"
+    mark = hashlib.sha256(f"{wanted}\n{sys.executable}".encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == mark:
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "venv", folder)
+    own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    shared = [path for path in site.getsitepackages() if path != str(own)]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in shared]  # behind its own packages
+    (own / "zz_project.pth").write_text("".join(lines), encoding="utf-8")
+    full, _, bare = wanted.partition(f"{NO_DEPS}\n")
+    for part, flags in ((full, []), (bare, ["--no-deps"])):
+        if any(line.strip() and not line.startswith("#") for line in part.splitlines()):
+            listed = folder / f"requirements{''.join(flags)}.txt"
+            listed.write_text(part, encoding="utf-8")
+            run(python, "-m", "pip", "install", "--quiet", *flags, "-r", listed)
+    stamp.write_text(mark, encoding="utf-8")
+    return python
+
+
+def tested(name: str, python: Path) -> bool:
+    """Run a framework's tests, those marked as slow too; skipped ones count as failed.
+
+    Warnings are shown and are no errors here: most come from the framework itself.
+    """
+    pytest = [python, "-m", "pytest", "-q", "-rs", "-m", "", "-W", "default"]
+    tests = [*pytest, f"tests/frameworks/test_{name}.py"]
+    how = {"cwd": ROOT, "env": settings(python)}
+    with subprocess.Popen(tests, **how, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        skipped = False
+        for line in running.stdout:
+            print(line, end="", flush=True)
+            skipped |= line.startswith("SKIPPED")
+    return running.returncode == 0 and not skipped
+
+
+def settings(python: Path) -> dict[str, str]:
+    """Return the variables of a test run: this checkout's gem, and the environment's own programs."""
+    own = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    return own | {"PYTHONPATH": str(ROOT), "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def run(*command: str | Path) -> None:
+    """Run a command; what it said is in the error."""
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    subprocess.run([str(word) for word in command], check=True, text=True, **said)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
