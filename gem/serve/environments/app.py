@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs
 
 import gem
 from gem import registry
@@ -16,8 +17,10 @@ from gem.hosts.base import auto_kind, make_host
 from gem.serve.environments import openenv
 from gem.serve.environments.carriers import Carrier, Inline, OnHost
 from gem.serve.environments.limits import ServeLimits
+from gem.serve.environments.mcp import Tools
 from gem.serve.environments.metrics import Metrics
 from gem.serve.environments.sessions import Offer, Session, Sessions
+from gem.tasks.base import Task, TaskSet
 
 try:
     from starlette.applications import Starlette
@@ -33,6 +36,12 @@ from gem.serve.environments.guard import Guard
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
 """HTTP's answers to the codes that are not a 422."""
+
+SPLIT = {"name": "all", "type": "validation"}
+"""An id stands for one split of its data already; OpenEnv is told of this one."""
+
+TASKS_AT_MOST = 1000
+"""How many tasks one answer lists."""
 
 REAP_S = 5.0
 """How often sessions whose lease ran out are looked for."""
@@ -82,6 +91,7 @@ class Application:
                 Route("/metrics", self._metrics),
                 Route("/list_environments", self._list),
                 Route("/openapi.json", self._openapi),
+                *[route for offer in self.offers.values() for route in self._task_routes(offer)],
                 *self._routes(first),
                 *[Mount(f"/{offer.id}", routes=self._routes(offer)) for offer in self.offers.values()],
             ],
@@ -95,22 +105,45 @@ class Application:
         kind = auto_kind([spec]) if backend == "auto" else backend
         carrier: Carrier = self._inline
         if kind != "serial":
-            make = partial(make_host, kind, call_s=self.limits.call_s)
-            carrier = self._hosts.setdefault(kind, OnHost(make))
+            if kind not in self._hosts:
+                self._hosts[kind] = OnHost(make_host(kind, call_s=self.limits.call_s))
+            carrier = self._hosts[kind]
         with registry.make(spec) as env:  # what it lacks is told now, not to the first client
             about = inspect.getdoc(type(env.unwrapped)) or ""
-            return Offer(spec, carrier, about, tuple(env.tool_specs), keywords, wrappers)
+            tools, tasks = tuple(env.tool_specs), getattr(env.unwrapped, "tasks", None)
+            if not isinstance(tasks, TaskSet):
+                tasks = None
+            return Offer(spec, carrier, about, tools, tasks, keywords, wrappers)
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
         """Return what OpenEnv's clients look for."""
         return [
             WebSocketRoute("/ws", Socket(self.sessions, offer)),
+            WebSocketRoute("/mcp", Socket(self.sessions, offer, Tools(self.sessions, offer))),
+            Route("/mcp", partial(self._mcp, offer), methods=["POST"]),
             Route("/reset", partial(self._reset, offer), methods=["POST"]),
             Route("/step", partial(self._step, offer), methods=["POST"]),
             Route("/state", partial(self._state, offer)),
             Route("/health", self._health),
             Route("/schema", partial(self._schema, offer)),
             Route("/metadata", partial(self._metadata, offer)),
+        ]
+
+    def _task_routes(self, offer: Offer) -> list[BaseRoute]:
+        """Return what OpenEnv's clients ask about tasks."""
+
+        def route(path: str, answer: Callable[[Offer, dict[str, Any]], Any]) -> BaseRoute:
+            return Route(f"/{offer.id}/{path}", partial(self._tasks, offer, answer), methods=["POST"])
+
+        return [
+            Route(f"/{offer.id}/splits", partial(self._tasks, offer, lambda *_: [SPLIT])),
+            route("num_tasks", lambda offer, _: {"num_tasks": len(listed(offer))}),
+            route("tasks", lambda offer, _: {"tasks": tasks_of(offer, 0, None), "env_name": offer.id}),
+            route("task", lambda offer, body: {"task": task_of(offer, body.get("index"))}),
+            route(
+                "task_range",
+                lambda offer, body: {"tasks": tasks_of(offer, body.get("start"), body.get("stop"))},
+            ),
         ]
 
     @asynccontextmanager
@@ -134,7 +167,8 @@ class Application:
     # -- one answer for one request
 
     async def _reset(self, offer: Offer, request: Request) -> Response:
-        async def answer(body: dict[str, Any]) -> bytes:
+        async def answer(data: bytes) -> bytes:
+            body = openenv.read_object(data)
             session_id = body.pop("session_id", None)
             session = self._session(offer, session_id)
             try:
@@ -150,7 +184,8 @@ class Application:
         return await self._answered(request, answer)
 
     async def _step(self, offer: Offer, request: Request) -> Response:
-        async def answer(body: dict[str, Any]) -> bytes:
+        async def answer(data: bytes) -> bytes:
+            body = openenv.read_object(data)
             action, request_id = body.get("action"), body.get("request_id")
             if not isinstance(action, dict):
                 raise BadArgument('"action" is to be an object, as {"text": "..."}.')
@@ -170,8 +205,30 @@ class Application:
 
         return await self._answered(request, answer)
 
+    async def _mcp(self, offer: Offer, request: Request) -> Response:
+        async def answer(body: bytes) -> bytes:
+            result = await Tools(self.sessions, offer).answer(body)
+            return b"" if result is None else openenv.encode(result)
+
+        return await self._answered(request, answer)
+
+    async def _tasks(
+        self, offer: Offer, about: Callable[[Offer, dict[str, Any]], Any], request: Request
+    ) -> Response:
+        if offer.tasks is None:
+            why = f"{offer.id} has no list of tasks; a seed stands for each of its episodes."
+            return _json(openenv.encode({"detail": why}), 501)
+
+        async def answer(body: bytes) -> bytes:
+            asked = openenv.read_object(body)
+            if asked.get("split", SPLIT["name"]) != SPLIT["name"]:
+                raise BadArgument(f"split is {asked['split']!r:.80}; there is {SPLIT['name']!r}.")
+            return openenv.encode(await asyncio.to_thread(about, offer, asked))
+
+        return await self._answered(request, answer)
+
     async def _state(self, offer: Offer, request: Request) -> Response:
-        async def answer(_: dict[str, Any]) -> bytes:
+        async def answer(_: bytes) -> bytes:
             session_id = request.query_params.get("session_id")
             if session_id is None:
                 return openenv.encode({"episode_id": None, "step_count": 0, "env_id": offer.id})
@@ -187,9 +244,7 @@ class Application:
             raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
         return session
 
-    async def _answered(
-        self, request: Request, answer: Callable[[dict[str, Any]], Awaitable[bytes]]
-    ) -> Response:
+    async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
         """Return the answer to a request; what is wrong with it, in words."""
         try:
             return _json(await answer(await self._body(request)))
@@ -197,7 +252,7 @@ class Application:
             status = STATUS.get(openenv.code_of(error), 422)
             return _json(openenv.encode({"detail": openenv.told(error)}), status)
 
-    async def _body(self, request: Request) -> dict[str, Any]:
+    async def _body(self, request: Request) -> bytes:
         received = bytearray()
         with suppress(ClientDisconnect):
             async for part in request.stream():
@@ -205,7 +260,7 @@ class Application:
                 if len(received) > self.limits.message_bytes:
                     at_most = f"a request has {self.limits.message_bytes:,} bytes at most."
                     raise openenv.Unreadable("TOO_LONG", at_most)
-        return openenv.read_object(bytes(received)) if received else {}
+        return bytes(received)
 
     # -- about the server
 
@@ -238,11 +293,15 @@ class Application:
 
 
 class Socket:
-    """OpenEnv's web socket: a session of its own, from the connection to its end."""
+    """A web socket with one session: OpenEnv's messages, or with `tools` JSON-RPC.
 
-    def __init__(self, sessions: Sessions, offer: Offer) -> None:
+    The session is opened with the connection and closed with it; one that the address names, because it was
+    opened over HTTP, stays.
+    """
+
+    def __init__(self, sessions: Sessions, offer: Offer, tools: Tools | None = None) -> None:
         """Open sessions of `offer`."""
-        self.sessions, self.offer = sessions, offer
+        self.sessions, self.offer, self.tools = sessions, offer, tools
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer messages, one after the other, until either side has enough."""
@@ -251,24 +310,72 @@ class Socket:
         task = asyncio.current_task()
         session = None
         try:
-            session = self.sessions.open(self.offer, self.offer.recipe(), task)
+            session = self._session(scope, task)
             while (message := await receive())["type"] != "websocket.disconnect":
                 said = message.get("text") or message.get("bytes") or ""
-                answer = await openenv.answer(self.sessions, session, said)
-                if answer is None:
-                    break
+                if self.tools is None:
+                    answer = await openenv.answer(self.sessions, session, said)
+                    if answer is None:
+                        break
+                else:
+                    rpc = await self.tools.answer(said, session)
+                    if rpc is None:
+                        continue
+                    answer = openenv.encode(rpc)
                 await send({"type": "websocket.send", "text": answer.decode()})
             else:
                 return
-        except openenv.CALLERS_FAULT as error:  # no room
+        except openenv.CALLERS_FAULT as error:  # no room, or no such session
             await send({"type": "websocket.send", "text": openenv.error_message(error).decode()})
-        except asyncio.CancelledError:  # its lease ran out, or the server ends
+        except asyncio.CancelledError:  # its lease ran out
             if task is None or task.uncancel():
                 raise
         finally:
             if session is not None:
-                await self.sessions.close(session)
+                await self.sessions.leave(session)
         await send({"type": "websocket.close", "code": 1000})
+
+    def _session(self, scope: Scope, task: asyncio.Task[Any] | None) -> Session:
+        named = parse_qs(scope["query_string"]).get(b"session_id")
+        if named is None:
+            return self.sessions.open(self.offer, self.offer.recipe(), task)
+        session = self.sessions.get(named[0].decode("latin-1"))
+        if session.offer is not self.offer or session.owner is not None:
+            raise BadArgument(f"that session is of {session.offer.id}, or another web socket holds it.")
+        session.owner = task
+        return session
+
+
+def listed(offer: Offer) -> TaskSet:
+    """Return the tasks of an environment that has a list of them."""
+    assert offer.tasks is not None, "asked only where there are tasks"
+    return offer.tasks
+
+
+def task_of(offer: Offer, index: Any) -> dict[str, Any]:
+    """Return a task as clients see it: without the answer, and what else its row says.
+
+    Raises:
+        BadArgument: for a number that no task has.
+    """
+    tasks = listed(offer)
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
+        raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
+    task: Task = tasks[index]
+    return {"id": openenv.plain(task.id), "index": index, **openenv.observation(task.question)}
+
+
+def tasks_of(offer: Offer, start: Any, stop: Any) -> list[dict[str, Any]]:
+    """Return tasks from `start` to before `stop`, TASKS_AT_MOST of them.
+
+    Raises:
+        BadArgument: for bounds that are no numbers.
+    """
+    for bound in (start, stop):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise BadArgument(f"start and stop are to be whole numbers; got {bound!r:.40}.")
+    chosen = range(len(listed(offer)))[start:stop][:TASKS_AT_MOST]
+    return [task_of(offer, index) for index in chosen]
 
 
 def _json(body: bytes, status: int = 200) -> Response:

@@ -80,9 +80,9 @@ class OnHost:
 
     inline = False
 
-    def __init__(self, make: Callable[[], Host]) -> None:
-        """Keep what makes the host."""
-        self._make = make
+    def __init__(self, host: Host) -> None:
+        """Keep the host, whose user from now on is that thread; close() closes it."""
+        self._host = host
         self._todo: SimpleQueue[Callable[[Host], Command | None] | None] = SimpleQueue()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Outcome]]] = {}
         self._leaving: set[int] = set()  # removed while a call was in flight that nobody waits for any more
@@ -151,11 +151,11 @@ class OnHost:
         if self._thread is not None:
             self._todo.put(None)
             self._thread.join()
-            self._thread = None
+        self._host.close()
 
     def _serve(self) -> None:
         """Use the host until it is closed."""
-        with self._make() as host:
+        with self._host as host:
             while True:
                 wanted: list[Callable[[Host], Command | None] | None] = []
                 with suppress(Empty):

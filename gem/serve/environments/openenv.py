@@ -1,9 +1,9 @@
 """OpenEnv's protocol: its messages, and what an environment's steps are in them.
 
 An action is ``{"text": ...}``, or one of OpenEnv's tool actions, which become the text that a text agent
-would have written. An observation is ``{"text": ...}``, with ``parts`` where there are pictures. What the protocol
-has no word for stands in the metadata: ``terminated`` and ``truncated``, ``stop``, ``verdict`` and ``info``.
-An episode without verdict ends with ``reward: null, done: true``; it never has a reward of 0.
+would have written. An observation is ``{"text": ...}``, with ``parts`` where there are pictures. What the
+protocol has no word for stands in the metadata: ``terminated`` and ``truncated``, ``stop``, ``verdict`` and
+``info``. An episode without verdict ends with ``reward: null, done: true``; it never has a reward of 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     Raises:
         Unreadable: for what is none.
     """
-    return _read(_OBJECT, body)
+    return _read(_OBJECT, body) if body else {}
 
 
 Read = TypeVar("Read")
@@ -258,7 +258,9 @@ async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -
     Raises:
         CALLERS_FAULT: for a request that is wrong. What breaks otherwise is an episode without verdict.
     """
-    given = dict(data)
+    given, options = dict(data), {}
+    if session.offer.tasks is not None and "index" in given:
+        options, _ = {"idx": given.pop("index")}, given.pop("split", None)
     seed, episode_id = given.pop("seed", None), given.pop("episode_id", None)
     if episode_id is not None and (not isinstance(episode_id, str) or len(episode_id) > EPISODE_ID_AT_MOST):
         raise BadArgument(f"episode_id is to be a text of {EPISODE_ID_AT_MOST} characters at most.")
@@ -269,7 +271,7 @@ async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -
         session.kwargs = given
     session.episode_id = episode_id or secrets.token_hex(8)
     try:
-        return begun(session, await sessions.reset(session, seed))
+        return begun(session, await sessions.reset(session, seed, options))
     except CALLERS_FAULT:
         raise
     except Exception as error:

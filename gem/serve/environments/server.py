@@ -146,6 +146,7 @@ def _listening(host: str, port: int, limits: ServeLimits) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.unread_s * 1000))
     try:
         listening.bind((host, port))
+        listening.listen(BACKLOG)  # from now on whoever connects is answered, as soon as it serves
     except (OSError, OverflowError) as error:
         listening.close()
         raise BadArgument(f"cannot listen on {host}:{port}: {error}; port 0 takes a free one.") from error

@@ -21,6 +21,7 @@ from gem.serve.environments.carriers import Carrier
 from gem.serve.environments.limits import ServeLimits
 from gem.serve.environments.metrics import Metrics
 from gem.specs import EnvSpec
+from gem.tasks.base import TaskSet
 
 REMEMBERED = 4
 """How many answers of a session are kept for requests that come again."""
@@ -44,13 +45,15 @@ class Draining(NoVerdict):
 class Offer:
     """An environment that clients may ask for.
 
-    `keywords` and `wrappers`: the names that a client may change or add; none unless they are listed.
+    `tasks`: what it draws its episodes from, where it has a list of that. `keywords` and `wrappers`: the
+    names that a client may change or add; none unless they are listed.
     """
 
     spec: EnvSpec
     carrier: Carrier
     about: str
     tools: tuple[ToolSpec, ...]
+    tasks: TaskSet | None = None
     keywords: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
 
@@ -91,6 +94,7 @@ class Session:
 
     __slots__ = (
         "answers",
+        "ends_with_its_owner",
         "episode_id",
         "free_at",
         "id",
@@ -111,6 +115,7 @@ class Session:
         """Begin without an episode; `owner`: the connection that holds it, None over HTTP."""
         self.id = secrets.token_urlsafe(16)
         self.offer, self.place, self.owner = offer, place, owner
+        self.ends_with_its_owner = owner is not None
         self.lock = asyncio.Lock()
         self.free_at = 0.0
         self.touched = monotonic()
@@ -196,6 +201,12 @@ class Sessions:
         if session is None:
             raise gone()
         return session
+
+    async def leave(self, session: Session) -> None:
+        """Note that the connection of a session is gone: close the session, unless it was there before."""
+        session.owner = None
+        if session.ends_with_its_owner:
+            await self.close(session)
 
     async def close(self, session: Session) -> None:
         """Close a session, behind the call that may be in flight; twice is harmless."""
