@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from gem import seeding
-from gem.agents.base import BaseAgent, LoopThread
+from gem.agents.base import LoopThread, answers_one_by_one
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
 from gem.evals.stopping import Stopping
@@ -252,7 +252,7 @@ def evaluate(
         options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
         options |= {"retry_failed": retry_failed, "admit": admit}
         limits = limits or Limits()
-        if _answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
+        if answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
             with closing(LoopThread()) as loop:
                 played = loop.run(
                     rollout_async(jobs, agent, limits=limits, concurrency=concurrency, **options)
@@ -276,15 +276,6 @@ def evaluate(
     if stop is None or stop.interval is None:  # or no task came to its end
         return result
     return replace(result, success=stop.interval)
-
-
-def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
-    """Tell whether an agent, or one of several, answers each ask by itself, as an endpoint does."""
-    each = agent.values() if isinstance(agent, Mapping) else (agent,)
-    return any(
-        isinstance(one, BaseAgent) and one.verb is None and type(one).__call__ is BaseAgent.__call__
-        for one in each
-    )
 
 
 def _jobs(
