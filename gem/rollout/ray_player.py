@@ -10,21 +10,26 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Condition, Thread
 from time import monotonic
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from gem import codec
 from gem.agents.base import answers_one_by_one
 from gem.agents.named import AgentSettings, named_agent
+from gem.core import Env
 from gem.errors import BadArgument, StoreError
+from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent, AgentInfo, Episode, Limits
 from gem.rollout.episode import versions
+from gem.rollout.places import Recipe, maker
 from gem.rollout.runner import Agents, Runner, Trial, infos_of
 from gem.rollout.store import EpisodeStore
 
@@ -64,6 +69,17 @@ class Orders:
     spool: str | None = None
 
 
+class Parcel(NamedTuple):
+    """Jobs on their way to a player. A recipe travels once: a job's `env` is its name among the recipes.
+
+    `anew`: forget the recipes of before.
+    """
+
+    trials: list[Trial]
+    recipes: dict[str, Recipe]
+    anew: bool = False
+
+
 class Hello(NamedTuple):
     """What a player says when it is up: who answers, and the process that it is."""
 
@@ -87,6 +103,7 @@ class Player:
         self._changed = Condition()
         self._inbox: deque[Trial] = deque()
         self._outbox: list[tuple[int, bytes]] = []
+        self._recipes: dict[str, Recipe] = {}
         self._published: tuple[int, Any] | None = None
         self._broken: bytes | None = None
         self._closed = False
@@ -108,6 +125,8 @@ class Player:
         if missing:
             raise BadArgument(f"this node has no {', '.join(missing)} among its environment variables.")
         given = orders.agents
+        if orders.host == "process":  # whose workers would import what Ray began with
+            sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (
             {seat: _made(each) for seat, each in given.items()}
             if isinstance(given, Mapping)
@@ -119,19 +138,26 @@ class Player:
         self._thread.start()
         return Hello(infos_of(self._runner.agent), os.getpid())
 
-    def exchange(self, trials: bytes, wait_s: float, version: int | None, weights: Any = None) -> Heard:
+    def exchange(self, parcel: bytes, wait_s: float, version: int | None, weights: Any = None) -> Heard:
         """Take in jobs, and return the episodes that have ended once there is one, or after `wait_s`.
 
         Args:
-            trials: pickled; they come behind those that wait already.
+            parcel: pickled; its jobs come behind those that wait already.
             wait_s: how long to wait for an episode.
             version: of the policy that is to answer from these jobs on; None: as before.
             weights: what the agents are to load for it.
         """
         try:
-            taken: list[Trial] = pickle.loads(trials)
+            taken = self._unpacked(pickle.loads(parcel))
         except Exception as error:
-            return Heard([], _pickled(BadArgument(f"a job cannot be taken up on another node: {error!r}")))
+            return Heard(
+                [],
+                _pickled(
+                    BadArgument(
+                        f"a job cannot be taken up here: {error!r}; its modules must be on every node."
+                    )
+                ),
+            )
         with self._changed:
             if version is not None:
                 self._published = version, weights
@@ -145,6 +171,16 @@ class Player:
                 self._changed.wait_for(lambda: not self.pending, LINGER_S)
             ended, self._outbox = self._outbox, []
             return Heard(ended, self._broken)
+
+    def _unpacked(self, parcel: Parcel) -> list[Trial]:
+        if parcel.anew:
+            self._recipes.clear()
+        for name, recipe in parcel.recipes.items():
+            self._recipes[name] = Portable(recipe) if self._runner.in_processes else recipe
+        return [
+            replace(trial, job=replace(trial.job, env=self._recipes[str(trial.job.env)]))
+            for trial in parcel.trials
+        ]
 
     def close(self) -> None:
         """Close the environments and the spool; the episodes in flight are dropped."""
@@ -223,6 +259,7 @@ class _NodeRunner(Runner):
             store=store,
         )
         self._player = player
+        self.in_processes = orders.host == "process"
 
     @property
     def in_flight(self) -> int:
@@ -243,6 +280,22 @@ class _NodeRunner(Runner):
         if trial is None:
             return None
         return trial.of(self.agent)
+
+
+class Portable:
+    """A recipe that can go on to another process, where its class is one that came without its module."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Keep the recipe."""
+        self.func = recipe
+
+    def __call__(self) -> Env:
+        """Make the environment."""
+        return maker(self.func)()
+
+    def __reduce__(self) -> Any:
+        """Pickle it as Ray does: a class that cannot be imported by value."""
+        return pickle.loads, (ray_module().cloudpickle.dumps(self.func),)
 
 
 def spool_store(path: Path) -> EpisodeStore:

@@ -34,10 +34,9 @@ from gem.history import HistoryPolicy
 from gem.hosts import auto_kind
 from gem.hosts.ray_cluster import Cluster, Node, own_error
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
-from gem.registry import Maker
 from gem.rollout.episode import NO_LIMITS, versions
-from gem.rollout.places import expected, maker
-from gem.rollout.ray_player import AgentByName, Heard, Hello, Orders, Player
+from gem.rollout.places import Recipe, expected, maker, pool_key
+from gem.rollout.ray_player import AgentByName, Heard, Hello, Orders, Parcel, Player
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
@@ -54,11 +53,17 @@ START_S = 60.0
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 """How long after a loss no other player is started on a node; it doubles with each loss there."""
 
+SILENT_PAUSE_S = 30.0
+"""How long no other player is started on a node that is silent, unless Ray says before that it is gone."""
+
 NODES_S = 1.0
 """How often Ray is asked which nodes there are."""
 
 AT_ONCE = 100
 """How many episodes of a spool travel together."""
+
+RECIPES = 4096
+"""How many recipes a player keeps; beyond, all are forgotten."""
 
 AHEAD = 0.25
 """How many jobs a player is given beyond those that it plays, as a share of them; then it need not wait."""
@@ -152,7 +157,7 @@ class RayRunner(Runner):
         self._kind, self._most, self._secrets = host, players, tuple(secrets)
         self._heartbeat_s = heartbeat_s
         self._spool = _spool_folder(store, spool)
-        self._makers: dict[str, Maker] = {}
+        self._recipes: dict[Any, tuple[str, Recipe]] = {}  # by what tells them apart: name, recipe
         self._published: tuple[int, Any] | None = None
         self._crew = _Crew(Cluster(address), self)
         self._known_infos = False
@@ -264,16 +269,32 @@ class RayRunner(Runner):
         except Exception as error:
             raise BadArgument(f"{name} cannot be sent to another node: {error!r:.300}") from error
 
-    def outgoing(self, trial: Trial) -> Trial:
-        """Return a trial as it is sent: with the run that it is of, and what its id stands for here."""
-        job = trial.job
-        env = job.env
-        if isinstance(env, str):
-            if env not in self._makers:
-                self._makers[env] = Maker(env)
-            job = replace(job, env=self._makers[env])
-        run = self._run_of(trial.job, trial.agent)
-        return replace(trial, job=job, run=run, agent=None)  # type: ignore[arg-type]
+    def parcel(self, trials: Sequence[Trial], member: _Member) -> bytes:
+        """Return trials as they are sent to a player: with the runs that they are of, and its new recipes.
+
+        Raises:
+            BadArgument: when they cannot be sent.
+        """
+        if len(self._recipes) > RECIPES:
+            self._recipes.clear()
+            self._crew.forget_recipes()
+        sent: list[Trial] = []
+        new: dict[str, Recipe] = {}
+        for trial in trials:
+            job = trial.job
+            key = pool_key(job.env)
+            if key not in self._recipes:  # which keeps the recipe: a key may be where it stands in memory
+                self._recipes[key] = f"@{len(self._recipes)}", maker(job.env)
+            name, recipe = self._recipes[key]
+            if name not in member.has:
+                new[name] = recipe
+            run = self._run_of(job, trial.agent)
+            plain = replace(job, env=name)
+            sent.append(replace(trial, job=plain, run=run, agent=None))  # type: ignore[arg-type]
+        packed = self.packed(Parcel(sent, new, member.anew), "a job")
+        member.has.update(new)
+        member.anew = False
+        return packed
 
     def ended(self, trial: Trial, episode: Episode, *, alone: bool = True) -> None:
         """Take note of what came of a trial; `alone`: after a loss it is played apart from others."""
@@ -328,6 +349,8 @@ class _Member:
     call: Any = None  # the reference of its exchange, while one is in flight
     trials: dict[int, Trial] = field(default_factory=dict)
     version: int | None = None  # what was published to it
+    has: set[str] = field(default_factory=set)  # the recipes that were sent to it
+    anew: bool = False  # it is to forget those of before
 
     @property
     def up(self) -> bool:
@@ -343,7 +366,6 @@ class _Crew:
         self.waiting: dict[bool, deque[Trial]] = {False: deque(), True: deque()}  # careful or not
         self.nodes: dict[str, Node] = {}
         self.used: dict[str, Node] = {}  # where there may be a spool
-        self.silent: set[str] = set()  # nodes that are suspect until Ray says that they are gone, or heard
         self.losses: dict[str, tuple[int, float]] = {}  # of a node: how many, and until when it pauses
         self.looked = -NODES_S
         self.closed = False
@@ -396,16 +418,17 @@ class _Crew:
         if now - self.looked >= NODES_S:
             self.looked = now
             self.nodes = {node.id: node for node in self.cluster.nodes()}
-            self.silent &= self.nodes.keys()
+
+    def pauses(self, node: Node) -> bool:
+        """Tell whether no player is to be started on a node for now."""
+        return monotonic() < self.losses.get(node.id, (0, 0.0))[1]
 
     def hire(self, at_least: int = 0) -> None:
         """Start players where there is room and a reason."""
         self.look()
-        now = monotonic()
         slots: dict[str, int] = {}
         for node in self.nodes.values():
-            pausing = now < self.losses.get(node.id, (0, 0.0))[1]
-            if node.id not in self.silent and not pausing:
+            if not self.pauses(node):
                 slots[node.id] = int(node.resources.get("CPU", 0))
         planned = sum(int(node.resources.get("CPU", 0)) for node in self.nodes.values())
         most = min(planned, self.books._most or planned, self.books.concurrency)
@@ -449,7 +472,7 @@ class _Crew:
             if not taken and not member.trials:
                 continue
             try:
-                packed = self.books.packed([self.books.outgoing(trial) for trial in taken], "a job")
+                packed = self.books.parcel(taken, member)
             except BaseException:
                 waiting.extendleft(reversed(taken))
                 raise
@@ -466,6 +489,12 @@ class _Crew:
         """Let every player load what was published last, with the next jobs that it is given."""
         for member in self.members:
             member.version = None
+
+    def forget_recipes(self) -> None:
+        """Send every recipe again, and let players forget those that they have."""
+        for member in self.members:
+            member.has.clear()
+            member.anew = True
 
     def listen(self, wait_s: float) -> None:
         """Take in what players say, and give up those that say nothing."""
@@ -502,9 +531,11 @@ class _Crew:
             return ray.get(call)
         except ray.exceptions.RayTaskError as error:
             raise _of_node(own_error(error), member.node) from error
+        except ray.exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
+            self.give_up(member, "it is out of reach", silent=True)
         except ray.exceptions.RayError as error:
-            self.give_up(member, f"{type(error).__name__}", silent=False)
-            return None
+            self.give_up(member, type(error).__name__, silent=False)
+        return None
 
     def hear(self, member: _Member, heard: Heard) -> None:
         """Take in episodes.
@@ -512,7 +543,6 @@ class _Crew:
         Raises:
             GemError: what keeps the player from going on, after that.
         """
-        self.silent.discard(member.node.id)
         for number, line in heard.ended:
             trial = member.trials.pop(number, None)
             if trial is not None:
@@ -526,10 +556,12 @@ class _Crew:
         self.members.remove(member)
         self.cluster.kill(member.actor)
         node = member.node
-        if silent:
-            self.silent.add(node.id)
-        count, _ = self.losses.get(node.id, (0, 0.0))
-        self.losses[node.id] = count + 1, monotonic() + min(LONGEST_PAUSE_S, PAUSE_S * 2**count)
+        now = monotonic()
+        count, until = self.losses.get(node.id, (0, 0.0))
+        if now - until > LONGEST_PAUSE_S:
+            count = 0
+        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2**count)
+        self.losses[node.id] = count + 1, max(until, now + min(LONGEST_PAUSE_S, pause))
         self.looked = -NODES_S
         self.look()
         gone = silent or node.id not in self.nodes
@@ -574,11 +606,14 @@ class _Crew:
             self.dismiss()
             folder = self.books._spool
             if folder is not None and self.used:
-                living = {node.id for node in self.cluster.nodes()} - self.silent
+                reachable = [node for node in self.cluster.nodes() if not self.pauses(node)]
                 calls = [
-                    self.cluster.call(drop_spool, node, str(folder)) for node in living & self.used.keys()
+                    self.cluster.call(drop_spool, node.id, str(folder))
+                    for node in reachable
+                    if node.id in self.used
                 ]
-                self.cluster.ray.wait(calls, num_returns=len(calls), timeout=5.0)
+                if calls:
+                    self.cluster.ray.wait(calls, num_returns=len(calls), timeout=5.0)
         finally:
             self.cluster.close()
 
