@@ -23,6 +23,7 @@ from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
 from gem.record import Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, rollout
+from gem.rollout.store import merge
 
 pytestmark = pytest.mark.framework
 
@@ -207,6 +208,7 @@ def test_players_and_nodes_that_die_at_random_lose_nothing(tmp_path, monkeypatch
                     if len(played) in (300, 700):
                         cluster.remove_node(node, allow_graceful=False)
                         node = cluster.add_node(num_cpus=1)
+                merge(tmp_path / "all.jsonl", [store.path, *(tmp_path / "spool").rglob("*.jsonl")])
             assert sorted(episode.seed for episode in played) == list(range(1000))
             assert [episode.seed for episode in played if not episode.scored] == []
             serial = rollout(jobs, RandomAgent(), host="thread", concurrency=500)
@@ -217,7 +219,6 @@ def test_players_and_nodes_that_die_at_random_lose_nothing(tmp_path, monkeypatch
             assert sorted(entry.seed for entry in scored) == list(range(1000))
             assert sorted(entry.seed for entry in store.latest()) == list(range(1000))
             assert any(entry.attempt for entry in scored)
-            merge(tmp_path / "all.jsonl", [store.path, *(tmp_path / "spool").rglob("*.jsonl")])
             with EpisodeStore(tmp_path / "all.jsonl") as merged:
                 assert sorted(entry.seed for entry in merged.latest()) == list(range(1000))
         until(lambda: not player_pids())
