@@ -216,7 +216,8 @@ def evaluate(
         admit: see Runner; what was not admitted counts as unplayed.
         stop: begin no more tasks once its `Stopping` knows enough, so that `episodes` is the most. Then what
             was not begun was not asked for, and the interval of success is that of `stop`, which holds
-            although one looked; those of other figures are as if nobody had.
+            although one looked; those of other figures are as if nobody had. A Runner is made with what
+            `stop.beside` returns.
         on_episode: called with each episode as it ends.
 
     Raises:
@@ -229,10 +230,10 @@ def evaluate(
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
         raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
-    if stop is not None and (instances is not None or isinstance(agent, Runner) or stop.samples != samples):
+    if stop is not None and (instances is not None or stop.samples != samples):
         raise BadArgument(
             f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "
-            "without instances and without a Runner."
+            "without instances."
         )
     if seeds is None:
         seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]

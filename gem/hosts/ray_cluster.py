@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from gem.errors import BadArgument, missing_extra
 
@@ -106,6 +106,14 @@ class Cluster:
         """End an actor, whatever it does."""
         with suppress(Exception):  # it may be gone, and so may its node
             self.ray.kill(actor, no_restart=True)
+
+    def __enter__(self) -> Self:
+        """Return self; leaving the block closes."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
 
     def close(self) -> None:
         """Disconnect, and end a cluster that was started here; a connection that was there before stays."""

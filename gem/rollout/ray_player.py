@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from gem import codec
 from gem.agents.base import answers_one_by_one
-from gem.agents.named import AgentSettings, named_agent
+from gem.agents.named import AgentByName
 from gem.core import Env
 from gem.errors import BadArgument, StoreError
 from gem.hosts.ray_cluster import ray_module
@@ -35,25 +35,6 @@ from gem.rollout.store import EpisodeStore
 
 LINGER_S = 0.01
 """How long an episode that has ended waits for others, so that they travel together."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentByName:
-    """An agent that is made where it plays: keys, and models, are those of the node."""
-
-    name: str
-    settings: AgentSettings
-
-    def made(self) -> Agent:
-        """Make it.
-
-        Raises:
-            BadArgument: where nothing has that name. MissingExtra: without what it needs.
-        """
-        agent = named_agent(self.name, self.settings)
-        if agent is None:
-            raise BadArgument(f"no agent is called {self.name!r}.")
-        return agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +187,7 @@ class Player:
             published, self._published = self._published, None
             trial = self._inbox.popleft() if self._inbox else None
         if published is not None:
-            version, weights = published
-            if weights is None:
-                self._runner.version = version
-            else:
-                self._runner.publish(version, weights)
+            self._runner.publish(*published)
         return trial
 
     def _play(self, one_by_one: bool) -> None:

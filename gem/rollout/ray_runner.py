@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 from gem import codec
 from gem.agents.base import BaseAgent
-from gem.agents.named import AgentSettings
+from gem.agents.named import AgentByName
 from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
@@ -36,7 +36,7 @@ from gem.hosts.ray_cluster import Cluster, Node, own_error
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
-from gem.rollout.ray_player import AgentByName, Heard, Hello, Orders, Parcel, Player
+from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
@@ -68,8 +68,8 @@ RECIPES = 4096
 AHEAD = 0.25
 """How many jobs a player is given beyond those that it plays, as a share of them; then it need not wait."""
 
-RayAgent: TypeAlias = "str | Agent"
-"""Who acts: a name as `gem.agents.named.named_agent` takes it, made on each node, or an agent, sent there."""
+RayAgent: TypeAlias = "str | AgentByName | Agent"
+"""Who acts: an agent's name, which is made on each node, or an agent, which is sent there."""
 
 
 class RayRunner(Runner):
@@ -91,7 +91,6 @@ class RayRunner(Runner):
         agent: RayAgent | Mapping[str, RayAgent],
         *,
         address: str | None = None,
-        settings: AgentSettings | None = None,
         host: str = "auto",
         limits: Limits = NO_LIMITS,
         history: HistoryPolicy | None = None,
@@ -112,7 +111,6 @@ class RayRunner(Runner):
         Args:
             agent: who acts; a mapping says who holds which seat.
             address: see `gem.hosts.ray_cluster.Cluster`.
-            settings: how an agent that is given by its name answers.
             host: where a player has its environments: serial, thread, process, or auto.
             limits: see Runner.
             history: see Runner.
@@ -140,8 +138,7 @@ class RayRunner(Runner):
             raise BadArgument(f"heartbeat_s is {heartbeat_s}; accepted: more than {POLL_S:g} seconds.")
         if not isinstance(host, str):
             raise BadArgument(f"host is {host!r:.80}; each player makes a host of its own: give its name.")
-        settings = settings or AgentSettings()
-        self._agents = _for_nodes(agent, settings)
+        self._agents = _for_nodes(agent)
         super().__init__(
             _stand_ins(self._agents),
             limits=limits,
@@ -643,18 +640,18 @@ def _of_node(error: BaseException, node: Node) -> BaseException:
     return type(error)(f"{error} This was on node {node.name}.") if isinstance(error, GemError) else error
 
 
-def _for_nodes(agent: Any, settings: AgentSettings) -> Any:
+def _for_nodes(agent: Any) -> Any:
     """Return agents as they are sent."""
     if isinstance(agent, Mapping):
-        return {seat: _for_nodes(each, settings) for seat, each in agent.items()}
+        return {seat: _for_nodes(each) for seat, each in agent.items()}
     if isinstance(agent, str):
-        return AgentByName(agent, settings)
-    if isinstance(agent, type) or not isinstance(agent, Agent):
-        raise BadArgument(
-            f"the agent is {agent!r:.80}; accepted: an agent's name, an Agent, or a mapping from seats to "
-            "these."
-        )
-    return agent
+        return AgentByName(agent)
+    if isinstance(agent, AgentByName) or (isinstance(agent, Agent) and not isinstance(agent, type)):
+        return agent
+    raise BadArgument(
+        f"the agent is {agent!r:.80}; accepted: an agent's name, an AgentByName, an Agent, or a mapping from "
+        "seats to these."
+    )
 
 
 def _stand_ins(agents: Any) -> Any:

@@ -1,5 +1,6 @@
 """Playing on a Ray cluster: two nodes with a core each, on this machine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -300,3 +301,48 @@ def test_what_a_node_lacks_is_told(play_on):
     unsendable.lock = Lock()
     with play_on(unsendable) as runner, pytest.raises(BadArgument, match="cannot be sent"):
         runner.play(games(2))
+
+
+# -- evaluation and training
+
+
+def evaluated(*words):
+    from gem import cli
+
+    return cli.main(["eval", *map(str, words)])
+
+
+def test_an_evaluation_on_ray_has_the_same_figures(cluster, tmp_path, capsys):
+    words = [GAMES[0], "-n", 20, "-k", 2, "--turns", 6, "--agent", "random", "--agent", "solver"]
+    assert evaluated(*words, "--ray", cluster.address, "--out", tmp_path / "ray") == 0
+    assert evaluated(*words, "--out", tmp_path / "here") == 0
+    figures = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("ray", "here")]
+    rows = [
+        [(row["agent"], row["env"], row["success"], row["reward"], row["turns"]) for row in each["results"]]
+        for each in figures
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 2
+    capsys.readouterr()
+    assert evaluated(*words, "--ray", cluster.address, "--out", tmp_path / "ray", "--stop-at-width", 0.9) == 0
+
+
+def test_training_samples_on_ray_with_the_weights_of_each_iteration(cluster, tmp_path):
+    pytest.importorskip("torch")
+    from gem.train.config import TrainConfig
+    from gem.train.trainer import train
+
+    config = {
+        **{"env_kwargs": {"max_number": 4, "max_turns": 3}, "width": 16, "layers": 1, "heads": 2},
+        **{"episodes": 48, "batch": 16, "minibatch": 8, "group": 4, "warmup_steps": 8, "warmup_batch": 8},
+        **{"eval_episodes": 8, "watch": 0, "store": "tokens"},
+    }
+    played = {}
+    for name, address in (("here", ""), ("ray", cluster.address)):
+        train(TrainConfig(**config, out=tmp_path / name, ray=address))
+        with EpisodeStore(tmp_path / name / "episodes.jsonl", read_only=True) as store:
+            played[name] = {(e.policy_version, e.job): e.transcript_hash() for e in store}
+            assert len(store) == 48
+            assert all(turn.logprobs is not None for episode in store for turn in episode.turns)
+    assert {version for version, _ in played["ray"]} == {0, 1, 2}
+    assert played["ray"] == played["here"]
