@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 from gem import codec
 from gem.agents.base import BaseAgent
 from gem.agents.named import AgentByName
+from gem.agents.ray_model import ModelActor
 from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
@@ -213,9 +214,16 @@ class RayRunner(Runner):
 
         Args:
             version: stamped on the turns that are sampled from then on.
-            weights: what the agents of the players are to load; they travel to each node once.
+            weights: what the players' agents, or a ModelActor, are to load; they travel to each node once.
         """
-        self._published = version, None if weights is None else self._crew.cluster.ray.put(weights)
+        given = self._agents.values() if isinstance(self._agents, Mapping) else (self._agents,)
+        shared = {id(each): each for each in given if isinstance(each, ModelActor)}
+        for model in shared.values():
+            model.publish(version, weights)
+        if weights is not None and len(shared) < len({id(each) for each in given}):
+            self._published = version, self._crew.cluster.ray.put(weights)
+        else:
+            self._published = version, None
         self.version = version
         self._crew.published()
 

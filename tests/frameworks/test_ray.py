@@ -20,8 +20,10 @@ from ray_worlds import Poison, Waits
 
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
+from gem.agents.ray_model import ModelActor
 from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
-from gem.record import Reply
+from gem.hosts.ray_cluster import Cluster as Connection
+from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, rollout
 from gem.rollout.store import merge
@@ -135,6 +137,33 @@ def test_an_agent_is_sent_and_told_what_is_published(play_on):
         assert {(e.turns[0].action, e.policy_version) for e in runner.play(jobs)} == {("3 weights", 3)}
         runner.publish(4)
         assert {e.policy_version for e in runner.play(jobs)} == {4}
+
+
+def test_players_share_a_model(cluster, play_on):
+    pytest.importorskip("torch")
+    from gem.agents.tiny import TinyAgent, TinyConfig, TinyLM
+    from gem.tokens.tiny import TinyRenderer
+
+    renderer = TinyRenderer()
+    agent = TinyAgent(TinyLM(len(renderer), TinyConfig(width=16, layers=1, heads=2), 0), renderer)
+    jobs = [Job("game:GuessTheNumber-v0-easy", seed, limits=Limits(turns=3)) for seed in range(30)]
+    here = rollout(jobs, agent)
+    other = TinyLM(len(renderer), TinyConfig(width=16, layers=1, heads=2), 1).state_dict()
+    with Connection(cluster.address), ModelActor(agent, cores=0) as model:
+        with play_on(model, concurrency=16) as runner:
+            assert hashes(runner.play(jobs)) == hashes(here)
+            runner.publish(7, other)
+            there = runner.play(jobs)
+            assert {turn.policy_version for episode in there for turn in episode.turns} == {7}
+            agent.publish(7, other)
+            assert hashes(there) == hashes(rollout(jobs, agent))
+            assert here[0].run.vocabulary == there[0].run.vocabulary == renderer.vocab_hash
+        with play_on(model) as runner:
+            ray.kill(model._actor)
+            with pytest.raises(AgentUnavailable, match="the actor of the model is gone"):
+                runner.play(jobs)
+    with pytest.raises(BadArgument, match="connect first"):
+        ModelActor(agent)
 
 
 class Gone(BaseAgent):
