@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any, NamedTuple, Self
 
 from gem.errors import BadArgument, missing_extra
@@ -18,6 +19,15 @@ OLDEST = (2, 60)
 """The oldest Ray that is known to work."""
 
 EXTRA = "ray"
+
+LOOK_S = 1.0
+"""How often Ray is asked which nodes there are."""
+
+PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+"""How long after a loss nothing new is started on a node; it doubles with each loss there."""
+
+SILENT_PAUSE_S = 30.0
+"""How long nothing is started on a node that is silent, unless Ray says before that it is gone."""
 
 
 class Node(NamedTuple):
@@ -102,6 +112,13 @@ class Cluster:
         remote = self.ray.remote(function)
         return remote.options(num_cpus=0, max_retries=0, scheduling_strategy=scheduling).remote(*args)
 
+    def wait_for(self, calls: list[Any], seconds: float) -> None:
+        """Wait until calls have ended, however they did, but no longer than that."""
+        if not calls:
+            return
+        with suppress(Exception):
+            self.ray.wait(calls, num_returns=len(calls), timeout=seconds)
+
     def kill(self, actor: Any) -> None:
         """End an actor, whatever it does."""
         with suppress(Exception):  # it may be gone, and so may its node
@@ -120,6 +137,48 @@ class Cluster:
         if self._ours:
             self._ours = False
             self.ray.shutdown()
+
+
+class Nodes:
+    """The nodes of a cluster, and which of them are to be left alone for a while.
+
+    Ray notices a lost node late, so a node that nothing is heard of is left alone at once. After the loss of
+    an actor a node is left alone for a pause that doubles with each further one.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Know none yet."""
+        self.living: dict[str, Node] = {}
+        self._cluster = cluster
+        self._losses: dict[str, tuple[int, float]] = {}  # how many, and until when the node is left alone
+        self._looked = -LOOK_S
+
+    def look(self) -> None:
+        """See which nodes there are, unless that was seen a moment ago."""
+        now = monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            self.living = {node.id: node for node in self._cluster.nodes()}
+
+    def open(self) -> list[Node]:
+        """Return the living nodes that are not to be left alone."""
+        return [node for node in self.living.values() if not self.pauses(node.id)]
+
+    def pauses(self, node: str) -> bool:
+        """Tell whether a node is to be left alone for now."""
+        return monotonic() < self._losses.get(node, (0, 0.0))[1]
+
+    def lost(self, node: str, *, silent: bool) -> bool:
+        """Note that an actor on a node is lost; return whether the node itself may be lost."""
+        now = monotonic()
+        count, until = self._losses.get(node, (0, 0.0))
+        if now - until > LONGEST_PAUSE_S:
+            count = 0
+        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2**count)
+        self._losses[node] = count + 1, max(until, now + min(LONGEST_PAUSE_S, pause))
+        self._looked = -LOOK_S
+        self.look()
+        return silent or node not in self.living
 
 
 def ray_module() -> Any:

@@ -33,7 +33,7 @@ from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
 from gem.hosts import auto_kind
-from gem.hosts.ray_cluster import Cluster, Node, own_error
+from gem.hosts.ray_cluster import Cluster, Node, Nodes, own_error
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
@@ -50,15 +50,6 @@ POLL_S = 1.0
 
 START_S = 60.0
 """How long a player may take to be up."""
-
-PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
-"""How long after a loss no other player is started on a node; it doubles with each loss there."""
-
-SILENT_PAUSE_S = 30.0
-"""How long no other player is started on a node that is silent, unless Ray says before that it is gone."""
-
-NODES_S = 1.0
-"""How often Ray is asked which nodes there are."""
 
 AT_ONCE = 100
 """How many episodes of a spool travel together."""
@@ -369,11 +360,8 @@ class _Crew:
         self.cluster, self.books = cluster, books
         self.members: list[_Member] = []
         self.waiting: dict[bool, deque[Trial]] = {False: deque(), True: deque()}  # careful or not
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes(cluster)
         self.used: dict[str, Node] = {}  # where there may be a spool
-        self.losses: dict[str, tuple[int, float]] = {}  # of a node: how many, and until when it pauses
-        self.looked = -NODES_S
-        self.closed = False
 
     @property
     def in_flight(self) -> int:
@@ -412,30 +400,17 @@ class _Crew:
             if monotonic() > until:
                 raise BadArgument(
                     f"no player came up within {START_S:g} s; the cluster needs a free core, and has "
-                    f"{len(self.nodes)} nodes: {', '.join(node.name for node in self.nodes.values())}."
+                    f"{len(self.nodes.living)} nodes."
                 )
 
     # -- who plays
 
-    def look(self) -> None:
-        """See which nodes there are."""
-        now = monotonic()
-        if now - self.looked >= NODES_S:
-            self.looked = now
-            self.nodes = {node.id: node for node in self.cluster.nodes()}
-
-    def pauses(self, node: Node) -> bool:
-        """Tell whether no player is to be started on a node for now."""
-        return monotonic() < self.losses.get(node.id, (0, 0.0))[1]
-
     def hire(self, at_least: int = 0) -> None:
         """Start players where there is room and a reason."""
-        self.look()
-        slots: dict[str, int] = {}
-        for node in self.nodes.values():
-            if not self.pauses(node):
-                slots[node.id] = int(node.resources.get("CPU", 0))
-        planned = sum(int(node.resources.get("CPU", 0)) for node in self.nodes.values())
+        nodes = self.nodes
+        nodes.look()
+        slots = {node.id: int(node.resources.get("CPU", 0)) for node in nodes.open()}
+        planned = sum(int(node.resources.get("CPU", 0)) for node in nodes.living.values())
         most = min(planned, self.books._most or planned, self.books.concurrency)
         plain = [each for each in self.members if not each.careful]
         share = -(-self.books.concurrency // max(1, most))
@@ -448,10 +423,10 @@ class _Crew:
             if slots[node_id] < 1:
                 break
             slots[node_id] -= 1
-            plain.append(self.start(self.nodes[node_id], self.books._kind, share, careful=False))
+            plain.append(self.start(nodes.living[node_id], self.books._kind, share, careful=False))
         if self.waiting[True] and slots and not any(each.careful for each in self.members):
             node_id = max(slots, key=lambda each: slots[each])
-            self.start(self.nodes[node_id], "process", share, careful=True)
+            self.start(nodes.living[node_id], "process", share, careful=True)
 
     def start(self, node: Node, host: str, concurrency: int, *, careful: bool) -> _Member:
         orders = self.books.orders(host, concurrency, node)
@@ -561,15 +536,7 @@ class _Crew:
         self.members.remove(member)
         self.cluster.kill(member.actor)
         node = member.node
-        now = monotonic()
-        count, until = self.losses.get(node.id, (0, 0.0))
-        if now - until > LONGEST_PAUSE_S:
-            count = 0
-        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2**count)
-        self.losses[node.id] = count + 1, max(until, now + min(LONGEST_PAUSE_S, pause))
-        self.looked = -NODES_S
-        self.look()
-        gone = silent or node.id not in self.nodes
+        gone = self.nodes.lost(node.id, silent=silent)
         for trial in member.trials.values():
             self.books.lost(trial, f"its player on {node.name} is lost: {why}.", alone=not gone)
 
@@ -580,11 +547,11 @@ class _Crew:
         folder = self.books._spool
         if folder is None:
             return
-        self.look()
-        self.used |= self.nodes
+        self.nodes.look()
+        self.used |= self.nodes.living
         ray = self.cluster.ray
         known = ray.put({entry.id for entry in store.select()})
-        for parts in [self.cluster.call(read_spool, node, str(folder), known) for node in self.nodes]:
+        for parts in [self.cluster.call(read_spool, node, str(folder), known) for node in self.nodes.living]:
             with suppress(ray.exceptions.RayError):  # the node died meanwhile
                 for part in parts:
                     for run, line in ray.get(part):
@@ -600,9 +567,7 @@ class _Crew:
         for member in members:
             with suppress(Exception):
                 closing.append(member.actor.close.remote())
-        if closing:
-            with suppress(Exception):
-                self.cluster.ray.wait(closing, num_returns=len(closing), timeout=2.0)
+        self.cluster.wait_for(closing, 2.0)
         for member in members:
             self.cluster.kill(member.actor)
 
@@ -611,14 +576,13 @@ class _Crew:
             self.dismiss()
             folder = self.books._spool
             if folder is not None and self.used:
-                reachable = [node for node in self.cluster.nodes() if not self.pauses(node)]
+                self.nodes.look()
                 calls = [
                     self.cluster.call(drop_spool, node.id, str(folder))
-                    for node in reachable
+                    for node in self.nodes.open()
                     if node.id in self.used
                 ]
-                if calls:
-                    self.cluster.ray.wait(calls, num_returns=len(calls), timeout=5.0)
+                self.cluster.wait_for(calls, 5.0)
         finally:
             self.cluster.close()
 

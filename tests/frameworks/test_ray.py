@@ -1,5 +1,6 @@
 """Playing on a Ray cluster: two nodes with a core each, on this machine."""
 
+import asyncio
 import json
 import os
 import signal
@@ -23,9 +24,10 @@ from gem.agents.random import RandomAgent
 from gem.agents.ray_model import ModelActor
 from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
 from gem.hosts.ray_cluster import Cluster as Connection
+from gem.hosts.ray_host import RayHost
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
-from gem.rollout import EpisodeStore, Job, RayRunner, rollout
+from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
 from gem.rollout.store import merge
 
 pytestmark = pytest.mark.framework
@@ -330,6 +332,56 @@ def test_what_a_node_lacks_is_told(play_on):
     unsendable.lock = Lock()
     with play_on(unsendable) as runner, pytest.raises(BadArgument, match="cannot be sent"):
         runner.play(games(2))
+
+
+# -- the host, step by step
+
+
+@pytest.fixture
+def host(cluster):
+    with RayHost(address=cluster.address) as made:
+        yield made
+
+
+def test_environments_stepped_on_ray_say_the_same(host):
+    jobs = games(40)
+    serial = rollout(jobs, RandomAgent())
+    assert hashes(rollout(jobs, RandomAgent(), host=host, concurrency=16)) == hashes(serial)
+    assert hashes(asyncio.run(rollout_async(jobs, RandomAgent(), host=host))) == hashes(serial)
+
+
+def test_calls_that_break_hang_or_kill_come_back_as_such(host):
+    host.call_s = 3.0
+    plain, poison, slow = (host.add(each) for each in (Waits, Poison, partial(Waits, 60.0)))
+    for index, seed in ((plain, 1), (poison, 13), (slow, 2)):
+        host.submit(index, "reset", (), {"seed": seed})
+    assert {outcome.error for outcome in host.ready(3)} == {None}
+    host.submit(plain, "step", (3,))
+    (outcome,) = host.ready()
+    assert outcome.error.__class__.__name__ == "BadAction"
+    host.submit(poison, "step", ("a",))
+    (outcome,) = host.ready()
+    assert (outcome.index, outcome.failure.type, outcome.failure.boundary) == (poison, "WorkerDied", "host")
+    host.submit(slow, "step", ("a",))
+    (outcome,) = host.ready()
+    assert outcome.index == slow
+    assert outcome.failure.type == "WorkerDied"
+    for index, seed in ((plain, 1), (slow, 1)):
+        host.renew(index, Waits)
+        host.submit(index, "reset", (), {"seed": seed})
+    first, second = (outcome.value for outcome in host.ready(2))
+    assert first == second
+
+
+def test_a_host_by_name_takes_the_connection_that_is_there(cluster):
+    with Connection(cluster.address):
+        played = rollout(games(4), RandomAgent(), host="ray", concurrency=2)
+        assert hashes(played) == hashes(rollout(games(4), RandomAgent()))
+        with pytest.raises(BadArgument, match=r"connected to the Ray cluster at .*, not at '10.0.0.1:1'"):
+            RayHost(address="10.0.0.1:1")
+        inside = ray.remote(num_cpus=0)(lambda: RayHost())
+        with pytest.raises(BadArgument, match="worker of a Ray cluster already"):
+            ray.get(inside.remote())
 
 
 # -- evaluation and training
