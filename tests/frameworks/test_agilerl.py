@@ -1,6 +1,8 @@
-"""AgileRL's own rollout harness around what `gem.make` makes, in both ways in which it names it."""
+"""AgileRL's own rollout harness and training on what `gem.make` makes, in both ways in which it names it."""
 
 import asyncio
+import runpy
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,10 @@ agilerl.HAS_LLM_DEPENDENCIES = True
 import torch
 from agilerl.llm_envs import RolloutHarness
 from engines import RENDERER, TinyEngine
+from learned_rows import make_plain_model
 
 import gem
+from gem import Env, Start, Step
 from gem.adapters.engine import EngineAgent
 from gem.errors import NoVerdict
 from gem.record import Limits, Reply
@@ -99,3 +103,46 @@ def test_no_verdict_is_an_error():
     env = harness("factory", LETTERS, {"breaks": [1]})
     with pytest.raises(NoVerdict, match="the tool server is gone"):
         play(env, TinyEngine(), seed=1)
+
+
+class Vowels(Env):
+    """Pays for the vowels of two answers."""
+
+    earned: list[float] = []  # noqa: RUF012
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.left = 2
+        return Start("the secret number", {})
+
+    def step(self, action):
+        self.left -= 1
+        reward = sum(letter in "aeiou" for letter in action) / 8
+        self.earned.append(reward)
+        return Step("higher or lower", reward, self.left == 0, False, {})
+
+
+def test_training_raises_the_return():
+    gem.register("engines:Vowels-v0", Vowels)
+    torch.manual_seed(0)
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples/agilerl_grpo.py"))
+    example["train"](
+        make_plain_model(),
+        RENDERER.tokenizer,
+        "engines:Vowels-v0",
+        steps=8,
+        turns=2,
+        groups=4,
+        answer_tokens=8,
+        context=200,
+        lr=5e-3,
+        beta=0.0,
+        max_grad_norm=1.0,
+        device="cpu",
+        use_liger_loss=False,
+        gradient_checkpointing=False,
+    )
+    earned, quarter = Vowels.earned, len(Vowels.earned) // 4
+    assert quarter == 2 * 4 * 8 * 2
+    first, last = sum(earned[:quarter]) / quarter, sum(earned[-quarter:]) / quarter
+    assert last > 1.25 * first

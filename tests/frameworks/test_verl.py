@@ -97,7 +97,8 @@ def config(checkpoint, tmp_path):
     loops.write_text(
         "- {name: turns, _target_: gem.adapters.verl.GemAgentLoop, rewards: turn}\n"
         "- {name: window, _target_: gem.adapters.verl.GemAgentLoop, rewards: turn, history: {window: 1}}\n"
-        "- {name: short, _target_: gem.adapters.verl.GemAgentLoop, limits: {turns: 1, turn_tokens: 3}}\n"
+        "- {name: short, _target_: gem.adapters.verl.GemAgentLoop, limits: {turns: 1, turn_tokens: 3}, "
+        "host: thread}\n"
         "- {name: wrong, _target_: gem.adapters.verl.GemAgentLoop, limits: {turnips: 1}}\n"
     )
     config = OmegaConf.load(Path(verl.__file__).parent / "trainer/config/_generated_ppo_trainer.yaml")
@@ -273,11 +274,14 @@ def ends(mask):
     return [at for at in range(len(mask)) if mask[at] and not mask[at + 1 : at + 2].sum()]
 
 
-def test_v1_rows_and_rebn(config, engine, tmp_path, queue):
+def test_v1_rows_and_rebn(config, engine, tmp_path, queue, caplog):
     batch = play_v1(config, engine, tmp_path, "turns", (0, 1, 2), breaks=(1,))
     mask, rewards, extra = read(batch, "response_mask", "rm_scores", "extra_fields")
     assert len(batch.keys) == 8  # 4 of each seed, and none of the one that breaks
     assert not any("turns-1" in key for key in batch.keys)
+    assert (
+        caplog.text.count("seed 1: env: NoVerdict: the tool server is gone.; the episode is left out.") == 4
+    )
     for row, fields in enumerate(extra):
         assert rewards[row][ends(mask[row])].tolist() == pytest.approx(fields["turn_scores"])
         assert rewards[row].sum().item() == pytest.approx(sum(fields["turn_scores"]))
