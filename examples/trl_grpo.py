@@ -142,6 +142,7 @@ def train(
         "learning_rate": 1e-3,
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,  # it would slow sampling down
+        "bf16": False,  # TRL's default is True, which CPUs are slow at
         "use_cpu": True,
         "report_to": "none",
         "save_strategy": "no",
