@@ -13,7 +13,7 @@ With `Rollouts` gem plays the episodes, with every history, limit and agent that
 
 TRL's rollout functions are given prompts alone, so a prompt of `dataset` is a task: what makes the
 environment, and its seed. The prompts of a group are equal; its episodes begin from the same seed, and differ
-by the noise of sampling.
+by the noise of sampling. A task names what is imported and called: train on data sets that you made.
 
 What the model saw and sampled reaches TRL as token ids; nothing is tokenised again. TRL takes one row of
 tokens per episode. Where an episode has several (its past was rewritten: a history with a window, text that
@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from math import isnan
 from typing import Any, Self
 
@@ -224,15 +225,15 @@ class Rollouts:
         samples: Counter[str] = Counter()
         jobs: list[Job] = []
         for prompt, task in zip(prompts, tasks, strict=True):
-            group = f"{step}.{self._at[1]} {prompt}"
+            group = f"{step}-{self._at[1]}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
             jobs.append(Job(task, task.seed or 0, group=group, sample=samples[prompt], salt=salt))
             samples[prompt] += 1
         runner.publish(step)
         episodes = runner.play(jobs)
-        counts, drawn = zip(*(_drawn(episode) for episode in episodes), strict=True)
-        eos = trainer.processing_class.eos_token_id
-        blank = Row((eos, eos), (0, 0), (0.0, 0.0), (-1, 0))
-        halves = [(row or blank).split() for row in drawn]
+        made = [rows(episode) if episode.scored else [] for episode in episodes]
+        eos = _tokenizer_of(trainer).eos_token_id
+        blank = Row((eos, eos), (0, 0), (0.0, 0.0), (-1, 0))  # TRL takes no empty one
+        halves = [_one(each, episode, blank).split() for each, episode in zip(made, episodes, strict=True)]
         logprobs = [list(completion.logprobs) for _, completion in halves]
         known = not any(map(isnan, (each for row in logprobs for each in row)))
         return {
@@ -245,7 +246,7 @@ class Rollouts:
             "success": [episode.success for episode in episodes],
             "stop": [str(episode.stop) for episode in episodes],
             "turns": [len(episode.turns) for episode in episodes],
-            "rows": list(counts),
+            "rows": [len(each) for each in made],
             "episode": [episode.id for episode in episodes],
         }
 
@@ -268,7 +269,7 @@ class Rollouts:
         if self._runner is None or self._trainer is not trainer:
             self.close()
             self._runner = Runner(self._agent or _model_of(trainer), **self._settings)
-            self._trainer = trainer
+            self._trainer, self._at = trainer, (-1, 0)
         return self._runner
 
 
@@ -289,17 +290,20 @@ def _model_of(trainer: Any) -> HuggingFaceAgent:
     options = getattr(trainer, "chat_template_kwargs", None) or {}
     return HuggingFaceAgent(
         trainer.accelerator.unwrap_model(trainer.model),
-        ChatTemplateRenderer(trainer.processing_class, **options),
+        ChatTemplateRenderer(_tokenizer_of(trainer), **options),
         temperature=args.temperature,
         max_tokens=args.max_completion_length,
     )
 
 
-def _drawn(episode: Episode) -> tuple[int, Row | None]:
-    """Return how many rows an episode has, and the one that is learned on; None where there is none."""
-    made = rows(episode) if episode.scored else []
-    chance = seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt)
-    return len(made), chance.choice(made) if made else None
+def _tokenizer_of(trainer: Any) -> Any:
+    """Return the trainer's tokenizer, which a processor of pictures holds too."""
+    return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+
+
+def _one(made: Sequence[Row], episode: Episode, blank: Row) -> Row:
+    """Return one of an episode's rows, each with the same chance; `blank` where there is none."""
+    return seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt).choice(made or (blank,))
 
 
 class ToolEnvironment:

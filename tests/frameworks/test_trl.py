@@ -66,7 +66,7 @@ class Seen(GRPOTrainer):
         return made
 
 
-def trainer(rollouts, tmp_path, tasks=ENV, **options):
+def trainer(rollouts, tmp_path, tasks=ENV, peft_config=None, **options):
     settings = {
         "output_dir": str(tmp_path),
         "max_steps": 2,
@@ -88,6 +88,7 @@ def trainer(rollouts, tmp_path, tasks=ENV, **options):
         train_dataset=dataset(tasks, range(8)),
         processing_class=RENDERER.tokenizer,
         rollout_func=rollouts,
+        peft_config=peft_config,
     )
 
 
@@ -248,6 +249,29 @@ def test_evaluation_plays_too(tmp_path):
         found = trained.evaluate(dataset(ENV, range(8)))
     assert 0 <= found["eval_reward"] <= 1
     assert found["eval_gem/no_verdict"] == 0
+
+
+def test_adapters_are_trained_too(tmp_path):
+    peft = pytest.importorskip("peft", reason="needs peft: pip install 'gem-gym[llm]'")
+    with Rollouts() as rollouts:
+        trained = trainer(rollouts, tmp_path, peft_config=peft.LoraConfig(task_type="CAUSAL_LM", r=2))
+        before = {name: each.clone() for name, each in trained.model.named_parameters()}
+        trained.train()
+    moved = {name for name, each in trained.model.named_parameters() if not torch.equal(each, before[name])}
+    assert moved
+    assert all("lora" in name for name in moved)
+
+
+def test_one_object_plays_for_several_trainers(tmp_path):
+    episodes = []
+    with Rollouts(on_episode=episodes.append) as rollouts:
+        for _ in range(2):
+            trainer(rollouts, tmp_path).train()
+        assert rollouts([], trainer(rollouts, tmp_path))["completion_ids"] == []
+    hashes = [
+        sorted(episode.transcript_hash() for episode in half) for half in (episodes[:16], episodes[16:])
+    ]
+    assert hashes[0] == hashes[1]
 
 
 def test_limits_end_episodes_with_what_was_earned(tmp_path):
