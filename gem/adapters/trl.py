@@ -38,19 +38,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from math import isnan
 from typing import Any, Self
 
-from gem import codec, seeding
+from gem import seeding
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.content import Obs, Text, join
 from gem.errors import BadArgument, ToolError, missing_extra
 from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.hosts import Host
-from gem.record import SEAT, Agent, Episode, Limits
-from gem.registry import Maker
+from gem.record import Agent, Episode, Limits
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import NO_LIMITS
 from gem.rollout.runner import Job, Runner, Store
@@ -78,7 +77,7 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
         UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
             environment of several seats, or one that cannot be made again from its task.
     """
-    return Dataset.from_dict({"prompt": _packed(envs, seeds)})
+    return Dataset.from_dict({"prompt": [task_text(task) for task in seeded_tasks(envs, seeds)]})
 
 
 INSTRUCTION = (
@@ -99,51 +98,9 @@ def tool_dataset(
     Raises:
         UnknownEnv, BadArgument: as `dataset`.
     """
-    packed = _packed(envs, seeds)
+    texts = [task_text(task) for task in seeded_tasks(envs, seeds)]
     prompt = [{"role": "user", "content": f"{instruction}\n\n"}]
-    return Dataset.from_dict({"prompt": [prompt] * len(packed), "task": packed})
-
-
-def _packed(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]) -> list[str]:
-    """Return each environment with each seed, as text."""
-    tasks = [
-        TaskRef(env) if isinstance(env, str) else env
-        for env in ((envs,) if isinstance(envs, str | TaskRef) else envs)
-    ]
-    numbers = [seeding.check(seed) for seed in seeds]
-    if not tasks or not numbers:
-        raise BadArgument(f"got {len(tasks)} environments and {len(numbers)} seeds; accepted: 1 or more.")
-    for task in tasks:
-        _check(task)
-    return [codec.pack(replace(task, seed=seed)).decode() for seed in numbers for task in tasks]
-
-
-def _check(task: TaskRef) -> None:
-    """Refuse what cannot be played here."""
-    seats = Maker(task).spec.seats
-    if seats != (SEAT,):
-        raise BadArgument(f"{task.spec} has the seats {', '.join(seats)}; TRL trains on one seat.")
-    if task.opaque:
-        raise BadArgument(f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)}.")
-
-
-def _task(text: object, column: str, maker: str) -> TaskRef:
-    """Return the task that a row of a data set holds.
-
-    Raises:
-        BadArgument: for a row that `maker` did not make.
-    """
-    try:
-        if not isinstance(text, str):
-            raise ValueError(f"a {type(text).__name__}")
-        task = codec.unpack(text.encode(), TaskRef)
-        if task.seed is None:
-            raise ValueError("no seed")
-    except ValueError as error:
-        raise BadArgument(
-            f"the {column} {text!r:.80} is no task ({error}); accepted: those of gem.adapters.trl.{maker}()."
-        ) from error
-    return task
+    return Dataset.from_dict({"prompt": [prompt] * len(texts), "task": texts})
 
 
 def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **columns: Any) -> list[Any]:
@@ -215,7 +172,7 @@ class Rollouts:
             BadArgument: for a prompt that is not of `dataset`, or settings of the trainer that gem does not
                 sample with.
         """
-        tasks = [_task(prompt, "prompt", "dataset") for prompt in prompts]
+        tasks = [read_task(prompt) for prompt in prompts]
         runner = self._runner_of(trainer)
         step = int(trainer.state.global_step)
         self._at = (step, self._at[1] + 1 if self._at[0] == step else 0)
@@ -327,7 +284,7 @@ class ToolEnvironment:
         """
         if self._talk is not None:
             self._talk.close()
-        wanted = _task(task, "task", "tool_dataset")
+        wanted = read_task(task)
         self._talk = Conversation(wanted, wanted.seed or 0, self._limits)
         return self._said()
 
