@@ -125,7 +125,8 @@ class Rollouts:
     DeepSpeed's stage 3.
 
     Reward functions find beside the prompt of each episode: `reward`, the sum of its rewards, None without
-    verdict; `turn_rewards`, what each turn earned, [] without verdict; `success`, whether it was solved, None
+    verdict; `turn_rewards`, what each turn earned, [] without verdict; `turn_of`, the turn that sampled each
+    token of the completion, -1 where none did; `success`, whether it was solved, None
     where nobody knows; `stop`, why it ended; `turns`; `rows`, how many rows of tokens it has; `episode`, its
     id in the store.
     """
@@ -199,6 +200,7 @@ class Rollouts:
             "logprobs": logprobs if known else None,
             "env_mask": [list(completion.mask) for _, completion in halves],
             "reward": [episode.reward() if episode.scored else None for episode in episodes],
+            "turn_of": [list(completion.turn) for _, completion in halves],
             "turn_rewards": [turn_rewards(episode) if episode.scored else [] for episode in episodes],
             "success": [episode.success for episode in episodes],
             "stop": [str(episode.stop) for episode in episodes],

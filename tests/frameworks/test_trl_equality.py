@@ -13,7 +13,9 @@ from trl import GRPOConfig, GRPOTrainer
 
 from gem import Env, Start, Step, registry
 from gem.adapters.trl import Rollouts, dataset, episode_reward
-from gem.errors import NoVerdict
+from gem.adapters.trl_turns import TurnGRPOTrainer
+from gem.errors import BadArgument, NoVerdict
+from gem.estimators import turn_advantages
 from gem.tokens.chat_template import ChatTemplateRenderer
 
 pytestmark = [
@@ -39,12 +41,20 @@ class Letters(Env):
         return Step("higher or lower", action.count("e") / 8, self.left == 0, False, {})
 
 
-class Seen(GRPOTrainer):
-    """Keeps the tensors that its loss is made of."""
+class Keeps:
+    """Keeps the tensors that a loss is made of."""
 
     def _generate_and_score_completions(self, inputs):
         self.seen, self.inputs = super()._generate_and_score_completions(inputs), inputs
         return self.seen
+
+
+class Seen(Keeps, GRPOTrainer):
+    """TRL's trainer."""
+
+
+class SeenTurns(Keeps, TurnGRPOTrainer):
+    """With advantages of turns."""
 
 
 def of_trl(trained):
@@ -72,7 +82,7 @@ def of_trl(trained):
     return learned, {name: each.grad.clone() for name, each in model.named_parameters()}
 
 
-def played(tmp_path, **options):
+def played(tmp_path, cls=Seen, keywords=None, **options):
     """One step of TRL that moves nothing, and its episodes."""
     episodes = []
     args = GRPOConfig(
@@ -81,13 +91,14 @@ def played(tmp_path, **options):
         disable_tqdm=True, report_to="none", save_strategy="no", logging_strategy="no", **options,
     )  # fmt: skip
     with Rollouts(on_episode=episodes.append) as rollouts:
-        trained = Seen(
+        trained = cls(
             make_plain_model(),
             reward_funcs=episode_reward,
             args=args,
             train_dataset=dataset(ENV, range(8)),
             processing_class=RENDERER.tokenizer,
             rollout_func=rollouts,
+            **(keywords or {}),
         )
         trained.train()
     return trained, episodes
@@ -130,3 +141,31 @@ def test_advantages_over_their_deviation_differ_by_what_trl_divides_by(tmp_path)
             theirs = deviation * math.sqrt(count / (count - 1)) + 1e-4
             scaled = wanted[episode.id].advantage * deviation / theirs
             assert found[episode.id].advantage == pytest.approx(scaled, abs=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "gamma"), [("rebn", 0.5), ("turn_rebn", 1.0), ("reinforce", 0.0)])
+def test_advantages_of_turns_are_those_of_gem(tmp_path, kind, gamma):
+    trained, episodes = played(tmp_path, SeenTurns, {"kind": kind, "gamma": gamma})
+    wanted = dict(
+        zip((episode.id for episode in episodes), turn_advantages(episodes, kind, gamma), strict=True)
+    )
+    by_id = {episode.id: episode for episode in episodes}
+    made = trained.seen
+    learns = made["completion_mask"] * made["tool_mask"]
+    for place, given in enumerate(trained.inputs):
+        found = made["advantages"][place][learns[place] == 1].tolist()
+        turns = by_id[given["episode"]].turns
+        of_turns = wanted[given["episode"]] or []
+        tokens = [value for value, turn in zip(of_turns, turns, strict=False) for _ in turn.token_ids]
+        assert found == pytest.approx(tokens, abs=1e-5)
+        assert not made["advantages"][place][learns[place] == 0].any()
+    assert len({round(float(each), 5) for each in made["advantages"].unique()}) > 4
+    trained.model.train()
+    trained._compute_loss(trained.model, made).backward()
+    assert any(each.grad is not None and each.grad.any() for each in trained.model.parameters())
+
+
+def test_a_trainer_of_turns_refuses_nonsense(tmp_path):
+    for keywords in ({"kind": "grpo"}, {"gamma": 2.0}):
+        with pytest.raises(BadArgument):
+            played(tmp_path, SeenTurns, keywords)
