@@ -75,7 +75,7 @@ def test_every_extra_that_gem_asks_for_exists():
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
 
 
-FRAMEWORKS = {"inspect", "tinker"}
+FRAMEWORKS = {"inspect", "tinker", "verifiers"}
 """Extras of other people's frameworks, each with a hundred packages of its own: not part of `all`."""
 
 
