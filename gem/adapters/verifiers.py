@@ -1,4 +1,4 @@
-"""gem's environments in verifiers (v1), and so in ``vf-eval`` and prime-rl: a taskset and the env that plays it.
+"""gem's environments in verifiers (v1), for ``vf-eval`` and prime-rl: a taskset, and the env that plays it.
 
 ::
 
@@ -6,18 +6,19 @@
 
     __all__ = ["GemEnv", "GemTaskset"]
 
-verifiers finds a taskset by the name of a module at the top level, as these lines are in
-`examples/verifiers_gem.py`. A task is an environment and a seed; its rollouts are fresh environments of both. The environment plays the
-user of verifiers' interaction: what it says is a user's turn. verifiers has a reward for a whole trace, which is
-the return; the rewards of the turns stand in ``trace.info["gem"]``, beside success and how it ended. An episode
-without verdict has the reward None and fails the rollout, which ``--env.retries`` plays again. Pictures appear
-as their `alt`.
+verifiers finds a taskset by the name of a module at the top level, such as one with these lines
+(`examples/verifiers_gem.py`). A task is an environment and a seed; its rollouts are fresh environments of
+both. The environment plays the user of verifiers' interaction: what it says is a user's turn. verifiers has
+one reward for a trace, here the return; the rewards of the turns stand in ``trace.info["gem"]``, with success
+and how it ended. An episode without verdict has the reward None and fails the rollout, which
+``--env.retries`` plays again. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from gem import registry, seeding
@@ -30,6 +31,7 @@ from gem.specs import TaskRef
 
 try:
     import verifiers.v1 as vf
+    from pydantic import Field
 except ImportError as error:
     raise missing_extra("verifiers' taskset", "verifiers", "verifiers") from error
 
@@ -44,7 +46,7 @@ class GemTasksetConfig(vf.TasksetConfig):
     env: str = "game:GuessTheNumber-v0-easy"
     n: int = 100
     seed: int = 0
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = Field(default_factory=dict)
     turns: int | None = None
     """Cut an episode off after so many turns; it counts with what it earned."""
 
@@ -54,7 +56,7 @@ class GemData(vf.TaskData):
 
     env: str
     seed: int
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = Field(default_factory=dict)
     turns: int | None = None
 
 
@@ -108,7 +110,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
         )
         try:
             if talk.episode.several:
-                raise BadArgument(f"{data.env} has several seats; accepted: an environment of one.")
+                raise BadArgument(f"{data.env} has several seats; accepted: an environment of one seat.")
             async with agents.player.interaction(task) as chat:
                 trace = chat.trace
                 trace.rewards["return"] = None
@@ -118,7 +120,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
                     if segment.terminated and trace.errors:
                         talk.fail(NoVerdict(f"the player broke: {trace.errors[-1].message}"))
                     else:
-                        await _call(waits, lambda said=reply: talk.answer(said))
+                        await _call(waits, partial(talk.answer, reply))
         finally:
             talk.cancel()
             await _call(waits, talk.close)

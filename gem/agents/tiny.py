@@ -134,13 +134,13 @@ class Block(nn.Module):
         rows, steps, width = x_BTD.shape
         head = width // self.heads
         qkv = F.linear(rms_norm(x_BTD, self.norm_attention), self.qkv)
-        q, k, v = torch.split(qkv, [width, head, head], -1)
-        q_BTHK = rotate(q.view(rows, steps, self.heads, head), *rope)
-        k_BTK = rotate(k[:, :, None], *rope)[:, :, 0]
+        turned, v = torch.split(qkv, [width + head, head], -1)
+        turned = rotate(turned.view(rows, steps, self.heads + 1, head), *rope)
+        q_BTHK, k_BTK = turned[:, :, :-1] * head**-0.5, turned[:, :, -1]
         keys_BSK, values_BSK = cache.extend(layer, k_BTK, v)
         # One key head serves all: heads fold into the query axis, and attention is two batched products.
         scores = q_BTHK.reshape(rows, steps * self.heads, head) @ keys_BSK.transpose(1, 2)
-        scores = scores.view(rows, steps, self.heads, -1) * head**-0.5 + mask[:, :, None]
+        scores = scores.view(rows, steps, self.heads, -1).add_(mask[:, :, None])
         mixed = scores.softmax(-1).view(rows, steps * self.heads, -1) @ values_BSK
         x_BTD = x_BTD + F.linear(mixed.view(rows, steps, width), self.out)
         hidden = F.gelu(F.linear(rms_norm(x_BTD, self.norm_mlp), self.up))
@@ -155,7 +155,7 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 def rotate(x_BTHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn pairs of a head's coordinates by their position's angles (RoPE, arXiv 2104.09864)."""
     a, b = x_BTHK.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+    return torch.cat((torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)), -1)
 
 
 def causal_mask(position_BT: Tensor, positions: int) -> Tensor:

@@ -12,6 +12,10 @@ from gem.errors import MissingExtra
         ("parquet", "pyarrow", "data"),
         ("inspect_logs", "inspect_ai", "inspect"),
         ("inspect_tasks", "inspect_ai", "inspect"),
+        ("trl", "trl", "trl"),
+        ("verl", "verl", "verl"),
+        ("openrlhf", "openrlhf", "openrlhf"),
+        ("skyrl", "skyrl", "skyrl"),
         ("tinker", "tinker", "tinker"),
     ],
 )

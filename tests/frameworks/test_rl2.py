@@ -30,8 +30,8 @@ CONFIG = OmegaConf.create(
 
 
 def example():
-    path = Path(__file__).parents[2] / "examples" / "rl2_guess.py"
-    spec = importlib.util.spec_from_file_location("rl2_guess", path)
+    path = Path(__file__).parents[2] / "examples" / "rl2_guess_the_number.py"
+    spec = importlib.util.spec_from_file_location("rl2_guess_the_number", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -228,8 +228,8 @@ def test_rolls_own_manager_plays_gems_environments():
 
 
 def test_the_examples_settings_are_rolls():
-    path = Path(__file__).parents[2] / "examples" / "roll_guess.py"
-    spec = importlib.util.spec_from_file_location("roll_guess", path)
+    path = Path(__file__).parents[2] / "examples" / "roll_guess_the_number.py"
+    spec = importlib.util.spec_from_file_location("roll_guess_the_number", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     config = module.settings("some/model", 2)

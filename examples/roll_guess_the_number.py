@@ -1,6 +1,6 @@
 """Train on a gem environment with ROLL's agentic pipeline: GRPO with groups of eight.
 
-    python examples/roll_guess.py --model Qwen/Qwen3-1.7B --gpus 8
+    python examples/roll_guess_the_number.py --model Qwen/Qwen3-1.7B --gpus 8
 
 Needs: ROLL from github.com/alibaba/ROLL (not on PyPI), with its own requirements but for gem-llm, in whose
 place gem-gym stands; and GPUs. Install gem-gym without the extra `math`, whose antlr runtime hydra refuses.
