@@ -22,4 +22,4 @@ from gem.adapters.rl2 import generate, write_tasks
 __all__ = ["generate"]  # what RL2 looks for
 
 if __name__ == "__main__":
-    write_tasks(sys.argv[1], ["game:GuessTheNumber-v0-easy"], 4096, turns=8)
+    write_tasks(sys.argv[1], "game:GuessTheNumber-v0-easy", range(4096), turns=8)

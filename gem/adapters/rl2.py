@@ -14,13 +14,13 @@ again, `RETRIES` times, and then NoVerdict ends the run. Pictures appear as thei
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gem import registry, seeding
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.agents.token_server import TokenServerAgent
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Episode, Limits
@@ -38,42 +38,24 @@ _samples = count()
 
 def write_tasks(
     path: str | Path,
-    envs: Sequence[str],
-    n: int,
-    seed: int = 0,
+    envs: str | TaskRef | Iterable[str | TaskRef],
+    seeds: Iterable[int],
     *,
     turns: int | None = None,
-    kwargs: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write `n` tasks as RL2's data set: JSON lines, over the environments in turn.
+    """Write RL2's data set as JSON lines: each environment with each seed.
 
     Args:
         path: where to; ``rollout.train.path`` names it.
-        envs: ids of environments.
-        n: how many tasks.
-        seed: the same seed gives the same tasks.
+        envs: ids of environments; tasks where keywords or wrappers are wanted.
+        seeds: of the episodes.
         turns: cut an episode off after so many turns.
-        kwargs: keywords of the environments.
 
     Raises:
-        BadArgument: for no environment or task. UnknownEnv: for an id that nobody registered.
+        UnknownEnv: for an id that nobody registered. BadArgument: see `seeded_tasks`.
     """
-    if isinstance(envs, str) or not envs or n < 1:
-        raise BadArgument(
-            f"got {envs=}, {n=}; accepted: a sequence of ids, one at least, and 1 task or more."
-        )
-    for env in envs:
-        registry.spec(env)
-    lines = [
-        {
-            "env": envs[number % len(envs)],
-            "seed": seeding.derive(seed, "task", number),
-            "kwargs": json.dumps(dict(kwargs or {})),
-            "turns": turns,
-        }
-        for number in range(n)
-    ]
-    Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    rows = [{"task": task_text(task), "turns": turns} for task in seeded_tasks(envs, seeds)]
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
@@ -94,7 +76,7 @@ async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) ->
     job = _job(sample.sample)
     (episode,) = await rollout_async([job], agent, limits=job.limits or Limits(), retries=RETRIES)
     if not episode.scored:
-        raise NoVerdict(f"{1 + RETRIES} tries of {job.env}, seed {job.seed}; the last: {episode.error}")
+        raise NoVerdict(f"{1 + RETRIES} tries of {episode.spec}, seed {job.seed}: {episode.error}")
     fill(sample, episode, agent.renderer.decode)
 
 
@@ -130,12 +112,8 @@ def _sequence(row: Row, rewards: Sequence[float]) -> dict[str, list[int] | list[
 
 
 def _job(row: Mapping[str, Any]) -> Job:
-    try:
-        kwargs = json.loads(row.get("kwargs") or "{}")
-        task = TaskRef(row["env"], kwargs)
-        return Job(task, int(row["seed"]), sample=next(_samples), limits=Limits(turns=row.get("turns")))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadArgument(f"{row!r:.80} is no task ({error!r}); write_tasks() writes them.") from error
+    task = read_task(row.get("task"))
+    return Job(task, task.seed or 0, sample=next(_samples), limits=Limits(turns=row.get("turns")))
 
 
 def _settings(config: Any) -> tuple[float, int]:

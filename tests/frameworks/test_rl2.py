@@ -56,6 +56,11 @@ def episodes(monkeypatch):
     return kept
 
 
+def task(env, folder, seed=0):
+    write_tasks(folder / "tasks.jsonl", env, range(8))
+    return json.loads((folder / "tasks.jsonl").read_text().splitlines()[seed])
+
+
 def group(row, url, **changes):
     config = OmegaConf.merge(CONFIG, changes)
     made = SampleGroup(config, RENDERER.tokenizer, row)
@@ -63,8 +68,7 @@ def group(row, url, **changes):
 
 
 def test_samples_are_the_rows_of_the_record(url, episodes, tmp_path, capsys):
-    write_tasks(tmp_path / "tasks.jsonl", ["rl2-test:Chatter-v0"], 8)
-    row = json.loads((tmp_path / "tasks.jsonl").read_text().splitlines()[3])
+    row = task("rl2-test:Chatter-v0", tmp_path, 3)
     done = group(row, url, save_dir=str(tmp_path))
     assert len(episodes) == 3
     assert len({str(episode.turns[0].observation) for _, episode in episodes}) == 1
@@ -106,8 +110,8 @@ class Broken(gem.Env):
 gem.register("rl2-test:Broken-v0", Broken)
 
 
-def test_no_verdict_is_played_again_and_then_an_error(url, episodes):
-    row = {"env": "rl2-test:Broken-v0", "seed": 0}
+def test_no_verdict_is_played_again_and_then_an_error(url, episodes, tmp_path):
+    row = task("rl2-test:Broken-v0", tmp_path)
     Broken.left = 1
     group(row, url, responses_per_prompt=1)
     ((_, episode),) = episodes
@@ -121,17 +125,13 @@ def test_no_verdict_is_played_again_and_then_an_error(url, episodes):
 
 
 def test_wrong_settings_are_told(url, tmp_path):
-    row = {"env": "rl2-test:Chatter-v0", "seed": 0}
+    row = task("rl2-test:Chatter-v0", tmp_path)
     with pytest.raises(BadArgument, match="partial_rollout"):
         group(row, url, partial_rollout=True)
     with pytest.raises(BadArgument, match="top_p"):
         group(row, url, sampling_params={"top_p": 0.5})
-    for wrong in ({}, {"env": "x:Y", "seed": "three"}, {"env": "x", "seed": 1, "kwargs": "{"}):
+    for wrong in ({}, {"task": 3}, {"task": "{"}, {"task": "os.remove"}):
         with pytest.raises(BadArgument, match="no task"):
             group(wrong, url)
     with pytest.raises(UnknownEnv):
-        group({"env": "x:Y", "seed": 1}, url)
-    with pytest.raises(UnknownEnv):
-        write_tasks(tmp_path / "x", ["x:Y"], 1)
-    with pytest.raises(BadArgument, match="sequence"):
-        write_tasks(tmp_path / "x", [], 1)
+        write_tasks(tmp_path / "x", "x:Y", [1])
