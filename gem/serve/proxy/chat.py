@@ -133,7 +133,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def _logprobs(answer: Answer) -> dict[str, Any]:
     """Return log probabilities, of tokens that are told by their ids, as vLLM can tell them."""
     pairs = zip(answer.token_ids, answer.logprobs, strict=True)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
         for token, value in pairs
     ]
