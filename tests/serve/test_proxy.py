@@ -16,6 +16,7 @@ from gem.content import ToolCall
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore
+from gem.rollout.replay import replay
 from gem.serve.proxy.app import Allowed
 from gem.serve.proxy.server import Server
 from gem.tokens.rows import rows
@@ -392,6 +393,26 @@ def test_a_program_plays_an_environment(serve):
     assert [turn.action for turn in episode.turns[1::2]] == [f"\\boxed{{{i + 1}}}" for i in range(number)]
     assert episode.turns[0].reward == 0.0
     assert rows(episode)
+
+
+def test_a_played_episode_can_be_played_again_and_a_spent_budget_scores_it(serve):
+    server = serve(limits=Limits(turns=4))
+    owner = Program(server)
+    for guesses in (1, 9):
+        opened = owner.post("/episodes", {"env": "game:GuessTheNumber-v0-easy", "seed": 2}, 201)
+        program = Program(server, opened["api_key"])
+        for _ in range(2 if guesses == 1 else 1):
+            program.say(user("think"))
+            program.say(user("say it"))
+            action = {"action": "\\boxed{1}"}
+            program.post(f"/episodes/{opened['id']}/step", action)
+        if guesses == 1:
+            program.chat(user("more"), code=403)
+        owner.client.delete(f"/episodes/{opened['id']}")
+    spent, given_up = server.take()
+    assert (spent.stop.value, spent.scored, len(spent.turns)) == ("turn_limit", True, 4)
+    assert (given_up.stop.value, given_up.scored) == ("cancelled", False)
+    assert replay(spent).difference is None
 
 
 def test_the_environments_word_stands_and_its_errors_are_told(serve):

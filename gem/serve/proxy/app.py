@@ -259,13 +259,17 @@ class Proxy:
         return session
 
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
-        """End an episode without verdict.
+        """End an episode without verdict; or scored, where an environment is played and a limit was reached.
 
         Raises:
             NotThere: when it is not open.
         """
         session = self._session(name)
-        await self._end(session, session.recording.cancel(why))
+        recording, played = session.recording, session.played
+        if played is not None and recording.spent:
+            await self._end(session, recording.finish_played(played.episode))
+        else:
+            await self._end(session, recording.cancel(why))
 
     async def _end(self, session: Session, episode: Episode) -> None:
         """Let go of a session, and hand its episode on."""
