@@ -33,6 +33,7 @@ _HOMES = {
     "serial": "gem.hosts.serial:Serial",
     "thread": "gem.hosts.threads:Threads",
     "process": "gem.hosts.processes:Processes",
+    "ray": "gem.hosts.ray_host:RayHost",
 }
 
 Recipe: TypeAlias = Callable[[], Env]
@@ -329,8 +330,8 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
     one is given. Who gave it closes it.
 
     Args:
-        host: ``serial``, ``thread``, ``process``, a name that a package offers under the entry point group
-            ``gem.hosts``, or an instance.
+        host: ``serial``, ``thread``, ``process``, ``ray``, a name that a package offers under the entry point
+            group ``gem.hosts``, or an instance.
         recipes: see Host.add.
         call_s: seconds that a call may take.
 

@@ -1,1 +1,1 @@
-"""Services over the network: search, a recording proxy."""
+"""Services over the network: environments, a recording proxy, search."""

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[proxy]'")
-pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[proxy]'")
-httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[proxy]'")
+pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[serve]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
+httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
 
 from gem.agents.scripted import ScriptedAgent
 from gem.content import ToolCall

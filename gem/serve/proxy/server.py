@@ -19,7 +19,7 @@ try:
 
     from gem.serve.proxy.app import Proxy
 except ImportError as error:
-    raise missing_extra("The proxy", "starlette", "proxy") from error
+    raise missing_extra("The proxy", "starlette", "serve") from error
 
 T = TypeVar("T")
 
