@@ -7,7 +7,7 @@ recorded episodes train the model that the next programs are answered by.
 
     python examples/proxy_smolagents.py [--iterations 8]
 
-Needs: pip install 'gem-gym[llm,proxy]' smolagents openai, gem-gym models --fetch smollm2. Verified with
+Needs: pip install 'gem-gym[llm,serve]' smolagents openai, gem-gym models --fetch smollm2. Verified with
 smolagents 1.26.0, tier A: a real training, on two cores.
 """
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 for package in ("starlette", "uvicorn"):
-    pytest.importorskip(package, reason=f"needs {package}: pip install 'gem-gym[proxy]'")
-httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[proxy]'")
+    pytest.importorskip(package, reason=f"needs {package}: pip install 'gem-gym[serve]'")
+httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
 
 from gem.cli import main
 from gem.rollout import EpisodeStore
