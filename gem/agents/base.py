@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 import types
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime
-from gem.record import AgentInfo, Ask, Reply
+from gem.record import Agent, AgentInfo, Ask, Reply
 
 Answer: TypeAlias = Reply | BaseException
 Waiting: TypeAlias = "list[tuple[Ask, asyncio.Future[Reply]]]"
@@ -170,6 +170,15 @@ class BaseAgent:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+def answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
+    """Tell whether an agent, or one of several, answers each ask by itself, as an endpoint does."""
+    each = agent.values() if isinstance(agent, Mapping) else (agent,)
+    return any(
+        isinstance(one, BaseAgent) and one.verb is None and type(one).__call__ is BaseAgent.__call__
+        for one in each
+    )
 
 
 def settle(answers: Sequence[Answer]) -> list[Reply]:

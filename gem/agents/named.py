@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gem import models
 from gem.errors import BadArgument
-from gem.record import Agent
+from gem.record import Agent, AgentInfo
 
 NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
 """What `named_agent` accepts, for messages; the names of `gem.models` come on top."""
@@ -64,6 +64,40 @@ class AgentSettings:
             raise BadArgument("a template goes with the API 'completions'; servers of the others render.")
 
 
+@dataclass(frozen=True, slots=True)
+class AgentByName:
+    """An agent that is made where it plays, on a node of a cluster; keys and models are those of the node."""
+
+    name: str
+    settings: AgentSettings = field(default_factory=AgentSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse what no agent is called."""
+        if not _NAMED.fullmatch(self.name) and self.name not in models.KNOWN:
+            raise BadArgument(f"agent is {self.name!r}; accepted: {', '.join((NAMES, *models.KNOWN))}.")
+
+    @property
+    def info(self) -> AgentInfo:
+        """Its name, and its model where an endpoint has it."""
+        endpoint = _ENDPOINT.fullmatch(self.name)
+        return AgentInfo(self.name, None if endpoint is None else endpoint[1])
+
+    def made(self) -> Agent:
+        """Make it.
+
+        Raises:
+            BadArgument, MissingExtra: see `named_agent`.
+        """
+        agent = named_agent(self.name, self.settings)
+        if agent is None:  # what has a name here has none there
+            raise BadArgument(f"no agent is called {self.name!r}.")
+        return agent
+
+
+_ENDPOINT = re.compile(r"openai:(.+?)(?:@(https?://.+))?", re.DOTALL)
+_NAMED = re.compile(r"random|solver|(?:openai|hf):.+", re.DOTALL)
+
+
 def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:
     """Return the agent of that name; None for a name that means none.
 
@@ -83,7 +117,7 @@ def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | Non
         from gem.agents.solver import SolverAgent
 
         return SolverAgent()
-    if endpoint := re.fullmatch(r"openai:(.+?)(?:@(https?://.+))?", name, re.DOTALL):
+    if endpoint := _ENDPOINT.fullmatch(name):
         if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
             raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
         return _endpoint(endpoint[1], endpoint[2], settings)

@@ -15,7 +15,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from gem import seeding
-from gem.agents.named import AgentSettings
+from gem.agents.named import AgentByName, AgentSettings
 from gem.cli.eval_progress import Progress
 from gem.cli.eval_report import Report
 from gem.cli.players import limits_of, local_agent, others_of
@@ -37,8 +37,9 @@ from gem.evals.reports import file_name
 from gem.evals.scorecard import Scored
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
+from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode
-from gem.rollout import EpisodeStore
+from gem.rollout import EpisodeStore, RayRunner
 from gem.statistics import Interval, normalised
 
 EPISODES_AT_ONCE = 128
@@ -170,6 +171,9 @@ class Arguments:
     """Who plays the other seats, beside `seat`: an agent's name as above."""
     host: str = "auto"
     """Where environments live: serial, thread, process, or auto: thread for those that wait."""
+    ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""
+    """Play on a Ray cluster: HOST:PORT, auto for the one of this machine, or local to start one. Agents, but
+    for training runs, are made on its nodes: keys, and variables such as SEARCH_URL, are those of there."""
     suites: bool = False
     """List the suites that come with gem, and do nothing else."""
     model: Annotated[Model, OmitArgPrefixes] = field(default_factory=Model)
@@ -253,8 +257,10 @@ def evaluate(given: Arguments) -> int:
     if given.output.retry_failed and out is None:
         raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
     with ExitStack() as last:
+        if given.ray:
+            last.enter_context(Cluster(None if given.ray == "local" else given.ray))
         actors = {
-            called: _kept(last, local_agent(name, suite.settings))
+            called: _player(last, name, suite.settings, given.ray)
             for called, name in zip(shown, names, strict=True)
         }
         if prices is not None:
@@ -290,6 +296,7 @@ def evaluate(given: Arguments) -> int:
                         "store": stores[name],
                         "seed": suite.seed,
                         "host": given.host,
+                        "ray": bool(given.ray),
                         "resume": out is not None,
                         "retry_failed": given.output.retry_failed,
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
@@ -431,17 +438,18 @@ def _measured(
         progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
         if budget is not None:
             budget.begin(entry.env)
-        result = measured(
-            env=entry.task,
-            episodes=episodes,
-            samples=entry.samples,
-            seeds=seeds,
-            limits=limits_of(entry.turns, entry.tokens),
-            stop=stop,
-            admit=None if budget is None else budget.admit,
-            on_episode=hear,
-            **play,
-        )
+        asked: dict[str, Any] = {
+            "env": entry.task,
+            "episodes": episodes,
+            "samples": entry.samples,
+            "seeds": seeds,
+            "seed": play.pop("seed"),
+            "stop": stop,
+        }
+        play["limits"] = limits_of(entry.turns, entry.tokens)
+        play["admit"] = None if budget is None else budget.admit
+        play["on_episode"] = hear
+        result = _measured_on_ray(asked, play) if play.pop("ray") else measured(**asked, **play)
     except (MissingData, MissingExtra, NoSolver) as missing:
         if not suite.name:
             raise
@@ -453,6 +461,21 @@ def _measured(
         note = "the interval of success holds however often one looks"
         note += f"; it is narrow enough after {result.played} episodes" if stop.enough else ""
     return Scored(entry, result, note=note)
+
+
+def _measured_on_ray(asked: dict[str, Any], play: dict[str, Any]) -> EnvResult:
+    """Play on the Ray cluster that this process is connected to."""
+    if asked["stop"] is not None:
+        play["admit"], play["on_episode"] = asked["stop"].beside(play["admit"], play["on_episode"])
+    with RayRunner(**play) as runner:
+        return measured(runner, **asked)
+
+
+def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Agent | AgentByName:
+    """Return the agent of that name; on Ray one that is made on the nodes, but for a training run's."""
+    if ray and not Path(name).is_dir():
+        return AgentByName(name, settings)
+    return _kept(last, local_agent(name, settings))
 
 
 def _reference(
@@ -503,7 +526,7 @@ def _without_password(word: str) -> str:
     return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word)
 
 
-def _model_of(agent: Agent) -> str | None:
+def _model_of(agent: Agent | AgentByName) -> str | None:
     model: str | None = getattr(getattr(agent, "info", None), "model", None)
     return model
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from gem import seeding
-from gem.agents.base import BaseAgent, LoopThread
+from gem.agents.base import LoopThread, answers_one_by_one
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.evals.instances import Instances
 from gem.evals.stopping import Stopping
@@ -216,7 +216,8 @@ def evaluate(
         admit: see Runner; what was not admitted counts as unplayed.
         stop: begin no more tasks once its `Stopping` knows enough, so that `episodes` is the most. Then what
             was not begun was not asked for, and the interval of success is that of `stop`, which holds
-            although one looked; those of other figures are as if nobody had.
+            although one looked; those of other figures are as if nobody had. A Runner is made with what
+            `stop.beside` returns.
         on_episode: called with each episode as it ends.
 
     Raises:
@@ -229,10 +230,10 @@ def evaluate(
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
         raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
-    if stop is not None and (instances is not None or isinstance(agent, Runner) or stop.samples != samples):
+    if stop is not None and (instances is not None or stop.samples != samples):
         raise BadArgument(
             f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "
-            "without instances and without a Runner."
+            "without instances."
         )
     if seeds is None:
         seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]
@@ -252,7 +253,7 @@ def evaluate(
         options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
         options |= {"retry_failed": retry_failed, "admit": admit}
         limits = limits or Limits()
-        if _answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
+        if answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
             with closing(LoopThread()) as loop:
                 played = loop.run(
                     rollout_async(jobs, agent, limits=limits, concurrency=concurrency, **options)
@@ -276,15 +277,6 @@ def evaluate(
     if stop is None or stop.interval is None:  # or no task came to its end
         return result
     return replace(result, success=stop.interval)
-
-
-def _answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
-    """Tell whether an agent, or one of several, answers each ask by itself, as an endpoint does."""
-    each = agent.values() if isinstance(agent, Mapping) else (agent,)
-    return any(
-        isinstance(one, BaseAgent) and one.verb is None and type(one).__call__ is BaseAgent.__call__
-        for one in each
-    )
 
 
 def _jobs(

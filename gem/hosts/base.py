@@ -35,6 +35,7 @@ _HOMES = {
     "thread": "gem.hosts.threads:Threads",
     "process": "gem.hosts.processes:Processes",
     "remote": "gem.hosts.remote:Remote",
+    "ray": "gem.hosts.ray_host:RayHost",
 }
 
 Recipe: TypeAlias = Callable[[], Env]
@@ -331,9 +332,9 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
     one is given. Who gave it closes it.
 
     Args:
-        host: ``serial``, ``thread``, ``process``, ``remote:http://host:port`` (see `gem.hosts.remote`), a
-            name that a package offers under the entry point group ``gem.hosts``, with ``:address`` behind it
-            where it takes one; or an instance.
+        host: ``serial``, ``thread``, ``process``, ``ray``, ``remote:http://host:port`` (see
+            `gem.hosts.remote`), a name that a package offers under the entry point group ``gem.hosts``, with
+            ``:address`` behind it where it takes one; or an instance.
         recipes: see Host.add.
         call_s: seconds that a call may take.
 

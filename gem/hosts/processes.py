@@ -158,7 +158,7 @@ class Processes(Host):
             self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
             return
         try:
-            outcomes = [Outcome(i, value, _received(error)) for i, value, error in pickle.loads(message)]
+            outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
         except Exception as error:  # whose result that is, nobody can tell
             self._replace(worker, WorkerDied(f"what the worker sent cannot be loaded: {error}"))
             return
@@ -231,7 +231,7 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     inbox: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
-    pipe.send_bytes(_packed([]))
+    pipe.send_bytes(packed([]))
     slots: dict[int, Slot] = {}
     while (message := inbox.get()) is not None:
         batch = pickle.loads(message)  # here: what cannot be loaded ends this process, and the caller is told
@@ -245,10 +245,10 @@ def _serve(pipe: Connection[Any, Any]) -> None:
                 slots[index] = Slot(partial(_made_from, recipe))
             done.append(carry_out(slots[index], (index, verb, args, kwargs)))
             if perf_counter() - sent > FLUSH_S:
-                pipe.send_bytes(_packed(done))
+                pipe.send_bytes(packed(done))
                 done, sent = [], perf_counter()
         if done:
-            pipe.send_bytes(_packed(done))
+            pipe.send_bytes(packed(done))
     for slot in slots.values():
         slot.close()
 
@@ -272,7 +272,7 @@ def _made_from(recipe: bytes) -> Env:
     return pickle.loads(recipe)()  # type: ignore[no-any-return]
 
 
-def _packed(outcomes: list[Outcome]) -> bytes:
+def packed(outcomes: list[Outcome]) -> bytes:
     """Pickle outcomes; one that cannot be becomes an error, alone."""
     plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
     try:
@@ -297,7 +297,8 @@ def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
     return type(error).__name__, text_of_error(error), where, pickled
 
 
-def _received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
+def received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
+    """Return an error as `packed` wrote it."""
     if error is None:
         return None
     name, message, where, pickled = error

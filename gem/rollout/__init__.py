@@ -2,6 +2,7 @@
 
 from gem.rollout.conversation import Conversation, drive, drive_async
 from gem.rollout.episode import Branch, play
+from gem.rollout.ray_runner import RayRunner
 from gem.rollout.runner import Job, Runner, rollout, rollout_async
 from gem.rollout.store import EpisodeStore
 
@@ -10,6 +11,7 @@ __all__ = [
     "Conversation",
     "EpisodeStore",
     "Job",
+    "RayRunner",
     "Runner",
     "drive",
     "drive_async",

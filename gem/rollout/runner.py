@@ -168,12 +168,13 @@ class Runner:
         self._begun = 0
         self._submitted: deque[Job] = deque()
         self._jobs: Iterator[Job] = iter(())
-        self._again: deque[_Trial] = deque()  # to be played again
-        self._put_off: deque[_Trial] = deque()  # to be played once they are admitted
+        self._again: deque[Trial] = deque()  # to be played again
+        self._put_off: deque[Trial] = deque()  # to be played once they are admitted
         self._flights: dict[int, _Flight] = {}  # by the index of their place
         self._cut_off: list[Place] = []  # where an episode was given up that may still be in a call
         self._ended: deque[Numbered] = deque()
         self._streaming = False
+        self._pump: _Paces | None = None
         self._closed = False
 
     # -- what callers do
@@ -229,7 +230,7 @@ class Runner:
         self._open(jobs)
         try:
             self._prepare()
-            pump = _Paces(self)
+            self._pump = pump = _Paces(self)
             try:
                 async with aclosing(pump.run()) as played:
                     async for numbered in played:
@@ -310,7 +311,7 @@ class Runner:
         if self._host is None or self._places is None:
             given = self._given
             if given == "auto":
-                given = auto_kind(spec for job in self._submitted if (spec := _spec_of(job.env)) is not None)
+                given = auto_kind(spec for job in self._submitted if (spec := spec_of(job.env)) is not None)
             self._host = make_host(given, call_s=self.limits.call_s)
             self._places = Places(self._host, self.concurrency)
         if self._resume and isinstance(self.store, EpisodeStore) and self._held is None:
@@ -353,10 +354,14 @@ class Runner:
             self._places.clear()
 
     @property
-    def _full(self) -> bool:
-        return len(self._flights) >= self.concurrency
+    def _in_flight(self) -> int:
+        return len(self._flights)
 
-    def _next(self) -> _Trial | None:
+    @property
+    def _full(self) -> bool:
+        return self._in_flight >= self.concurrency
+
+    def _next(self) -> Trial | None:
         """Return what is to be begun next; None where there is nothing, or no worker free for it yet.
 
         None too where nothing more is admitted, or as many episodes as there is room for wait to be handed
@@ -366,9 +371,8 @@ class Runner:
             EnvClosed: after close(). SchemaMismatch: for a job that is stored under other settings.
         """
         self._check_open()
-        assert self._places is not None
         while len(self._ended) < self.concurrency:
-            if self._again and (not self._again[0].alone or self._places.alone < ALONE):
+            if self._again and (not self._again[0].alone or self._may_play_alone()):
                 if self._admitted():
                     return self._again.popleft()
             elif self._put_off and self._admitted():
@@ -379,7 +383,7 @@ class Runner:
             if job is None:
                 return None
             number, self._begun = self._begun, self._begun + 1
-            trial = _Trial(job, self._agent_of(job), self._key_of(job), number)
+            trial = Trial(job, self._agent_of(job), self._key_of(job), number)
             wanted = trial if self._held is None else self._taken_up(trial, self._held)
             if wanted is not None and wanted.alone:
                 self._again.append(wanted)
@@ -391,9 +395,13 @@ class Runner:
 
     def _admitted(self) -> bool:
         """Tell whether an episode may begin now; not before those that have ended were handed on."""
-        return self._admit is None or (not self._ended and self._admit(len(self._flights)))
+        return self._admit is None or (not self._ended and self._admit(self._in_flight))
 
-    def _taken_up(self, trial: _Trial, held: Held) -> _Trial | None:
+    def _may_play_alone(self) -> bool:
+        """Tell whether one more episode may have a worker of its own."""
+        return self._places is not None and self._places.alone < ALONE
+
+    def _taken_up(self, trial: Trial, held: Held) -> Trial | None:
         """Return what is to be played of a job that a store may hold; None where that is handed on.
 
         Raises:
@@ -401,7 +409,7 @@ class Runner:
         """
         job = trial.job
         run = self._run_of(job, trial.agent)
-        episode, attempt = held.find(job, _spec_of(job.env), trial.key, run)
+        episode, attempt = held.find(job, spec_of(job.env), trial.key, run)
         if episode is None:
             return replace(trial, attempt=attempt)
         if self._retry_failed and episode.error is not None:
@@ -423,7 +431,7 @@ class Runner:
         agent = self.agent if job.agents is None else _seated(job.agents)
         if isinstance(job.env, str) and job.env in self._known and job.agents is None:
             return agent
-        spec = _spec_of(job.env)
+        spec = spec_of(job.env)
         if spec is not None and isinstance(agent, SeatAgents):
             agent.check(spec.seats)
         if isinstance(job.env, str) and job.agents is None:
@@ -451,7 +459,7 @@ class Runner:
         history = self.history if job.history is None else job.history
         if job.agents is None and (limits, history) in self._runs_now:
             return self._runs_now[limits, history]
-        about = _about(agent)
+        about = infos_of(agent)
         settings = (limits, history, repr(about))
         if settings not in self._runs:
             one = next(iter(about.values()))
@@ -472,11 +480,11 @@ class Runner:
 
     # -- bookkeeping: one episode
 
-    def _begin(self, trial: _Trial) -> _Flight:
+    def _begin(self, trial: Trial) -> _Flight:
         """Begin an episode."""
         assert self._places is not None
         job, agent = trial.job, trial.agent
-        run = self._run_of(job, agent)
+        run = self._run_of(job, agent) if trial.run is None else trial.run
         place = self._places.take(job.env, trial.alone)
         record = Episode(
             replace(place.task, seed=job.seed),
@@ -540,9 +548,13 @@ class Runner:
                 self.store.append(episode)
         finally:
             flight.trial.agent.forget(episode.id)
-        again = flight.trial.again(episode, self.retries)
+        self._decide(flight.trial, episode)
+
+    def _decide(self, trial: Trial, episode: Episode) -> None:
+        """Play a job again, or hand its episode on."""
+        again = trial.again(episode, self.retries)
         if again is None:
-            self._ended.append((flight.trial.number, episode))
+            self._ended.append((trial.number, episode))
         else:
             self._again.append(again)
 
@@ -566,8 +578,11 @@ Resume: TypeAlias = "tuple[Callable[[Any], Any], Any]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """A job that is to be played, by whom, and how often it has been tried."""
+class Trial:
+    """A job that is to be played, by whom, and how often it has been tried.
+
+    `run`: how it is played, where somebody else has said so.
+    """
 
     job: Job
     agent: Agent
@@ -575,8 +590,13 @@ class _Trial:
     number: int
     attempt: int = 0
     alone: bool = False
+    run: RunInfo | None = None
 
-    def again(self, episode: Episode, retries: int) -> _Trial | None:
+    def of(self, agent: Agent) -> Trial:
+        """Return the same trial, played by `agent`."""
+        return replace(self, agent=agent)
+
+    def again(self, episode: Episode, retries: int) -> Trial | None:
         """Return the next attempt where infrastructure broke this one; see Runner."""
         error = episode.error
         if error is None or self.attempt >= retries:
@@ -598,7 +618,7 @@ class _Flight:
 
     __slots__ = ("asks", "call", "place", "playing", "record", "trial")
 
-    def __init__(self, trial: _Trial, record: Episode, place: Place, playing: Playing) -> None:
+    def __init__(self, trial: Trial, record: Episode, place: Place, playing: Playing) -> None:
         self.trial, self.record, self.place, self.playing = trial, record, place, playing
         self.asks: tuple[Ask, ...] = ()
         self.call = Call(place, "reset")
@@ -724,9 +744,11 @@ class _Paces:
         self.tasks: set[asyncio.Task[None]] = set()
         self.broken: BaseException | None = None
         self.listening = Lock()  # a cancelled task leaves its thread behind, in the host
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> AsyncGenerator[Numbered, None]:
         runner = self.runner
+        self.loop = asyncio.get_running_loop()
         if self.waits:
             self._start(self.serve())
         while True:
@@ -956,7 +978,7 @@ def _seated(agent: Agents) -> Agent:
     return agent
 
 
-def _spec_of(recipe: Recipe) -> registry.EnvSpec | None:
+def spec_of(recipe: Recipe) -> registry.EnvSpec | None:
     """Return the spec of an environment that is named.
 
     Raises:
@@ -969,10 +991,10 @@ def _spec_of(recipe: Recipe) -> registry.EnvSpec | None:
     return registry.spec(recipe) if isinstance(recipe, str) else None
 
 
-def _about(agent: Agent) -> dict[str, AgentInfo]:
+def infos_of(agent: Agent) -> dict[str, AgentInfo]:
     """Return who plays which seat."""
     if isinstance(agent, SeatAgents):
-        return {seat: next(iter(_about(each).values())) for seat, each in agent.agents.items()}
+        return {seat: next(iter(infos_of(each).values())) for seat, each in agent.agents.items()}
     return {SEAT: getattr(agent, "info", None) or AgentInfo(type(agent).__name__)}
 
 

@@ -61,6 +61,10 @@ class TinyRenderer:
         meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
         self.vocab_hash = blake2b("\n".join(meaning).encode(), digest_size=8).hexdigest()
 
+    def __reduce__(self) -> tuple[type[TinyRenderer], tuple[()]]:
+        """Pickle nothing: another one is the same."""
+        return type(self), ()
+
     def __len__(self) -> int:
         """The size of the vocabulary."""
         return len(self._bytes)

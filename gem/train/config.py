@@ -299,6 +299,10 @@ class TrainConfig:
     """Where environments live: serial (a resumed run is the same, bit for bit), thread for those that wait,
     process for those that compute."""
 
+    ray: str = ""
+    """A Ray cluster on which episodes are sampled, each player with a copy of the model: HOST:PORT, auto for
+    the one of this machine, or local to start one. Empty: they are sampled here."""
+
     store: Literal["tokens", "text", "none"] = "text"
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
     or nothing."""
@@ -343,6 +347,8 @@ class TrainConfig:
             raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
         if self.sampler:
             self._check_sampler()
+        if self.sampler and self.ray:
+            raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
 
     def _check_sampler(self) -> None:
         if not re.fullmatch(r"(vllm|sglang):https?://.+", self.sampler):
@@ -392,9 +398,9 @@ class TrainConfig:
         return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Return the settings in which the configs differ; where the run stands is none of them."""
+        """Return the settings in which the configs differ; where the run stands, and samples, is none."""
         mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name != "out" and mine[name] != others[name]]
+        return [name for name in mine if name not in ("out", "ray") and mine[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:

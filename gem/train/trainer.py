@@ -26,7 +26,7 @@ from gem.errors import BadArgument
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
-from gem.rollout import Branch, EpisodeStore, Job, Runner
+from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
 from gem.train import checkpoint, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
@@ -117,6 +117,10 @@ class Trainer:
 
     def _play(self, jobs: Sequence[Job]) -> list[Episode]:
         """Play jobs, this process's share of them where there are several."""
+        if isinstance(self.runner, RayRunner):  # its players have copies of the model
+            version = self.sampler.agent.policy_version
+            if version != self.runner.version:
+                self.runner.publish(version or 0, self.sampler.model.state_dict())
         return parallel.gathered(self.runner.play(parallel.share(jobs)))
 
     def _job(self, iteration: int, task: int, sample: int) -> Job:
@@ -183,6 +187,17 @@ class Trainer:
     @functools.cached_property
     def runner(self) -> Runner:
         """Plays the run's episodes, and stores them."""
+        if self.config.ray:
+            if parallel.world() > 1:
+                raise BadArgument("on Ray one process trains, and many sample; begin one, or leave ray out.")
+            return RayRunner(
+                self.sampler.agent,
+                address=None if self.config.ray == "local" else self.config.ray,
+                host=self.config.host,
+                limits=self.limits,
+                concurrency=self.config.batch,
+                store=self.store,
+            )
         return Runner(
             self.sampler.agent,
             host=self.config.host,

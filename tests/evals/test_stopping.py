@@ -142,5 +142,13 @@ def test_what_it_is_not_for_is_refused():
             Stopping(**wrong)
     with pytest.raises(BadArgument, match="1 samples of each task; accepted: as many as are played"):
         evaluate(RandomAgent(), ENV, episodes=9, samples=2, stop=Stopping(width=0.1))
-    with Runner(RandomAgent()) as runner, pytest.raises(BadArgument, match="without a Runner"):
-        evaluate(runner, ENV, episodes=9, stop=Stopping(width=0.1))
+
+
+def test_a_runner_made_with_it_ends_where_the_evaluation_would():
+    stop, same = Stopping(width=0.3), Stopping(width=0.3)
+    admit, on_episode = stop.beside(None, None)
+    with Runner(RandomAgent(), concurrency=8, admit=admit, on_episode=on_episode) as runner:
+        result = evaluate(runner, ENV, episodes=400, stop=stop)
+    wanted = evaluate(RandomAgent(), ENV, episodes=400, concurrency=8, stop=same)
+    assert (result.episodes, result.success) == (wanted.episodes, wanted.success)
+    assert result.episodes < 400

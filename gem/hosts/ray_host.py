@@ -1,0 +1,326 @@
+"""The host on Ray: heavy environments in actors on the nodes of a cluster, stepped from here.
+
+Each call of an environment travels, which costs a millisecond or so: this is for environments that take many
+times that, or that need another machine. Cheap ones are played there whole, by `gem.rollout.RayRunner`.
+
+All calls that go to a worker at once are one message. A worker answers as soon as a call has finished, with
+what has finished until then, and after POLL_S in any case: who is silent for longer is given up.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from functools import partial
+from queue import SimpleQueue
+from threading import Condition, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from gem.errors import BadArgument, WorkerDied
+from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+from gem.hosts.processes import packed, received
+from gem.hosts.ray_cluster import Cluster, Node, Nodes
+
+POLL_S = 1.0
+"""How long a worker waits for a call to finish before it says that none has."""
+
+SILENT_S = 5.0
+"""How long a worker that is up may be silent."""
+
+START_S = 60.0
+"""How long a worker may take to be up, and how long a cluster may have no node for one."""
+
+CLOSE_S = 2.0
+"""How long a worker may take to close its environments; then it is killed."""
+
+FLUSH_S = 0.002
+"""How long finished outcomes may wait for the rest of their message."""
+
+_REMOVE = ""
+"""Stands in place of a verb where an environment is to be closed and forgotten."""
+
+
+class RayHost(Host):
+    """Environments in actors, each of which holds a share and runs its calls one after another.
+
+    An actor starts with each environment that is added until there are `workers` of them; from then on a new
+    environment goes to the one that has fewest. An actor that dies, or whose call takes longer than `call_s`,
+    is replaced, on a node that is heard of. Its calls in flight come back as WorkerDied; each of its other
+    environments says so at its next call, unless that is a reset.
+    """
+
+    def __init__(
+        self, call_s: float | None = None, workers: int | None = None, *, address: str | None = None
+    ) -> None:
+        """Connect; nothing is started before the first environment is added.
+
+        Args:
+            call_s: seconds that a call may take.
+            workers: the most actors; None: one per core of the cluster.
+            address: see `gem.hosts.ray_cluster.Cluster`.
+
+        Raises:
+            BadArgument: for less than one worker, or no cluster. MissingExtra: without Ray.
+        """
+        super().__init__(call_s)
+        if workers is not None and workers < 1:
+            raise BadArgument(f"workers is {workers}; accepted: 1 or more, or None for one per core.")
+        self._cluster = Cluster(address)
+        self._nodes = Nodes(self._cluster)
+        self._most = workers
+        self._workers: list[_Worker] = []
+        self._homes: dict[int, _Worker] = {}
+        self._recipes: dict[int, bytes] = {}
+        self._made: set[int] = set()  # whose recipe its worker has
+        self._lost: set[int] = set()  # whose episode died with a worker and whose caller does not know yet
+        self._done: list[Outcome] = []
+
+    # -- environments
+
+    def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
+        self._recipes[index] = self._pickled(index, recipe)
+        shared = [worker for worker in self._workers if not worker.alone]
+        worker = min(shared, key=lambda each: len(each.envs), default=None)
+        if alone or worker is None or (worker.envs and len(shared) < self._room()):
+            worker = _Worker(self._cluster, self._node(), alone)
+            self._workers.append(worker)
+        worker.envs.add(index)
+        self._homes[index] = worker
+
+    def _remove(self, index: int) -> None:
+        worker = self._homes.pop(index)
+        worker.envs.discard(index)
+        del self._recipes[index]
+        self._lost.discard(index)
+        if worker.alone:
+            self._workers.remove(worker)
+            self._made.discard(index)
+            worker.end()
+        else:
+            self._unmake(index, worker)
+
+    def _renew(self, index: int, recipe: Recipe | None) -> None:
+        if recipe is not None:
+            self._recipes[index] = self._pickled(index, recipe)
+        self._lost.discard(index)
+        self._unmake(index, self._homes[index])
+
+    def _unmake(self, index: int, worker: _Worker) -> None:
+        """Have the worker close an environment, if it was made, with the next message that it gets."""
+        if index in self._made:
+            self._made.discard(index)
+            worker.later.append((index, _REMOVE, (), {}, None))
+
+    def _room(self) -> int:
+        """Return how many workers there may be."""
+        self._nodes.look()
+        cores = sum(int(node.resources.get("CPU", 0)) for node in self._nodes.living.values())
+        return self._most or max(1, cores)
+
+    def _node(self) -> Node:
+        """Return the node for another worker: the one with most cores for each worker that it has.
+
+        Raises:
+            WorkerDied: when there is no node that is heard of.
+        """
+        until = monotonic() + START_S
+        while True:
+            self._nodes.look()
+            nodes = [node for node in self._nodes.open() if node.resources.get("CPU", 0) >= 1]
+            if nodes:
+                return max(nodes, key=self._room_on)
+            if monotonic() > until:
+                raise WorkerDied(f"the cluster has had no node for a worker for {START_S:g} s.")
+            sleep(0.1)
+
+    def _room_on(self, node: Node) -> float:
+        there = sum(worker.node.id == node.id for worker in self._workers)
+        return float(node.resources["CPU"]) / (1 + there)
+
+    def _pickled(self, index: int, recipe: Recipe) -> bytes:
+        try:
+            return self._cluster.ray.cloudpickle.dumps(recipe)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise BadArgument(
+                f"the recipe of env {index} cannot be sent to another node: {error}."
+            ) from error
+
+    # -- calls
+
+    def _start(self, commands: Sequence[Command]) -> None:
+        shares: dict[_Worker, list[tuple[Any, ...]]] = {}
+        lost = self._lost.intersection([c[0] for c in commands if c[1] != "reset"]) if self._lost else ()
+        for index, verb, args, kwargs in commands:
+            if index not in lost:
+                recipe = None if index in self._made else self._recipes[index]
+                shares.setdefault(self._homes[index], []).append((index, verb, args, kwargs, recipe))
+        messages = [pickle.dumps([*worker.later, *share]) for worker, share in shares.items()]  # may raise
+        for (worker, share), message in zip(shares.items(), messages, strict=True):
+            worker.later.clear()
+            indices = [call[0] for call in share]
+            worker.send(message, indices)
+            self._made.update(indices)
+        self._done += [Outcome(index, None, WorkerDied(f"the worker of env {index} died.")) for index in lost]
+        self._lost.difference_update([command[0] for command in commands])
+
+    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+        until = monotonic() + timeout if timeout is not None else float("inf")
+        while True:
+            calls = {call: worker for worker in self._workers for call in worker.calls}
+            if calls:
+                short = len(self._done) < at_least
+                patience = min(POLL_S, max(0.0, until - monotonic())) if short else 0.0
+                if self.call_s is not None:
+                    patience = min(patience, self.call_s / 4)
+                ready, _ = self._cluster.ray.wait(list(calls), num_returns=1, timeout=patience)
+                if ready:  # and what else there is by now
+                    ready, _ = self._cluster.ray.wait(list(calls), num_returns=len(calls), timeout=0)
+                for call in ready:
+                    self._read(calls[call], call)
+            for worker in list(self._workers):
+                self._check(worker)
+            if len(self._done) >= at_least or monotonic() >= until:
+                done, self._done = self._done, []
+                return done
+
+    def _read(self, worker: _Worker, call: Any) -> None:
+        """Take in what a worker sent, or its death."""
+        if call not in worker.calls:  # it was replaced meanwhile
+            return
+        exceptions = self._cluster.ray.exceptions
+        try:
+            message = self._cluster.ray.get(call)
+        except exceptions.ActorUnavailableError:
+            self._replace(worker, WorkerDied("the worker of this environment is out of reach."), silent=True)
+            return
+        except exceptions.RayError as error:
+            self._replace(worker, WorkerDied(f"the worker of this environment died: {error}"), silent=False)
+            return
+        worker.calls.remove(call)
+        worker.heard, worker.up = monotonic(), True
+        outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
+        if outcomes:
+            worker.progress = monotonic()
+        worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
+        self._done += outcomes
+        if worker.in_flight and not worker.calls:
+            worker.ask()
+
+    def _check(self, worker: _Worker) -> None:
+        """Give a worker up that says nothing, or whose call takes too long."""
+        if not worker.in_flight:
+            return
+        now = monotonic()
+        if worker.calls and now - worker.heard > (SILENT_S if worker.up else START_S):
+            self._replace(worker, WorkerDied("nothing is heard of this environment's worker."), silent=True)
+        elif self.call_s is not None and worker.up and now - worker.progress > self.call_s:
+            self._replace(worker, overdue("a call", self.call_s), silent=None)
+
+    def _replace(self, worker: _Worker, error: WorkerDied, *, silent: bool | None) -> None:
+        """Put another actor in a worker's place; `silent` None: its node is not to blame."""
+        self._cluster.kill(worker.actor)
+        if silent is not None:
+            self._nodes.lost(worker.node.id, silent=silent)
+        self._lost |= worker.envs & self._made - worker.in_flight
+        self._made -= worker.envs
+        self._done += [Outcome(index, None, error) for index in sorted(worker.in_flight)]
+        worker.start(self._node())
+
+    def _close(self) -> None:
+        try:
+            self._cluster.wait_for([worker.actor.close.remote() for worker in self._workers], CLOSE_S)
+            for worker in self._workers:
+                self._cluster.kill(worker.actor)
+            self._workers.clear()
+        finally:
+            self._cluster.close()
+
+
+class _Worker:
+    """The caller's end of an actor, and of the one that takes its place when it dies."""
+
+    def __init__(self, cluster: Cluster, node: Node, alone: bool) -> None:
+        self.cluster, self.alone = cluster, alone
+        self.envs: set[int] = set()
+        self.start(node)
+
+    def start(self, node: Node) -> None:
+        self.node = node
+        # One that is alone for a while must not wait for a core to come free.
+        self.actor = self.cluster.actor(Worker, node.id, cores=0.0 if self.alone else 1.0)
+        self.in_flight: set[int] = set()
+        self.later: list[tuple[Any, ...]] = []  # what is told with the next message
+        self.calls: list[Any] = []
+        self.up = False
+        self.heard = self.progress = monotonic()
+
+    def send(self, message: bytes, indices: Sequence[int]) -> None:
+        now = monotonic()
+        if not self.calls:
+            self.heard = now
+        if not self.in_flight:
+            self.progress = now
+        self.in_flight.update(indices)
+        self.calls.append(self.actor.exchange.remote(message))
+
+    def ask(self) -> None:
+        """Ask for what finishes next."""
+        self.calls.append(self.actor.exchange.remote(b""))
+
+    def end(self) -> None:
+        closing = self.actor.close.remote()
+        self.cluster.wait_for([closing], CLOSE_S)
+        self.cluster.kill(self.actor)
+
+
+class Worker:
+    """In the actor: a thread that carries out calls, and answers that take with them what has finished."""
+
+    def __init__(self) -> None:
+        """Begin without environments."""
+        self._inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
+        self._changed = Condition()
+        self._outbox: list[Outcome] = []
+        self._waiting = 0  # calls that have not been carried out
+        self._slots: dict[int, Slot] = {}
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def exchange(self, message: bytes) -> bytes:
+        """Take in calls; return what has finished once there is something, or after POLL_S."""
+        batch = pickle.loads(message) if message else []
+        with self._changed:
+            self._waiting += sum(verb != _REMOVE for _, verb, *_ in batch)
+            if batch:
+                self._inbox.put(batch)
+            self._changed.wait_for(lambda: self._outbox or not self._waiting, POLL_S)
+            if self._outbox:
+                self._changed.wait_for(lambda: not self._waiting, FLUSH_S)
+            done, self._outbox = self._outbox, []
+        return packed(done)
+
+    def close(self) -> None:
+        """Close the environments, once the call in flight is over."""
+        self._inbox.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (batch := self._inbox.get()) is not None:
+            for index, verb, args, kwargs, recipe in batch:
+                if verb == _REMOVE:
+                    self._slots.pop(index).close()
+                    continue
+                if recipe is not None:
+                    self._slots[index] = Slot(partial(_made_from, recipe))
+                outcome = carry_out(self._slots[index], (index, verb, args, kwargs))
+                with self._changed:
+                    self._outbox.append(outcome)
+                    self._waiting -= 1
+                    self._changed.notify_all()
+        for slot in self._slots.values():
+            slot.close()
+
+
+def _made_from(recipe: bytes) -> Any:
+    return pickle.loads(recipe)()

@@ -1,0 +1,641 @@
+"""RayRunner: plays jobs on a Ray cluster, whole episodes at a time, near their environments.
+
+The driver keeps the books, as every Runner does: which job is next, what came of it, whether it is played
+again. Players (`gem.rollout.ray_player`), one per core of the cluster, play what they are given with runners
+of their own. Jobs and the stored form of episodes are all that travels.
+
+A player that died, or that was not heard of for `heartbeat_s`, is given up: each of its episodes counts as
+one that infrastructure broke, and is played again elsewhere while `retries` last. Another player takes its
+place after a pause, which doubles with each loss on the same node, and not on a node that is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import tempfile
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from os import getuid
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeAlias
+
+from gem import codec
+from gem.agents.base import BaseAgent
+from gem.agents.named import AgentByName
+from gem.agents.ray_model import ModelActor
+from gem.agents.seats import SeatAgents
+from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
+from gem.history import HistoryPolicy
+from gem.hosts import auto_kind
+from gem.hosts.ray_cluster import Cluster, Node, Nodes, own_error
+from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
+from gem.rollout.episode import NO_LIMITS, versions
+from gem.rollout.places import Recipe, expected, maker, pool_key
+from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player
+from gem.rollout.resume import Held
+from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
+from gem.rollout.store import EpisodeStore
+
+HEARTBEAT_S = 5.0
+"""How long a player may be silent."""
+
+POLL_S = 1.0
+"""How long a player waits for the end of an episode before it says that there was none."""
+
+START_S = 60.0
+"""How long a player may take to be up."""
+
+AT_ONCE = 100
+"""How many episodes of a spool travel together."""
+
+RECIPES = 4096
+"""How many recipes a player keeps; beyond, all are forgotten."""
+
+AHEAD = 0.25
+"""How many jobs a player is given beyond those that it plays, as a share of them; then it need not wait."""
+
+RayAgent: TypeAlias = "str | AgentByName | Agent"
+"""Who acts: an agent's name, which is made on each node, or an agent, which is sent there."""
+
+
+class RayRunner(Runner):
+    """Plays jobs on a Ray cluster; it is used as a Runner is, and gives the same episodes.
+
+    Each player has an agent of its own: made there, where the agent is given by its name, else a copy. One
+    model for all of them is an agent behind an address, or a `gem.agents.ray_model.ModelActor`.
+
+    With an EpisodeStore, each node keeps a spool: a store on its own disk, where an episode stands before the
+    driver hears of it. A driver that was killed goes on with ``resume=True``: what the nodes hold is taken
+    into the store first, and the rest is played. When the runner is closed, the spools are removed.
+
+    Jobs, and agents that are given as objects, are pickled, and need their modules on every node. An id that
+    this process registered travels with its jobs.
+    """
+
+    def __init__(
+        self,
+        agent: RayAgent | Mapping[str, RayAgent],
+        *,
+        address: str | None = None,
+        host: str = "auto",
+        limits: Limits = NO_LIMITS,
+        history: HistoryPolicy | None = None,
+        concurrency: int = 128,
+        players: int | None = None,
+        retries: int = 3,
+        store: Store | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        admit: Callable[[int], bool] | None = None,
+        on_episode: Callable[[Episode], None] | None = None,
+        secrets: Sequence[str] = (),
+        spool: str | Path | None = None,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        """Connect to the cluster; players are started by the first stream.
+
+        Args:
+            agent: who acts; a mapping says who holds which seat.
+            address: see `gem.hosts.ray_cluster.Cluster`.
+            host: where a player has its environments: serial, thread, process, or auto.
+            limits: see Runner.
+            history: see Runner.
+            concurrency: episodes in flight, of all players together.
+            players: the most players; None: one per core of the cluster.
+            retries: how often an episode that infrastructure broke is played again. Here nodes are
+                infrastructure too.
+            store: see Runner.
+            resume: see Runner.
+            retry_failed: see Runner.
+            admit: see Runner.
+            on_episode: see Runner.
+            secrets: environment variables, by name, that every node must have; their values stay there.
+            spool: the folder on each node for the spool; by default one of this user below the node's folder
+                for temporary files.
+            heartbeat_s: how long a player may be silent. It is also how long an environment may hold up the
+                whole process, as a long call into C does.
+
+        Raises:
+            BadArgument: for numbers that make no sense, or no cluster. MissingExtra: without Ray.
+        """
+        if players is not None and players < 1:
+            raise BadArgument(f"players is {players}; accepted: 1 or more, or None for one per core.")
+        if not heartbeat_s > POLL_S:
+            raise BadArgument(f"heartbeat_s is {heartbeat_s}; accepted: more than {POLL_S:g} seconds.")
+        if not isinstance(host, str):
+            raise BadArgument(f"host is {host!r:.80}; each player makes a host of its own: give its name.")
+        self._agents = _for_nodes(agent)
+        super().__init__(
+            _stand_ins(self._agents),
+            limits=limits,
+            history=history,
+            concurrency=concurrency,
+            retries=retries,
+            store=store,
+            resume=resume,
+            retry_failed=retry_failed,
+            admit=admit,
+            on_episode=on_episode,
+        )
+        self._kind, self._most, self._secrets = host, players, tuple(secrets)
+        self._heartbeat_s = heartbeat_s
+        self._spool = _spool_folder(store, spool)
+        self._recipes: dict[Any, tuple[str, Recipe]] = {}  # by what tells them apart: name, recipe
+        self._published: tuple[int, Any] | None = None
+        self._crew = _Crew(Cluster(address), self)
+        self._known_infos = False
+
+    # -- what differs from a Runner's
+
+    def _prepare(self) -> None:
+        if self._kind == "auto":
+            self._kind = auto_kind(spec for job in self._submitted if (spec := spec_of(job.env)) is not None)
+        if not self._known_infos:
+            self._introduce(self._crew.first_hello())
+        if self._resume and isinstance(self.store, EpisodeStore) and self._held is None:
+            self._crew.collect(self.store)
+            self._held = Held(self.store)
+        self._runs_now.clear()
+
+    def _introduce(self, hello: Hello) -> None:
+        """Know who answers: what a player said of its agents."""
+        self._known_infos = True
+        held = self.agent.agents if isinstance(self.agent, SeatAgents) else {SEAT: self.agent}
+        for seat, stand_in in held.items():
+            assert isinstance(stand_in, _StandIn)
+            stand_in.told = hello.about[seat]
+
+    def _rounds(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
+        self._open(jobs)
+        whole = False
+        try:
+            self._take_first()
+            self._prepare()
+            yield from self._crew.play()
+            whole = True
+        finally:
+            if not whole:  # what is in flight is dropped, and the players with it
+                self._crew.dismiss()
+            self._leave()
+
+    def _take_first(self) -> None:
+        jobs = []
+        for job in self._jobs:
+            jobs.append(job)
+            if len(jobs) >= self.concurrency:
+                break
+        self.submit(*jobs)
+
+    async def _paces(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
+        played = self._rounds(jobs)
+        try:
+            while (numbered := await asyncio.to_thread(next, played, None)) is not None:
+                yield numbered
+        finally:
+            await asyncio.to_thread(played.close)  # type: ignore[attr-defined]
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Let another policy answer the jobs that players are given from now on.
+
+        Args:
+            version: stamped on the turns that are sampled from then on.
+            weights: what the players' agents, or a ModelActor, are to load; they travel to each node once.
+        """
+        given = self._agents.values() if isinstance(self._agents, Mapping) else (self._agents,)
+        shared = {id(each): each for each in given if isinstance(each, ModelActor)}
+        for model in shared.values():
+            model.publish(version, weights)
+        if weights is not None and len(shared) < len({id(each) for each in given}):
+            self._published = version, self._crew.cluster.ray.put(weights)
+        else:
+            self._published = version, None
+        self.version = version
+        self._crew.published()
+
+    def close(self) -> None:
+        """Dismiss the players, empty their spools and leave the cluster. Twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._crew.close()
+
+    @property
+    def _full(self) -> bool:
+        return self._in_flight >= self.concurrency * (1 + AHEAD)
+
+    @property
+    def _in_flight(self) -> int:
+        return self._crew.in_flight
+
+    def _may_play_alone(self) -> bool:
+        return True
+
+    def _agent_of(self, job: Job) -> Agent:
+        agent = super()._agent_of(job)
+        if job.agents is not None:
+            raise BadArgument("a job on Ray is played by the runner's agents; give it none of its own.")
+        return agent
+
+    # -- for the crew
+
+    def orders(self, host: str, concurrency: int, node: Node) -> bytes:
+        """Return what a player on a node is told.
+
+        Raises:
+            BadArgument: when the agent cannot be sent.
+        """
+        spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
+        limits = self.limits
+        told = Orders(self._agents, host, limits, concurrency, versions(), self._secrets, spool)
+        return self.packed(told, "the agent")
+
+    def packed(self, what: Any, name: str) -> bytes:
+        """Return something pickled, functions and classes of the main module with it.
+
+        Raises:
+            BadArgument: when it cannot be.
+        """
+        try:
+            return self._crew.cluster.ray.cloudpickle.dumps(what)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise BadArgument(f"{name} cannot be sent to another node: {error!r:.300}") from error
+
+    def parcel(self, trials: Sequence[Trial], member: _Member) -> bytes:
+        """Return trials as they are sent to a player: with the runs that they are of, and its new recipes.
+
+        Raises:
+            BadArgument: when they cannot be sent.
+        """
+        if len(self._recipes) > RECIPES:
+            self._recipes.clear()
+            self._crew.forget_recipes()
+        sent: list[Trial] = []
+        new: dict[str, Recipe] = {}
+        for trial in trials:
+            job = trial.job
+            key = pool_key(job.env)
+            if key not in self._recipes:  # which keeps the recipe: a key may be where it stands in memory
+                self._recipes[key] = f"@{len(self._recipes)}", maker(job.env)
+            name, recipe = self._recipes[key]
+            if name not in member.has:
+                new[name] = recipe
+            run = self._run_of(job, trial.agent)
+            plain = replace(job, env=name)
+            sent.append(replace(trial, job=plain, run=run, agent=None))  # type: ignore[arg-type]
+        packed = self.packed(Parcel(sent, new, member.anew), "a job")
+        member.has.update(new)
+        member.anew = False
+        return packed
+
+    def ended(self, trial: Trial, episode: Episode, *, alone: bool = True) -> None:
+        """Take note of what came of a trial; `alone`: after a loss it is played apart from others."""
+        if self.store is not None:
+            with suppress(DuplicateEpisode):  # a spool had it
+                self.store.append(episode)
+        again = trial.again(episode, self.retries)
+        if again is not None and not alone:
+            again = replace(again, alone=False)
+        if again is None:
+            self._ended.append((trial.number, episode))
+        else:
+            self._again.append(again)
+
+    def lost(self, trial: Trial, why: str, *, alone: bool) -> None:
+        """Take note of a trial whose player is gone."""
+        job = trial.job
+        episode = Episode(
+            replace(expected(maker(job.env)), seed=job.seed),
+            self._run_of(job, trial.agent),
+            trial.key,
+            job.sample,
+            trial.attempt,
+            salt=job.salt,
+            group=job.group,
+            error=Failure("host", WorkerDied.__name__, why),
+        )
+        self.ended(trial, episode, alone=alone)
+
+
+class _StandIn(BaseAgent):
+    """Stands in the driver for an agent that plays elsewhere."""
+
+    told: AgentInfo = AgentInfo()
+
+    @property
+    def info(self) -> AgentInfo:
+        """What the players said of it."""
+        return self.told
+
+
+@dataclass(eq=False)
+class _Member:
+    """The driver's end of a player."""
+
+    actor: Any
+    node: Node
+    room: int  # trials that it may have at a time
+    careful: bool
+    began: float
+    greeting: Any = None  # the reference of its hello, while that is awaited
+    call: Any = None  # the reference of its exchange, while one is in flight
+    trials: dict[int, Trial] = field(default_factory=dict)
+    version: int | None = None  # what was published to it
+    has: set[str] = field(default_factory=set)  # the recipes that were sent to it
+    anew: bool = False  # it is to forget those of before
+
+    @property
+    def up(self) -> bool:
+        return self.greeting is None
+
+
+class _Crew:
+    """The players of a runner: hired, given jobs, heard, and given up."""
+
+    def __init__(self, cluster: Cluster, books: RayRunner) -> None:
+        self.cluster, self.books = cluster, books
+        self.members: list[_Member] = []
+        self.waiting: dict[bool, deque[Trial]] = {False: deque(), True: deque()}  # careful or not
+        self.nodes = Nodes(cluster)
+        self.used: dict[str, Node] = {}  # where there may be a spool
+
+    @property
+    def in_flight(self) -> int:
+        return sum(map(len, self.waiting.values())) + sum(len(each.trials) for each in self.members)
+
+    # -- the pump
+
+    def play(self) -> Iterator[Numbered]:
+        """Play until there is nothing left to play."""
+        books = self.books
+        while True:
+            yield from books._hand_on()
+            while not books._full and (trial := books._next()) is not None:
+                self.waiting[trial.alone].append(trial)
+            if not self.in_flight and not books._ended:
+                return
+            self.hire()
+            self.give()
+            self.listen(0.1)
+
+    def first_hello(self) -> Hello:
+        """Return what the first player says that is up.
+
+        Raises:
+            GemError: what kept it from getting ready. BadArgument: when none comes up.
+        """
+        until = monotonic() + START_S
+        while True:
+            self.hire(at_least=1)
+            for member in self.members:
+                if member.greeting is not None:
+                    found = self.got(member, member.greeting, 0.05)
+                    if isinstance(found, Hello):
+                        member.greeting = None
+                        return found
+            if monotonic() > until:
+                raise BadArgument(
+                    f"no player came up within {START_S:g} s; the cluster needs a free core, and has "
+                    f"{len(self.nodes.living)} nodes."
+                )
+
+    # -- who plays
+
+    def hire(self, at_least: int = 0) -> None:
+        """Start players where there is room and a reason."""
+        nodes = self.nodes
+        nodes.look()
+        slots = {node.id: int(node.resources.get("CPU", 0)) for node in nodes.open()}
+        planned = sum(int(node.resources.get("CPU", 0)) for node in nodes.living.values())
+        most = min(planned, self.books._most or planned, self.books.concurrency)
+        plain = [each for each in self.members if not each.careful]
+        share = -(-self.books.concurrency // max(1, most))
+        for member in self.members:
+            if not member.careful and member.node.id in slots:
+                slots[member.node.id] -= 1
+        wanted = max(at_least, -(-len(self.waiting[False]) // share) + len([m for m in plain if m.trials]))
+        while slots and len(plain) < min(most, wanted):
+            node_id = max(slots, key=lambda each: slots[each])
+            if slots[node_id] < 1:
+                break
+            slots[node_id] -= 1
+            plain.append(self.start(nodes.living[node_id], self.books._kind, share, careful=False))
+        if self.waiting[True] and slots and not any(each.careful for each in self.members):
+            node_id = max(slots, key=lambda each: slots[each])
+            self.start(nodes.living[node_id], "process", share, careful=True)
+
+    def start(self, node: Node, host: str, concurrency: int, *, careful: bool) -> _Member:
+        orders = self.books.orders(host, concurrency, node)
+        # A careful one, which waits for processes of its own, must not wait for a core to come free.
+        actor = self.cluster.actor(Player, node.id, orders, cores=0.0 if careful else 1.0)
+        room = concurrency + max(1, int(concurrency * AHEAD))
+        member = _Member(actor, node, room, careful, monotonic(), greeting=actor.hello.remote())
+        self.members.append(member)
+        self.used[node.id] = node
+        return member
+
+    # -- what they are given, and what they say
+
+    def give(self) -> None:
+        """Give players that are up what waits, and ask them what has ended."""
+        for member in self.members:
+            if not member.up or member.call is not None:
+                continue
+            waiting = self.waiting[member.careful]
+            taken: list[Trial] = []
+            while waiting and len(member.trials) + len(taken) < member.room:
+                taken.append(waiting.popleft())
+            if not taken and not member.trials:
+                continue
+            try:
+                packed = self.books.parcel(taken, member)
+            except BaseException:
+                waiting.extendleft(reversed(taken))
+                raise
+            version, weights = None, None
+            published = self.books._published
+            if published is not None and published[0] != member.version:
+                version, weights = published
+                member.version = version
+            member.trials.update((trial.number, trial) for trial in taken)
+            member.began = monotonic()
+            member.call = member.actor.exchange.remote(packed, POLL_S, version, weights)
+
+    def published(self) -> None:
+        """Let every player load what was published last, with the next jobs that it is given."""
+        for member in self.members:
+            member.version = None
+
+    def forget_recipes(self) -> None:
+        """Send every recipe again, and let players forget those that they have."""
+        for member in self.members:
+            member.has.clear()
+            member.anew = True
+
+    def listen(self, wait_s: float) -> None:
+        """Take in what players say, and give up those that say nothing."""
+        calls = [member.greeting or member.call for member in self.members]
+        calls = [call for call in calls if call is not None]
+        if calls:
+            self.cluster.ray.wait(calls, num_returns=1, timeout=wait_s)
+        for member in list(self.members):
+            call = member.greeting or member.call
+            if call is None:
+                continue
+            found = self.got(member, call, 0.0)
+            if isinstance(found, Hello):
+                member.greeting = None
+            elif isinstance(found, Heard):
+                member.call = None
+                self.hear(member, found)
+            elif found is None:
+                patience = self.books._heartbeat_s if member.up else START_S
+                if monotonic() - member.began > patience:
+                    self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
+
+    def got(self, member: _Member, call: Any, wait_s: float) -> Any:
+        """Return what a call came to; None where it has not, or its player is lost, which is noted.
+
+        Raises:
+            GemError: what the call met there.
+        """
+        ray = self.cluster.ray
+        ready, _ = ray.wait([call], num_returns=1, timeout=wait_s)
+        if not ready:
+            return None
+        try:
+            return ray.get(call)
+        except ray.exceptions.RayTaskError as error:
+            raise _of_node(own_error(error), member.node) from error
+        except ray.exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
+            self.give_up(member, "it is out of reach", silent=True)
+        except ray.exceptions.RayError as error:
+            self.give_up(member, type(error).__name__, silent=False)
+        return None
+
+    def hear(self, member: _Member, heard: Heard) -> None:
+        """Take in episodes.
+
+        Raises:
+            GemError: what keeps the player from going on, after that.
+        """
+        for number, line in heard.ended:
+            trial = member.trials.pop(number, None)
+            if trial is not None:
+                run: RunInfo = self.books._run_of(trial.job, trial.agent)
+                self.books.ended(trial, codec.decode(line, run))
+        if heard.broken is not None:
+            raise _of_node(pickle.loads(heard.broken), member.node)
+
+    def give_up(self, member: _Member, why: str, *, silent: bool) -> None:
+        """Give a player up; its jobs are played again as far as they may be."""
+        self.members.remove(member)
+        self.cluster.kill(member.actor)
+        node = member.node
+        gone = self.nodes.lost(node.id, silent=silent)
+        for trial in member.trials.values():
+            self.books.lost(trial, f"its player on {node.name} is lost: {why}.", alone=not gone)
+
+    # -- spools, and the end
+
+    def collect(self, store: EpisodeStore) -> None:
+        """Take what the nodes' spools hold into the store."""
+        folder = self.books._spool
+        if folder is None:
+            return
+        self.nodes.look()
+        self.used |= self.nodes.living
+        ray = self.cluster.ray
+        known = ray.put({entry.id for entry in store.select()})
+        for parts in [self.cluster.call(read_spool, node, str(folder), known) for node in self.nodes.living]:
+            with suppress(ray.exceptions.RayError):  # the node died meanwhile
+                for part in parts:
+                    for run, line in ray.get(part):
+                        with suppress(DuplicateEpisode):
+                            store.append(codec.decode(line, codec.decode_run(run)))
+
+    def dismiss(self) -> None:
+        """End every player; what they play is dropped."""
+        members, self.members = self.members, []
+        for waiting in self.waiting.values():
+            waiting.clear()
+        closing = []
+        for member in members:
+            with suppress(Exception):
+                closing.append(member.actor.close.remote())
+        self.cluster.wait_for(closing, 2.0)
+        for member in members:
+            self.cluster.kill(member.actor)
+
+    def close(self) -> None:
+        try:
+            self.dismiss()
+            folder = self.books._spool
+            if folder is not None and self.used:
+                self.nodes.look()
+                calls = [
+                    self.cluster.call(drop_spool, node.id, str(folder))
+                    for node in self.nodes.open()
+                    if node.id in self.used
+                ]
+                self.cluster.wait_for(calls, 5.0)
+        finally:
+            self.cluster.close()
+
+
+# -- on the nodes
+
+
+def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Yield what the spools in a folder hold beside what is known: each episode's run and its stored form."""
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        with EpisodeStore(path, read_only=True) as spool:
+            new = [entry.number for entry in spool.select() if entry.id and entry.id not in known]
+            for start in range(0, len(new), AT_ONCE):
+                episodes = [spool[number] for number in new[start : start + AT_ONCE]]
+                yield [(codec.encode_run(episode.run), codec.encode(episode)) for episode in episodes]
+
+
+def drop_spool(folder: str) -> None:
+    """Remove the spools in a folder."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_node(error: BaseException, node: Node) -> BaseException:
+    """Return an error of ours that says on which node it came about."""
+    return type(error)(f"{error} This was on node {node.name}.") if isinstance(error, GemError) else error
+
+
+def _for_nodes(agent: Any) -> Any:
+    """Return agents as they are sent."""
+    if isinstance(agent, Mapping):
+        return {seat: _for_nodes(each) for seat, each in agent.items()}
+    if isinstance(agent, str):
+        return AgentByName(agent)
+    if isinstance(agent, AgentByName) or (isinstance(agent, Agent) and not isinstance(agent, type)):
+        return agent
+    raise BadArgument(
+        f"the agent is {agent!r:.80}; accepted: an agent's name, an AgentByName, an Agent, or a mapping from "
+        "seats to these."
+    )
+
+
+def _stand_ins(agents: Any) -> Any:
+    if isinstance(agents, Mapping):
+        return {seat: _StandIn() for seat in agents}
+    return _StandIn()
+
+
+def _spool_folder(store: Store | None, given: str | Path | None) -> Path | None:
+    """Return the folder of the spools of a store: the same one for the same store of the same machine."""
+    if not isinstance(store, EpisodeStore):
+        return None
+    name = blake2b(f"{socket.gethostname()}:{store.path.resolve()}".encode(), digest_size=8).hexdigest()
+    home = Path(tempfile.gettempdir()) / f"gem-gym-{getuid()}" if given is None else Path(given)
+    return home / f"spool-{name}"

@@ -1,0 +1,429 @@
+"""Playing on a Ray cluster: two nodes with a core each, on this machine."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from random import Random
+from threading import Lock
+
+import pytest
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster
+from ray_worlds import Poison, Waits
+
+from gem.agents.base import BaseAgent
+from gem.agents.random import RandomAgent
+from gem.agents.ray_model import ModelActor
+from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
+from gem.hosts.ray_cluster import Cluster as Connection
+from gem.hosts.ray_host import RayHost
+from gem.record import Limits, Reply
+from gem.registry import EnvSpec, Maker, register
+from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
+from gem.rollout.store import merge
+
+pytestmark = pytest.mark.framework
+
+HERE = Path(__file__).parent
+GAMES = ("game:GuessTheNumber-v0", "game:Sudoku-v0-easy")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with pytest.MonkeyPatch.context() as patch:
+        shared = HERE.parent / "shared"
+        patch.setenv("PYTHONPATH", f"{shared}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made.add_node(num_cpus=1)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def play_on(cluster, tmp_path):
+    """Make runners on the cluster."""
+
+    def make(agent="random", **options):
+        options.setdefault("spool", tmp_path / "spool")
+        return RayRunner(agent, address=cluster.address, **options)
+
+    return make
+
+
+def hashes(episodes):
+    return [episode.transcript_hash() for episode in episodes]
+
+
+def games(count):
+    return [Job(GAMES[i % 2], i, sample=i % 3) for i in range(count)]
+
+
+def player_pids():
+    """The processes of players, of whatever driver of this user."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::Player"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# -- the same episodes
+
+
+def test_the_same_episodes_as_on_the_serial_host(play_on, tmp_path):
+    jobs = games(200)
+    with EpisodeStore(tmp_path / "e.jsonl") as store:
+        with play_on(store=store) as runner:
+            played = runner.play(jobs)
+        serial = rollout(jobs, RandomAgent())
+        assert hashes(played) == hashes(serial)
+        named = [(episode.job, episode.sample, episode.attempt) for episode in serial]
+        assert [(episode.job, episode.sample, episode.attempt) for episode in played] == named
+        assert sorted(entry.id for entry in store.select()) == sorted(episode.id for episode in played)
+        assert {episode.run.agent for episode in played} == {"RandomAgent"}
+    assert not list((tmp_path / "spool").rglob("*.jsonl"))
+
+
+def test_what_only_the_driver_knows_travels(play_on):
+    class Local(Waits):
+        """Defined where no node can import it."""
+
+    register(EnvSpec("ray:OnlyHere-v0", Local, {"steps": 2}))
+    jobs = [Job("ray:OnlyHere-v0", 1), Job(Maker("ray:OnlyHere-v0", {"steps": 4}), 1), Job(partial(Local), 1)]
+    for host in ("serial", "process"):
+        with play_on(host=host) as runner:
+            played = runner.play(jobs)
+        assert [(len(episode.turns), episode.error) for episode in played] == [
+            (2, None),
+            (4, None),
+            (3, None),
+        ]
+
+
+class Counts(BaseAgent):
+    """Answers with its version and what it was published."""
+
+    published = "nothing"
+
+    async def ask(self, ask):
+        return Reply(f"{self.policy_version} {self.published}")
+
+    def publish(self, version, weights=None):
+        self.policy_version, self.published = version, weights or self.published
+
+
+def test_an_agent_is_sent_and_told_what_is_published(play_on):
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    jobs = [Job(partial(Waits, steps=1), seed) for seed in range(8)]
+    with play_on(Counts()) as runner:
+        assert {e.turns[0].action for e in runner.play(jobs)} == {"None nothing"}
+        runner.publish(3, "weights")
+        assert {(e.turns[0].action, e.policy_version) for e in runner.play(jobs)} == {("3 weights", 3)}
+        runner.publish(4)
+        assert {e.policy_version for e in runner.play(jobs)} == {4}
+
+
+def test_players_share_a_model(cluster, play_on):
+    pytest.importorskip("torch")
+    from gem.agents.tiny import TinyAgent, TinyConfig, TinyLM
+    from gem.tokens.tiny import TinyRenderer
+
+    renderer = TinyRenderer()
+    agent = TinyAgent(TinyLM(len(renderer), TinyConfig(width=16, layers=1, heads=2), 0), renderer)
+    jobs = [Job("game:GuessTheNumber-v0-easy", seed, limits=Limits(turns=3)) for seed in range(30)]
+    here = rollout(jobs, agent)
+    other = TinyLM(len(renderer), TinyConfig(width=16, layers=1, heads=2), 1).state_dict()
+    with Connection(cluster.address), ModelActor(agent, cores=0) as model:
+        with play_on(model, concurrency=16) as runner:
+            assert hashes(runner.play(jobs)) == hashes(here)
+            runner.publish(7, other)
+            there = runner.play(jobs)
+            assert {turn.policy_version for episode in there for turn in episode.turns} == {7}
+            agent.publish(7, other)
+            assert hashes(there) == hashes(rollout(jobs, agent))
+            assert here[0].run.vocabulary == there[0].run.vocabulary == renderer.vocab_hash
+        with play_on(model) as runner:
+            ray.kill(model._actor)
+            with pytest.raises(AgentUnavailable, match="the actor of the model is gone"):
+                runner.play(jobs)
+    with pytest.raises(BadArgument, match="connect first"):
+        ModelActor(agent)
+
+
+class Gone(BaseAgent):
+    async def ask(self, ask):
+        raise AgentUnavailable("nobody there")
+
+
+# -- losses
+
+
+def test_what_kills_its_player_takes_nobody_along(play_on, tmp_path):
+    jobs = [Job(partial(Poison, 0.005), seed) for seed in range(40)]
+    with (
+        EpisodeStore(tmp_path / "e.jsonl") as store,
+        play_on(store=store, concurrency=16, retries=2) as runner,
+    ):
+        played = runner.play(jobs)
+        assert [episode.seed for episode in played if not episode.scored] == [13]
+        assert played[13].error.type == "WorkerDied"
+        assert played[13].attempt == 2
+        latest = store.latest()
+        assert sorted(entry.seed for entry in latest) == list(range(40))
+
+
+def test_a_player_that_is_silent_is_given_up(play_on):
+    jobs = [Job(partial(Waits, 0.05), seed) for seed in range(60)]
+    with play_on(host="thread", concurrency=8, heartbeat_s=2.0) as runner:
+        played = []
+        for episode in runner.stream(jobs):
+            played.append(episode)
+            if len(played) == 10:
+                stopped = player_pids()[0]
+                os.kill(stopped, signal.SIGSTOP)
+        assert sorted(episode.seed for episode in played) == list(range(60))
+        assert all(episode.scored for episode in played)
+        assert any(episode.attempt for episode in played)
+    until(lambda: stopped not in player_pids())
+
+
+def folder_of(pid):
+    return Path("/proc") / str(pid)
+
+
+def memory_mb():
+    fields = (line.split() for line in (folder_of("self") / "status").read_text().splitlines())
+    return next(int(words[1]) / 1024 for words in fields if words[0] == "VmRSS:")
+
+
+@pytest.mark.slow
+def test_players_and_nodes_that_die_at_random_lose_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{HERE.parent / 'shared'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    )
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    node = cluster.add_node(num_cpus=1)
+    ray.init(cluster.address, log_to_driver=False)
+    chance = Random(5)
+    jobs = [Job(partial(Waits, 0.02, 5), seed) for seed in range(1000)]
+    try:
+        with EpisodeStore(tmp_path / "e.jsonl") as store:
+            options = {"store": store, "retries": 8, "concurrency": 16, "host": "thread"}
+            with RayRunner("random", address=cluster.address, spool=tmp_path / "spool", **options) as runner:
+                played = []
+                stream = runner.stream(jobs)
+                for episode in stream:
+                    played.append(episode)
+                    if len(played) == 20:
+                        files, memory = len(os.listdir("/proc/self/fd")), memory_mb()
+                        threads = threading.active_count()
+                    if len(played) % 150 == 0 and (pids := player_pids()):
+                        os.kill(chance.choice(pids), signal.SIGKILL)
+                    if len(played) in (300, 700):
+                        cluster.remove_node(node, allow_graceful=False)
+                        node = cluster.add_node(num_cpus=1)
+                merge(tmp_path / "all.jsonl", [store.path, *(tmp_path / "spool").rglob("*.jsonl")])
+            assert sorted(episode.seed for episode in played) == list(range(1000))
+            assert [episode.seed for episode in played if not episode.scored] == []
+            serial = rollout(jobs, RandomAgent(), host="thread", concurrency=500)
+            assert {e.seed: e.transcript_hash() for e in played} == {
+                e.seed: e.transcript_hash() for e in serial
+            }
+            scored = [entry for entry in store.select() if entry.verdict == "scored"]
+            assert sorted(entry.seed for entry in scored) == list(range(1000))
+            assert sorted(entry.seed for entry in store.latest()) == list(range(1000))
+            assert any(entry.attempt for entry in scored)
+            with EpisodeStore(tmp_path / "all.jsonl") as merged:
+                assert sorted(entry.seed for entry in merged.latest()) == list(range(1000))
+        until(lambda: not player_pids())
+        assert len(os.listdir("/proc/self/fd")) <= files + 10
+        assert threading.active_count() <= threads + 2
+        assert memory_mb() < memory + 100
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
+    path, spool = tmp_path / "e.jsonl", tmp_path / "spool"
+    count = 120
+    command = [
+        sys.executable,
+        str(HERE / "ray_driver.py"),
+        cluster.address,
+        str(path),
+        str(spool),
+        str(count),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        for line in driver.stdout:
+            if int(line) == 30:
+                break
+        driver.kill()
+    until(lambda: not player_pids())
+    with EpisodeStore(path) as store:
+        held = {entry.id for entry in store.select()}
+        spooled = set()
+        for file in spool.rglob("*.jsonl"):
+            with EpisodeStore(file, read_only=True) as one:
+                spooled |= {entry.id for entry in one.select()}
+    assert 30 <= len(held) < count
+    assert held <= spooled
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == str(count)
+    with EpisodeStore(path, read_only=True) as store:
+        entries = store.select()
+        assert sorted(entry.seed for entry in entries) == list(range(count))  # each once
+        assert {entry.run for entry in entries} == {entries[0].run}
+        assert held | spooled <= {entry.id for entry in entries}
+        serial = rollout([Job(partial(Waits), seed) for seed in range(count)], RandomAgent())
+        assert {e.seed: e.transcript_hash() for e in store} == {e.seed: e.transcript_hash() for e in serial}
+    assert not list(spool.rglob("*.jsonl"))
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "said"),
+    [
+        ("random", {"players": 0}, "players is 0"),
+        ("random", {"heartbeat_s": 0.5}, "heartbeat_s is 0.5"),
+        ("random", {"host": object()}, "give its name"),
+        (RandomAgent, {}, "accepted: an agent's name"),
+        ({"a": 3}, {}, "accepted: an agent's name"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_ray_is_asked(agent, options, said):
+    with pytest.raises(BadArgument, match=said):
+        RayRunner(agent, address="10.0.0.1:1", **options)
+
+
+def test_what_a_node_lacks_is_told(play_on):
+    with play_on("nobody") as runner, pytest.raises(BadArgument, match=r"no agent .*'nobody'.*on node"):
+        runner.play(games(2))
+    with play_on(secrets=["NO_SUCH_KEY"]) as runner, pytest.raises(BadArgument, match="no NO_SUCH_KEY"):
+        runner.play(games(2))
+    with play_on() as runner, pytest.raises(UnknownEnv):
+        runner.play([Job("game:NoSuch-v0", 0)])
+    with play_on() as runner, pytest.raises(BadArgument, match="none of its own"):
+        runner.play([Job(GAMES[0], 0, agents=RandomAgent())])
+    with play_on(Gone()) as runner, pytest.raises(AgentUnavailable, match="nobody there"):
+        runner.play(games(2))
+    unsendable = Counts()
+    unsendable.lock = Lock()
+    with play_on(unsendable) as runner, pytest.raises(BadArgument, match="cannot be sent"):
+        runner.play(games(2))
+
+
+# -- the host, step by step
+
+
+@pytest.fixture
+def host(cluster):
+    with RayHost(address=cluster.address) as made:
+        yield made
+
+
+def test_environments_stepped_on_ray_say_the_same(host):
+    jobs = games(40)
+    serial = rollout(jobs, RandomAgent())
+    assert hashes(rollout(jobs, RandomAgent(), host=host, concurrency=16)) == hashes(serial)
+    assert hashes(asyncio.run(rollout_async(jobs, RandomAgent(), host=host))) == hashes(serial)
+
+
+def test_calls_that_break_hang_or_kill_come_back_as_such(host):
+    host.call_s = 3.0
+    plain, poison, slow = (host.add(each) for each in (Waits, Poison, partial(Waits, 60.0)))
+    for index, seed in ((plain, 1), (poison, 13), (slow, 2)):
+        host.submit(index, "reset", (), {"seed": seed})
+    assert {outcome.error for outcome in host.ready(3)} == {None}
+    host.submit(plain, "step", (3,))
+    (outcome,) = host.ready()
+    assert outcome.error.__class__.__name__ == "BadAction"
+    host.submit(poison, "step", ("a",))
+    (outcome,) = host.ready()
+    assert (outcome.index, outcome.failure.type, outcome.failure.boundary) == (poison, "WorkerDied", "host")
+    host.submit(slow, "step", ("a",))
+    (outcome,) = host.ready()
+    assert outcome.index == slow
+    assert outcome.failure.type == "WorkerDied"
+    for index, seed in ((plain, 1), (slow, 1)):
+        host.renew(index, Waits)
+        host.submit(index, "reset", (), {"seed": seed})
+    first, second = (outcome.value for outcome in host.ready(2))
+    assert first == second
+
+
+def test_a_host_by_name_takes_the_connection_that_is_there(cluster):
+    with Connection(cluster.address):
+        played = rollout(games(4), RandomAgent(), host="ray", concurrency=2)
+        assert hashes(played) == hashes(rollout(games(4), RandomAgent()))
+        with pytest.raises(BadArgument, match=r"connected to the Ray cluster at .*, not at '10.0.0.1:1'"):
+            RayHost(address="10.0.0.1:1")
+        inside = ray.remote(num_cpus=0)(lambda: RayHost())
+        with pytest.raises(BadArgument, match="worker of a Ray cluster already"):
+            ray.get(inside.remote())
+
+
+# -- evaluation and training
+
+
+def evaluated(*words):
+    from gem import cli
+
+    return cli.main(["eval", *map(str, words)])
+
+
+def test_an_evaluation_on_ray_has_the_same_figures(cluster, tmp_path, capsys):
+    words = [GAMES[0], "-n", 20, "-k", 2, "--turns", 6, "--agent", "random", "--agent", "solver"]
+    assert evaluated(*words, "--ray", cluster.address, "--out", tmp_path / "ray") == 0
+    assert evaluated(*words, "--out", tmp_path / "here") == 0
+    figures = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("ray", "here")]
+    rows = [
+        [(row["agent"], row["env"], row["success"], row["reward"], row["turns"]) for row in each["results"]]
+        for each in figures
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 2
+    capsys.readouterr()
+    assert evaluated(*words, "--ray", cluster.address, "--out", tmp_path / "ray", "--stop-at-width", 0.9) == 0
+
+
+def test_training_samples_on_ray_with_the_weights_of_each_iteration(cluster, tmp_path):
+    pytest.importorskip("torch")
+    from gem.train.config import TrainConfig
+    from gem.train.trainer import train
+
+    config = {
+        **{"env_kwargs": {"max_number": 4, "max_turns": 3}, "width": 16, "layers": 1, "heads": 2},
+        **{"episodes": 48, "batch": 16, "minibatch": 8, "group": 4, "warmup_steps": 8, "warmup_batch": 8},
+        **{"eval_episodes": 8, "watch": 0, "store": "tokens"},
+    }
+    played = {}
+    for name, address in (("here", ""), ("ray", cluster.address)):
+        train(TrainConfig(**config, out=tmp_path / name, ray=address))
+        with EpisodeStore(tmp_path / name / "episodes.jsonl", read_only=True) as store:
+            played[name] = {(e.policy_version, e.job): e.transcript_hash() for e in store}
+            assert len(store) == 48
+            assert all(turn.logprobs is not None for episode in store for turn in episode.turns)
+    assert {version for version, _ in played["ray"]} == {0, 1, 2}
+    assert played["ray"] == played["here"]
