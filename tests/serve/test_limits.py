@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import gem
+from gem.errors import BadArgument
 from gem.hosts.remote import Remote
 from gem.registry import Maker
 
@@ -63,6 +64,28 @@ def test_a_full_server_says_so_and_has_room_again(serving, connected, until):
         _, errors = host.map([0], "reset", [1])
         assert not errors
     assert server.application.metrics["sessions_refused_total"] == 3
+
+
+def test_a_session_that_nobody_holds_makes_room(serving, connected, monkeypatch):
+    monkeypatch.setattr("gem.serve.environments.sessions.FORSAKEN_S", 0.0)
+    server = serving(limits={"sessions": 2})
+    held = connected(server)
+    held.reset(seed=1)
+    for _ in range(3):  # over HTTP, without a goodbye
+        assert httpx.post(server.url + "/reset", json={}).status_code == 200
+    assert held.step("x")["reward"] == 1 / 8
+    assert len(server.application.sessions) == 2
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_every_name_of_this_machine_will_do(serving, host):
+    try:
+        server = serving(host=host)
+    except BadArgument as absent:
+        pytest.skip(str(absent))
+    assert httpx.get(server.url + "/health").status_code == 200
+    with gem.make(f"remote:{server.url}/served:Obeying") as env:
+        assert env.reset(seed=1).obs.startswith("start ")
 
 
 def test_a_message_that_is_too_long_ends_the_connection_alone(serving, connected):
@@ -215,4 +238,5 @@ def test_the_command_serves_and_ends_with_a_signal(command):
             pass
     out, err = process.communicate()
     ended.cancel()
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, out) == (0, "")
+    assert err == "1 episodes may finish within 30 s; another signal ends them now.\n"

@@ -1,5 +1,6 @@
 """gem's own client: environments on a server, as if they were here."""
 
+import pickle
 import socket
 from dataclasses import replace
 
@@ -275,6 +276,14 @@ def test_an_environment_of_others_is_played_by_openenvs_protocol(serving, made):
         assert yours.info["stop"] == mine.info["stop"]
         with pytest.raises(EpisodeOver):
             env.step("x")
+
+
+def test_a_token_stays_out_of_records_and_pickles(serving, made):
+    token = "t" * 16
+    env = made(f"remote:{serving(token=token).url}/served:Obeying", token=token)
+    env.reset(seed=1)
+    assert token.encode() not in pickle.dumps(env)
+    assert token not in repr(gem.registry.task_of(env))
 
 
 def test_what_goes_wrong_there_is_no_reward_here(serving, made):

@@ -1,5 +1,6 @@
 """Killed clients and servers, cut connections, slow readers: nothing is lost, or twice, and nothing leaks."""
 
+import asyncio
 import json
 import random
 import signal
@@ -11,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from gem.agents.scripted import ScriptedAgent
 from gem.hosts.remote import Remote
@@ -194,3 +197,56 @@ def test_who_reads_nothing_is_cut_off_and_holds_up_nobody(serving, connected, un
         raw.close()
     client.socket.close()
     assert held_after(before) == before
+
+
+def test_a_signal_under_load_ends_a_server_quietly(until):
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        port = tried.getsockname()[1]
+    code = (
+        "import sys\n"
+        "from gem.serve.environments import ServeLimits\n"
+        "from gem.serve.environments.server import EnvironmentServer\n"
+        "limits = ServeLimits(drain_s=0.5)\n"
+        "EnvironmentServer(['game:GuessTheNumber-v0-hard'], port=int(sys.argv[1]), limits=limits).serve()\n"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code, str(port)], stderr=subprocess.PIPE, text=True)
+    url = f"ws://127.0.0.1:{port}/ws"
+    ends = []
+
+    async def step():
+        async with connect(url, compression=None, open_timeout=60) as client:
+            begun.append(1)
+            try:
+                while True:
+                    await client.send('{"type": "reset", "data": {"seed": 1}}')
+                    answer = json.loads(await client.recv())
+                    while not (answer["type"] == "error" or answer["data"]["done"]):
+                        await client.send('{"type": "step", "data": {"text": "\\\\boxed{7}"}}')
+                        answer = json.loads(await client.recv())
+            except ConnectionClosed as end:
+                ends.append(end.rcvd is not None)
+
+    async def load():
+        tasks = [asyncio.create_task(step()) for _ in range(300)]
+        while len(begun) < len(tasks):
+            await asyncio.sleep(0.05)
+        server.send_signal(signal.SIGTERM)
+        await asyncio.gather(*tasks)
+
+    def reachable():
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", port)) == 0
+
+    begun: list[int] = []
+    try:
+        until(reachable, "the server did not come up")
+        asyncio.run(load())
+        _, err = server.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.communicate()
+    assert server.returncode == 0
+    assert "Traceback" not in err
+    assert len(err.splitlines()) <= 1, err
+    assert len(ends) == 300

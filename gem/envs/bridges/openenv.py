@@ -102,7 +102,14 @@ class OpenEnvEnv(Env):
         """Begin an episode there; see Env.reset."""
         super().reset(seed)
         # Seeds there are often of numpy's or C's size.
-        result = self._ask({"type": "reset", "data": {"seed": (self.seed or 0) % 2**31}})
+        asked = {"type": "reset", "data": {"seed": (self.seed or 0) % 2**31}}
+        known = self._socket is not None
+        try:
+            result = self._ask(asked)
+        except WorkerDied:
+            if not known:
+                raise
+            result = self._ask(asked)  # the server began anew since the last episode
         if result.get("done"):
             raise NoVerdict(f"the server ended the episode in its reset: {_why(result)}")
         return Start(self._obs(result), _info(result))
@@ -217,7 +224,9 @@ class OpenEnvEnv(Env):
             import httpx  # where a field was named, nobody asks for the schema
 
             try:
-                got = httpx.get(self.url + "/schema", headers=self.headers, timeout=self.call_s)
+                got = httpx.get(
+                    self.url + "/schema", headers=self.headers, timeout=self.call_s, trust_env=False
+                )
                 properties = got.raise_for_status().json()["action"]["properties"]
                 self._fields = {
                     name: each.get("type") for name, each in properties.items() if name != "metadata"

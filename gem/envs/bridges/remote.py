@@ -41,7 +41,7 @@ class RemoteEnv(Env):
         as this environment is open.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("_link", "_index", "_claims", "_tools")
+    shared: ClassVar[tuple[str, ...]] = ("_link", "_index", "_claims", "_tools", "_spec")
     _secret_arguments: ClassVar[tuple[str, ...]] = ("token",)
 
     def __init__(
@@ -165,13 +165,16 @@ class RemoteEnv(Env):
         """Return what pickle keeps: what this was made of, without the token, and its state."""
         args, kwargs = self._init
         init = args[:1], {name: value for name, value in kwargs.items() if name != "token"}
-        return {"init": init, "made_by": self._made_by, "spec": self.spec, "state": self.get_state()}
+        spec = self.spec and replace(
+            self.spec, kwargs={name: value for name, value in self.spec.kwargs.items() if name != "token"}
+        )
+        return {"init": init, "spec": spec, "state": self.get_state()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         """Open another session in the state that was kept."""
         self._init = args, kwargs = kept["init"]
         type(self).__init__(self, *args, **kwargs)
-        self._made_by, self.spec = kept["made_by"], kept["spec"]
+        self.spec = self._made_by = kept["spec"]
         self.set_state(kept["state"])
 
 

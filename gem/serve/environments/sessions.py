@@ -23,7 +23,7 @@ from gem.serve.environments.metrics import Metrics
 from gem.specs import EnvSpec
 from gem.tasks.base import TaskSet
 
-REMEMBERED = 4
+REMEMBERED = 2
 """How many answers of a session are kept for requests that come again."""
 
 FORSAKEN_S = 60.0
@@ -329,7 +329,7 @@ class Sessions:
         """Take one step, and where that ends the episode begin the next; see `gem.hosts.verbs.advance`."""
         if next_seed is None:
             return tuple(await self.step(session, action))
-        if not session.over and session.steps + 1 < self.limits.steps:
+        if not session.over and not self.draining and session.steps + 1 < self.limits.steps:
             step = await self.call(session, "advance", (action, next_seed))
             session.steps += 1
             if step[2] or step[3]:
