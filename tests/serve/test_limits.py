@@ -139,6 +139,15 @@ def test_a_call_that_hangs_is_no_verdict_and_holds_up_nobody(serving, connected)
     assert client.reset(seed=1)["done"] is False
 
 
+def test_a_worker_that_dies_is_no_verdict(serving, connected):
+    client = connected(serving(backend="process"))
+    client.reset(seed=1)
+    end = client.step("die")
+    assert (end["reward"], end["done"], end["metadata"]["error"]["type"]) == (None, True, "WorkerDied")
+    client.reset(seed=1)
+    assert client.step("x")["reward"] == 1 / 8
+
+
 def test_clients_name_no_code(serving):
     server = serving(keywords=["length"], wrappers=["last"])
     from websockets.sync.client import connect

@@ -11,6 +11,7 @@ import gem
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.content import Image, Text
+from gem.envs.bridges.addresses import split
 from gem.errors import (
     BadArgument,
     CannotFork,
@@ -308,8 +309,25 @@ def test_what_goes_wrong_there_is_no_reward_here(serving, made):
     server.thread.join(20)
     with pytest.raises(WorkerDied):
         env.reset(seed=1)
-    with pytest.raises(UnknownEnv):
-        gem.make("openenv:localhost:8000")
+    for name in ("localhost:8000", "http://", "http://x:port", "http://[", "ftp://x/y"):
+        with pytest.raises(BadArgument, match="accepted: http://host:port"):
+            gem.make(f"openenv:{name}")
+        with pytest.raises(BadArgument, match="accepted: http://host:port/ID"):
+            gem.make(f"remote:{name}/")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("http://a:1/game:X", ("http://a:1", "game:X")),
+        ("https://a/below/game:X-v0", ("https://a/below", "game:X-v0")),
+        ("http://a:1/ta:Taboo-v0-city/country", ("http://a:1", "ta:Taboo-v0-city/country")),
+        ("http://a:1/below/Plain", ("http://a:1/below", "Plain")),
+        ("http://a:1/", None),
+    ],
+)
+def test_an_address_is_split_where_the_id_begins(name, place):
+    assert split(name) == place
 
 
 def test_a_state_that_lives_elsewhere_cannot_be_had(serving, made):

@@ -18,42 +18,33 @@ def split(name: str) -> Place | None:
 
     The id begins at the first part of the path that has a colon; where none has, it is the last part.
     """
-    parts = urlsplit(name)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    if not is_server(name):
         return None
+    parts = urlsplit(name)
     path = parts.path.strip("/").split("/")
     begin = next((place for place, part in enumerate(path) if ":" in part), len(path) - 1)
+    server = "/".join([f"{parts.scheme}://{parts.netloc}", *path[:begin]])
     env_id = "/".join(path[begin:])
-    before = "/".join(path[:begin])
-    return (
-        Place(f"{parts.scheme}://{parts.netloc}" + (f"/{before}" if before else ""), env_id)
-        if env_id
-        else None
-    )
+    return Place(server, env_id) if env_id else None
 
 
-class Environments:
-    """Holds every name of an environment on a server."""
+def is_server(name: str) -> bool:
+    """Tell whether a name is the address of a server."""
+    try:
+        parts = urlsplit(name)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half a bracket
+        return False
 
-    def __contains__(self, name: object) -> bool:
-        """Whether it is one."""
-        return isinstance(name, str) and split(name) is not None
 
-
-class Servers:
-    """Holds every address of a server."""
+class Addresses:
+    """Holds every name: whether it is an address, the environment says when it is made."""
 
     def __contains__(self, name: object) -> bool:
-        """Whether it is one."""
-        parts = urlsplit(name) if isinstance(name, str) else None
-        return parts is not None and parts.scheme in ("http", "https") and bool(parts.netloc)
+        """True."""
+        return True
 
 
-def environments() -> Environments:
-    """Return the names behind ``remote:``."""
-    return Environments()
-
-
-def servers() -> Servers:
-    """Return the names behind ``openenv:``."""
-    return Servers()
+def addresses() -> Addresses:
+    """Return the names behind ``remote:`` and ``openenv:``."""
+    return Addresses()

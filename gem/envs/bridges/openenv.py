@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from gem import codec
 from gem.content import Image, Obs, Text
 from gem.core import Env, Start, Step
-from gem.envs.bridges.addresses import servers
+from gem.envs.bridges.addresses import is_server
 from gem.errors import BadArgument, NoVerdict, ToolError, WorkerDied, missing_extra
 from gem.record import StopReason
 
@@ -85,7 +85,7 @@ class OpenEnvEnv(Env):
             headers: sent along, as a key.
             call_s: seconds that one answer may take.
         """
-        if name not in servers():
+        if not is_server(name):
             raise BadArgument(f"{name!r:.120} is no address of a server; accepted: http://host:port.")
         if not call_s > 0:
             raise BadArgument(f"call_s is {call_s}; accepted: more than 0.")
