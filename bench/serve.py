@@ -3,7 +3,8 @@
 ``python -m bench.serve [--sessions 2000]``. The same environment, the same messages over web sockets and the
 same client in a process of its own, on one machine. All sessions are opened, each begins an episode, then all
 step at the same time, `--steps` times each. CPU is the server process's, user and system; memory is what its
-resident set grew by from one session to all of them, divided by their number.
+resident set grew by from one session to all of them, divided by their number. Last, gem's remote host calls
+as many environments over one connection.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench.common import HERE, peer_python, table, write_json
+from gem.hosts.remote import Elsewhere, Remote
+from gem.specs import TaskRef
 
 OPENENV = "openenv==0.10.0"
 CONNECTING = 64
 """Connections that are made at the same time."""
 
+ECHO = Elsewhere(TaskRef("bench:Echo"))
 OURS = """
 import sys
 from gem.registry import register
@@ -132,13 +137,45 @@ async def measured(pid: int, port: int, sessions: int, steps: int) -> dict[str, 
     return figures
 
 
-def served(command: list[str], sessions: int, steps: int, port: int) -> dict[str, Any]:
-    """Return the figures of the server that a command starts."""
+def measured_host(pid: int, port: int, sessions: int, steps: int) -> dict[str, Any]:
+    """Return the figures of gem's server and gem's remote host: all sessions over one connection."""
+    with Remote(address=f"http://127.0.0.1:{port}", patience_s=60.0) as host:
+        first = host.add(ECHO)
+        while host.map([first], "reset", [0])[1]:
+            time.sleep(0.1)
+        host.map([first], "step", ["123"])
+        before_kib = resident_kib(pid)
+        began = time.perf_counter()
+        envs = [first, *(host.add(ECHO) for _ in range(1, sessions))]
+        host.map(envs, "reset", range(sessions))
+        opening_s = time.perf_counter() - began
+        waiting_kib = (resident_kib(pid) - before_kib) / (sessions - 1)
+        before_s, began = cpu_s(pid), time.perf_counter()
+        for _ in range(steps):
+            _, errors = host.map(envs, "step", ["123"] * sessions)
+            assert not errors
+        wall_s, spent_s = time.perf_counter() - began, cpu_s(pid) - before_s
+        return {
+            "opens per s": (sessions - 1) / opening_s,
+            "steps per s": sessions * steps / wall_s,
+            "CPU per step, us": spent_s / (sessions * steps) * 1e6,
+            "KiB per session": waiting_kib,
+            "KiB per session, after the steps": (resident_kib(pid) - before_kib) / (sessions - 1),
+            "threads": threads(pid),
+        }
+
+
+def served(
+    command: list[str], sessions: int, steps: int, port: int, by: Callable[..., Any]
+) -> dict[str, Any]:
+    """Return the figures of the server that a command starts, by what measures them."""
     root = HERE.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}
     server = subprocess.Popen(command, env=environment, cwd=root, stderr=subprocess.DEVNULL)
     try:
-        return asyncio.run(measured(server.pid, port, sessions, steps))
+        found = by(server.pid, port, sessions, steps)
+        figures: dict[str, Any] = asyncio.run(found) if asyncio.iscoroutine(found) else found
+        return figures
     finally:
         server.kill()
         server.wait()
@@ -155,18 +192,21 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a socket for each session, at both ends
     peer, room = given.openenv or peer_python(OPENENV, "msgspec", "numpy"), str(given.sessions + 8)
     figures = {}
-    for name, command in (
-        ("openenv", [str(peer), str(HERE / "peers" / "openenv_server.py")]),
-        ("gem", [sys.executable, "-c", OURS]),
+    ours = [sys.executable, "-c", OURS]
+    for name, command, by in (
+        ("openenv", [str(peer), str(HERE / "peers" / "openenv_server.py")], measured),
+        ("gem", ours, measured),
+        ("gem, one connection", ours, measured_host),
     ):
         port = free_port()
-        figures[name] = served([*command, str(port), room], given.sessions, given.steps, port)
+        figures[name] = served([*command, str(port), room], given.sessions, given.steps, port, by)
     rows = []
     for name, theirs in figures["openenv"].items():
-        ours = figures["gem"][name]
-        rows.append((name, f"{theirs:,.1f}", f"{ours:,.1f}", f"{ours / theirs:.2f}" if theirs else ""))
+        mine, one = figures["gem"][name], figures["gem, one connection"].get(name)
+        ratio = f"{mine / theirs:.2f}" if theirs else ""
+        rows.append((name, f"{theirs:,.1f}", f"{mine:,.1f}", ratio, "" if one is None else f"{one:,.1f}"))
     title = f"{given.sessions:,} sessions, {given.steps} steps each"
-    table(title, ("", OPENENV, "gem", "gem / OpenEnv"), rows)
+    table(title, ("", OPENENV, "gem", "gem / OpenEnv", "gem's remote host, one connection"), rows)
     settings = {"sessions": given.sessions, "steps": given.steps, "peer": OPENENV}
     print(f"wrote {write_json('serve', {**settings, 'figures': figures})}")
 

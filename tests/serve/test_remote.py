@@ -163,6 +163,10 @@ def test_a_runner_records_the_same_episodes_on_the_remote_host(serving):
             (turn.observation, turn.action, turn.reward, turn.info) for turn in there.turns
         ]
         assert (here.stop, here.verdict, there.error) == (there.stop, there.verdict, None)
+    recorded = played[0][0]
+    with Runner(RandomAgent(), host=f"remote:{server.url}") as runner:
+        (again,) = runner.play([Job(recorded.task, seed=recorded.seed)])
+    assert [turn.action for turn in again.turns] == [turn.action for turn in recorded.turns]
 
 
 def test_a_server_that_dies_is_no_verdict(serving):

@@ -19,7 +19,7 @@ from gem.hosts import wire
 from gem.hosts.verbs import VERBS
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions, gone
-from gem.specs import TaskRef
+from gem.specs import TaskRef, written
 
 SNAPSHOTS = 16
 """How many states a session keeps for its client; beyond that the oldest goes."""
@@ -136,7 +136,13 @@ class _Connection:
             )
         for value in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
             _check_plain(value)
-        recipe = offer.recipe(task.kwargs, task.wrappers)
+        own = offer.spec.kwargs  # a task that was recorded names them all
+        changed = {
+            name: value
+            for name, value in task.kwargs.items()
+            if name not in own or value != written(own[name])
+        }
+        recipe = offer.recipe(changed, task.wrappers)
         return self._sessions.open(offer, recipe, self, request.session)
 
     async def _carried_out(self, session: Session, request: wire.Request) -> bytes:
