@@ -148,6 +148,13 @@ def test_a_worker_that_dies_is_no_verdict(serving, connected):
     assert client.step("x")["reward"] == 1 / 8
 
 
+def test_every_verb_of_a_host_can_be_asked_for_and_no_other():
+    from gem.hosts.verbs import VERBS
+    from gem.serve.environments.native import PLAIN_VERBS
+
+    assert {*PLAIN_VERBS, "reset", "step", "advance", "get_state", "set_state"} == set(VERBS)
+
+
 def test_clients_name_no_code(serving):
     server = serving(keywords=["length"], wrappers=["last"])
     from websockets.sync.client import connect

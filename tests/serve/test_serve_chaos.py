@@ -250,3 +250,80 @@ def test_a_signal_under_load_ends_a_server_quietly(until):
     assert "Traceback" not in err
     assert len(err.splitlines()) <= 1, err
     assert len(ends) == 300
+
+
+HOSTILE = (
+    *(
+        None,
+        True,
+        -1,
+        3,
+        2**80,
+        1e308,
+        "",
+        "x",
+        "\ud800",
+        [],
+        ["x"],
+        {},
+        {"text": "x"},
+        {"text": 3},
+        {"seed": 2**70},
+    ),
+    *({"$int": "zz"}, {"$float": "nan"}, {"$image": [1, 2]}, {"$dict": [[{"a": 1}, 1]]}, {"$repr": 3}),
+    *({"snapshot": "x/1"}, {"type": "call_tool"}, {"index": 2.5}, {"spec": 3}, {"spec": "served:Obeying"}),
+    {"spec": "served:Obeying", "kwargs": {"length": {"$make": "os:system"}}},
+    {"spec": "served:Obeying", "wrappers": [{"name": "os:system"}]},
+)
+VERBS = [
+    "reset",
+    "step",
+    "advance",
+    "get_state",
+    "set_state",
+    "seed_actor",
+    "solve",
+    "describe",
+    "introduce",
+    "about",
+    "fork",
+    "close",
+    "__init__",
+]
+
+
+def test_whatever_is_sent_is_answered_in_words(serving, connected, caplog):
+    server = serving(keywords=["length"])
+    chance = random.Random(7)
+    pick = lambda *extra: chance.choice((*HOSTILE, *extra))  # noqa: E731
+
+    def openenv():
+        return {"type": chance.choice(["reset", "step", "state", "x"]), "data": pick(), "request_id": pick()}
+
+    def native():
+        asked = {"id": chance.randrange(3), "session": chance.choice(["s", "t"]) * 20}
+        asked |= {"verb": chance.choice(VERBS), "args": [pick() for _ in range(chance.randrange(3))]}
+        asked |= {chance.choice(["open", "kwargs", "origin"]): pick("s" * 20)}
+        return [asked]
+
+    def rpc():
+        return {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": chance.choice(["tools/call", "tools/list"]),
+            "params": pick(),
+        }
+
+    for path, message in (("/ws", openenv), ("/gem", native), ("/mcp", rpc)):
+        client = connected(server, path)
+        for _ in range(1000):
+            try:
+                said = client.ask(message())
+            except ConnectionClosed:  # gem's verbs are for gem's clients: nonsense ends the connection
+                assert path == "/gem"
+                client = connected(server, path)
+                continue
+            assert "Traceback" not in json.dumps(said)
+    for record in caplog.records:
+        assert record.name != "gem.serve", record.exc_info
+    assert connected(server).reset(seed=1)["done"] is False

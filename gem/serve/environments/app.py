@@ -241,7 +241,7 @@ class Application:
 
     def _session(self, offer: Offer, session_id: Any) -> Session:
         if session_id is None:
-            return self.sessions.open(offer, offer.recipe())
+            return openenv.opened(self.sessions, offer)
         session = self.sessions.get(session_id)
         if session.offer is not offer:
             raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
@@ -341,7 +341,7 @@ class Socket:
     def _session(self, scope: Scope, task: asyncio.Task[Any] | None) -> Session:
         named = parse_qs(scope["query_string"]).get(b"session_id")
         if named is None:
-            return self.sessions.open(self.offer, self.offer.recipe(), task)
+            return openenv.opened(self.sessions, self.offer, task)
         session = self.sessions.get(named[0].decode("latin-1"))
         if session.offer is not self.offer or session.owner is not None:
             raise BadArgument(f"that session is of {session.offer.id}, or another web socket holds it.")

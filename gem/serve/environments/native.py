@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,6 @@ from gem import codec, seeding
 from gem.content import written_tools
 from gem.errors import BadArgument, UnknownArgument, UnknownEnv
 from gem.hosts import wire
-from gem.hosts.verbs import VERBS
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions, gone
 from gem.specs import TaskRef, written
@@ -27,6 +26,18 @@ SNAPSHOTS = 16
 SESSION_AT_MOST = 128
 TURN_S = 0.005
 """How long answers of one connection are worked out before others get their turn."""
+
+
+PLAIN_VERBS: dict[str, dict[bool, list[type]]] = {
+    "seed_actor": {False: [int], True: [int]},
+    "sample_random_action": {False: []},
+    "solve": {False: []},
+    "random_action": {True: [str]},
+    "expert_action": {True: [str]},
+    "describe": {False: [], True: []},
+    "introduce": {False: [], True: []},
+}
+"""The other verbs, and what they take where there is one seat, and where there are several."""
 
 
 class SessionGone(BadArgument):
@@ -128,7 +139,7 @@ class _Connection:
             return self._sessions.open(origin.offer, origin.recipe, self, request.session)
         if request.open is UNSET:
             raise SessionGone(str(gone()))
-        task = codec.unpack(bytes(request.open), TaskRef)
+        task = _read(lambda data: codec.unpack(bytes(data), TaskRef), request.open)
         offer = self._native.offers.get(task.spec)
         if offer is None:
             raise UnknownEnv(
@@ -154,9 +165,11 @@ class _Connection:
 
     async def _call(self, session: Session, request: wire.Request) -> Any:
         sessions, verb = self._sessions, request.verb
-        args, kwargs = codec.restored(request.args), codec.restored(request.kwargs)
-        options = {name: value for name, value in kwargs.items() if name != "seed"}
-        if strangers := sorted(set(options) - session.offer.keywords):
+        args, kwargs = _read(codec.restored, request.args), _read(codec.restored, request.kwargs)
+        if not isinstance(kwargs, dict):
+            raise BadArgument("the keywords are to be an object.")
+        options = {name: value for name, value in kwargs.items() if name != "seed" or verb != "reset"}
+        if strangers := sorted(set(map(str, options)) - session.offer.keywords):
             raise UnknownArgument(f"this server takes no keyword {strangers[0]!r:.80} of {verb}().")
         match verb, args:
             case "reset", []:
@@ -166,6 +179,7 @@ class _Connection:
             case "step", [action]:
                 return await sessions.step(session, action)
             case "advance", [action, next_seed]:
+                next_seed = None if next_seed is None else seeding.check(next_seed)
                 return await sessions.advance(session, action, next_seed)
             case "get_state", []:
                 return await self._saved(session)
@@ -175,8 +189,11 @@ class _Connection:
                 return about(session.offer)
             case wire.FORK, [seed]:
                 return await self._fork(session, request, seed)
-        if verb not in VERBS or verb in ("reset", "step", "advance", "get_state", "set_state"):
-            raise BadArgument(f"verb is {verb!r:.80} with {len(args)} arguments; there is no such call.")
+        wanted = PLAIN_VERBS.get(verb) or {}
+        if session.offer.several not in wanted or [*map(type, args)] != wanted[session.offer.several]:
+            raise BadArgument(
+                f"{verb!r:.80} with {len(args)} such arguments is no call of {session.offer.id}."
+            )
         return await sessions.call(session, verb, tuple(args), kwargs)
 
     # -- states, which stay here: what a client sent could not be trusted with making objects
@@ -231,6 +248,18 @@ def about(offer: Offer) -> dict[str, Any]:
     spec = offer.spec
     claims = {name: getattr(spec, name) for name in wire.CLAIMS}
     return {**claims, "seats": list(spec.seats), "tools": written_tools(offer.tools)}
+
+
+def _read(how: Callable[[Any], Any], what: Any) -> Any:
+    """Return what a client wrote.
+
+    Raises:
+        BadArgument: for what cannot be read.
+    """
+    try:
+        return how(what)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise BadArgument(f"the request cannot be read: {error!s:.200}") from error
 
 
 def _spec_of(request: wire.Request) -> str:
