@@ -9,12 +9,22 @@ import pytest
 openenv = pytest.importorskip("openenv")
 pytestmark = [pytest.mark.framework, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
+from types import SimpleNamespace
+
 import uvicorn
 from openenv.cli._validation import validate_running_environment
 from openenv.core import GenericEnvClient
 from openenv.core.env_server import Action, Environment, Observation, State
 from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.mcp_client import MCPToolClient
+from openenv.validation.graders.runtime.basic import (
+    ObservationSchemaGrader,
+    RewardWellFormedGrader,
+    StateContractGrader,
+)
+from openenv.validation.runtime.collector import collect_runtime_evidence
+from openenv.validation.runtime.contracts import RuntimePlan, RuntimeReset
+from openenv.validation.types import CheckStatus
 
 import gem
 from gem.agents.scripted import ScriptedAgent
@@ -157,3 +167,23 @@ def test_a_runner_plays_episodes_on_its_servers(theirs):
         played = runner.play([Job(f"openenv:{theirs}", seed=seed) for seed in range(4)])
     assert [episode.verdict for episode in played] == [Verdict.SCORED] * 4
     assert [turn.reward for turn in played[0].turns] == [0.0, 1.0]
+
+
+def test_its_graders_of_the_wire_pass_an_episode(server):
+    env = gem.make(ENV)
+    env.reset(seed=5)
+    actions = []
+    while True:
+        actions.append({"text": env.sample_random_action()})
+        if env.step(actions[-1]["text"]).done:
+            break
+    plan = RuntimePlan(
+        plan_schema_version="1", reset=RuntimeReset(seed=5, episode_id="judged"), actions=actions
+    )
+    evidence = collect_runtime_evidence(server.url, plan, episode_timeout_s=30)
+    assert evidence.failure_reason is None
+    manifest = SimpleNamespace(reward=SimpleNamespace(range=(0.0, 1.0)))
+    subject = SimpleNamespace(runtime_evidence=evidence, manifest=manifest)
+    for grader in (RewardWellFormedGrader(), ObservationSchemaGrader(), StateContractGrader()):
+        result = grader.run(subject)
+        assert result.status is CheckStatus.PASS, result
