@@ -32,6 +32,7 @@ from gem.rollout.episode import versions
 from gem.rollout.places import Recipe, maker
 from gem.rollout.runner import Agents, Runner, Trial, infos_of
 from gem.rollout.store import EpisodeStore
+from gem.sandbox import default_sandbox
 
 LINGER_S = 0.01
 """How long an episode that has ended waits for others, so that they travel together."""
@@ -48,6 +49,7 @@ class Orders:
     versions: Mapping[str, str]
     secrets: tuple[str, ...] = ()
     spool: str | None = None
+    sandbox: bool = False
 
 
 class Parcel(NamedTuple):
@@ -94,7 +96,8 @@ class Player:
         """Get ready to play.
 
         Raises:
-            GemError: where the node lacks what the agent needs, a variable, or the driver's version of gem.
+            SandboxFailed: where the node has no sandbox that isolates, and one is needed. GemError: where it
+                lacks what the agent needs, a variable, or the driver's version of gem.
         """
         orders: Orders = pickle.loads(self._orders)
         here = versions()
@@ -105,6 +108,8 @@ class Player:
         missing = [name for name in orders.secrets if not os.environ.get(name)]
         if missing:
             raise BadArgument(f"this node has no {', '.join(missing)} among its environment variables.")
+        if orders.sandbox:
+            default_sandbox()  # which tests what it can be on this node
         given = orders.agents
         if orders.host == "process":  # whose workers would import what Ray began with
             sys.modules["__main__"] = ModuleType("__main__")

@@ -33,7 +33,7 @@ from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
 from gem.hosts import auto_kind
-from gem.hosts.ray_cluster import Cluster, Node, Nodes, own_error
+from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, own_error, reserves
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
@@ -41,6 +41,8 @@ from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
+from gem.sandbox.base import SandboxFailed
+from gem.specs import Needs
 
 HEARTBEAT_S = 5.0
 """How long a player may be silent."""
@@ -53,6 +55,12 @@ START_S = 60.0
 
 AT_ONCE = 100
 """How many episodes of a spool travel together."""
+
+BACKLOG = 16
+"""How many jobs may wait for players of another kind, as a multiple of the episodes in flight."""
+
+STAY_S = 10.0
+"""How long a player stays at least while there is something for it to play, though others want its place."""
 
 RECIPES = 4096
 """How many recipes a player keeps; beyond, all are forgotten."""
@@ -156,8 +164,8 @@ class RayRunner(Runner):
     def _prepare(self) -> None:
         if self._kind == "auto":
             self._kind = auto_kind(spec for job in self._submitted if (spec := spec_of(job.env)) is not None)
-        if not self._known_infos:
-            self._introduce(self._crew.first_hello())
+        if not self._known_infos and self._submitted:
+            self._introduce(self._crew.first_hello(self._submitted[0]))
         if self._resume and isinstance(self.store, EpisodeStore) and self._held is None:
             self._crew.collect(self.store)
             self._held = Held(self.store)
@@ -226,7 +234,8 @@ class RayRunner(Runner):
 
     @property
     def _full(self) -> bool:
-        return self._in_flight >= self.concurrency * (1 + AHEAD)
+        served, waiting = self._crew.loads
+        return served >= self.concurrency * (1 + AHEAD) or waiting >= self.concurrency * BACKLOG
 
     @property
     def _in_flight(self) -> int:
@@ -243,7 +252,7 @@ class RayRunner(Runner):
 
     # -- for the crew
 
-    def orders(self, host: str, concurrency: int, node: Node) -> bytes:
+    def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> bytes:
         """Return what a player on a node is told.
 
         Raises:
@@ -251,7 +260,8 @@ class RayRunner(Runner):
         """
         spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
         limits = self.limits
-        told = Orders(self._agents, host, limits, concurrency, versions(), self._secrets, spool)
+        secrets, sandbox = self._secrets, needs.sandbox
+        told = Orders(self._agents, host, limits, concurrency, versions(), secrets, spool, sandbox)
         return self.packed(told, "the agent")
 
     def packed(self, what: Any, name: str) -> bytes:
@@ -332,6 +342,15 @@ class _StandIn(BaseAgent):
         return self.told
 
 
+class _Kind:
+    """Trials that the same players can play: those that need the same of a node, apart or not."""
+
+    def __init__(self, needs: Needs, careful: bool) -> None:
+        self.needs, self.careful = needs, careful
+        self.waiting: deque[Trial] = deque()
+        self.unfit: dict[str, GemError] = {}  # nodes that cannot play it, and why
+
+
 @dataclass(eq=False)
 class _Member:
     """The driver's end of a player."""
@@ -339,7 +358,8 @@ class _Member:
     actor: Any
     node: Node
     room: int  # trials that it may have at a time
-    careful: bool
+    kind: _Kind
+    takes: Mapping[str, float]  # what it reserves of its node
     began: float
     greeting: Any = None  # the reference of its hello, while that is awaited
     call: Any = None  # the reference of its exchange, while one is in flight
@@ -347,6 +367,8 @@ class _Member:
     version: int | None = None  # what was published to it
     has: set[str] = field(default_factory=set)  # the recipes that were sent to it
     anew: bool = False  # it is to forget those of before
+    hired: float = field(default_factory=monotonic)
+    leaving: bool = False  # it is given nothing more, and dismissed when it has finished
 
     @property
     def up(self) -> bool:
@@ -359,13 +381,28 @@ class _Crew:
     def __init__(self, cluster: Cluster, books: RayRunner) -> None:
         self.cluster, self.books = cluster, books
         self.members: list[_Member] = []
-        self.waiting: dict[bool, deque[Trial]] = {False: deque(), True: deque()}  # careful or not
+        self.kinds: dict[tuple[str, bool], _Kind] = {}
         self.nodes = Nodes(cluster)
         self.used: dict[str, Node] = {}  # where there may be a spool
 
     @property
     def in_flight(self) -> int:
-        return sum(map(len, self.waiting.values())) + sum(len(each.trials) for each in self.members)
+        return sum(len(kind.waiting) for kind in self.kinds.values()) + sum(
+            len(each.trials) for each in self.members
+        )
+
+    @property
+    def loads(self) -> tuple[int, int]:
+        """How many trials players have or are about to have, and how many wait for players of their kind."""
+        there = {id(member.kind) for member in self.members}
+        served = sum(len(member.trials) for member in self.members)
+        waiting = 0
+        for kind in self.kinds.values():
+            if id(kind) in there:
+                served += len(kind.waiting)
+            else:
+                waiting += len(kind.waiting)
+        return served, waiting
 
     # -- the pump
 
@@ -375,22 +412,23 @@ class _Crew:
         while True:
             yield from books._hand_on()
             while not books._full and (trial := books._next()) is not None:
-                self.waiting[trial.alone].append(trial)
+                self.kind_of(trial.job, trial.alone).waiting.append(trial)
             if not self.in_flight and not books._ended:
                 return
             self.hire()
             self.give()
             self.listen(0.1)
 
-    def first_hello(self) -> Hello:
-        """Return what the first player says that is up.
+    def first_hello(self, job: Job) -> Hello:
+        """Return what the first player for a job says when it is up.
 
         Raises:
             GemError: what kept it from getting ready. BadArgument: when none comes up.
         """
         until = monotonic() + START_S
+        kind = self.kind_of(job, False)
         while True:
-            self.hire(at_least=1)
+            self.hire(kind)
             for member in self.members:
                 if member.greeting is not None:
                     found = self.got(member, member.greeting, 0.05)
@@ -399,41 +437,80 @@ class _Crew:
                         return found
             if monotonic() > until:
                 raise BadArgument(
-                    f"no player came up within {START_S:g} s; the cluster needs a free core, and has "
+                    f"no player came up within {START_S:g} s; the cluster needs room for one, and has "
                     f"{len(self.nodes.living)} nodes."
                 )
 
+    def kind_of(self, job: Job, careful: bool) -> _Kind:
+        """Return which players can play a job."""
+        spec = spec_of(job.env)
+        needs = Needs() if spec is None else spec.needs
+        key = repr(needs), careful
+        if key not in self.kinds:
+            self.kinds[key] = _Kind(needs, careful)
+        return self.kinds[key]
+
     # -- who plays
 
-    def hire(self, at_least: int = 0) -> None:
-        """Start players where there is room and a reason."""
-        nodes = self.nodes
-        nodes.look()
-        slots = {node.id: int(node.resources.get("CPU", 0)) for node in nodes.open()}
-        planned = sum(int(node.resources.get("CPU", 0)) for node in nodes.living.values())
-        most = min(planned, self.books._most or planned, self.books.concurrency)
-        plain = [each for each in self.members if not each.careful]
-        share = -(-self.books.concurrency // max(1, most))
-        for member in self.members:
-            if not member.careful and member.node.id in slots:
-                slots[member.node.id] -= 1
-        wanted = max(at_least, -(-len(self.waiting[False]) // share) + len([m for m in plain if m.trials]))
-        while slots and len(plain) < min(most, wanted):
-            node_id = max(slots, key=lambda each: slots[each])
-            if slots[node_id] < 1:
-                break
-            slots[node_id] -= 1
-            plain.append(self.start(nodes.living[node_id], self.books._kind, share, careful=False))
-        if self.waiting[True] and slots and not any(each.careful for each in self.members):
-            node_id = max(slots, key=lambda each: slots[each])
-            self.start(nodes.living[node_id], "process", share, careful=True)
+    def hire(self, first: _Kind | None = None) -> None:
+        """Start players where there is room and a reason: trials that wait, or it is the `first` one."""
+        self.nodes.look()
+        for kind in self.kinds.values():
+            if kind.waiting or kind is first:
+                self.hire_for(kind)
 
-    def start(self, node: Node, host: str, concurrency: int, *, careful: bool) -> _Member:
-        orders = self.books.orders(host, concurrency, node)
-        # A careful one, which waits for processes of its own, must not wait for a core to come free.
-        actor = self.cluster.actor(Player, node.id, orders, cores=0.0 if careful else 1.0)
+    def hire_for(self, kind: _Kind) -> None:
+        """Start players of one kind.
+
+        Raises:
+            GemError: when no node can play it, and why.
+        """
+        books, nodes = self.books, self.nodes
+        takes = reserves(kind.needs, 1)
+        whole = nodes.whole(takes)
+        mine = [member for member in self.members if member.kind is kind]
+        if nodes.living and not mine:
+            if not whole:
+                raise BadArgument(f"no node of the cluster has what an environment needs: {kind.needs}.")
+            if kind.unfit.keys() >= nodes.living.keys():
+                raise next(reversed(kind.unfit.values()))
+        most = 1 if kind.careful else min(whole, books._most or whole, books.concurrency)
+        share = -(-books.concurrency // max(1, min(whole, books._most or whole)))
+        takes = reserves(kind.needs, share)
+        if kind.careful:  # it must not wait for a core to come free: its work is in processes of its own
+            takes.pop(CPU, None)
+        busy = sum(bool(member.trials) for member in mine)
+        wanted = min(most, max(1, busy + -(-len(kind.waiting) // share)))
+        while len(mine) < wanted:
+            room = nodes.fitting(takes, [(member.node.id, member.takes) for member in self.members])
+            room = {node: fits for node, fits in room.items() if fits and node not in kind.unfit}
+            if not room:
+                break
+            mine.append(self.start(nodes.living[max(room, key=lambda each: room[each])], kind, share, takes))
+        if not mine and nodes.open():
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Let a player of another kind leave, an idle one if there is one."""
+        if any(member.leaving for member in self.members):
+            return
+        now = monotonic()
+        may_leave = [
+            member
+            for member in self.members
+            if member.up and (now - member.hired > STAY_S or not (member.trials or member.kind.waiting))
+        ]
+        if may_leave:
+            min(may_leave, key=lambda member: len(member.trials)).leaving = True
+
+    def start(self, node: Node, kind: _Kind, concurrency: int, takes: Mapping[str, float]) -> _Member:
+        """Start a player."""
+        orders = self.books.orders(
+            "process" if kind.careful else self.books._kind, concurrency, node, kind.needs
+        )
+        actor = self.cluster.actor(Player, node.id, orders, reserves=takes)
         room = concurrency + max(1, int(concurrency * AHEAD))
-        member = _Member(actor, node, room, careful, monotonic(), greeting=actor.hello.remote())
+        member = _Member(actor, node, room, kind, takes, monotonic(), greeting=actor.hello.remote())
         self.members.append(member)
         self.used[node.id] = node
         return member
@@ -442,12 +519,16 @@ class _Crew:
 
     def give(self) -> None:
         """Give players that are up what waits, and ask them what has ended."""
-        for member in self.members:
+        for member in list(self.members):
             if not member.up or member.call is not None:
                 continue
-            waiting = self.waiting[member.careful]
+            if member.leaving and not member.trials:
+                self.members.remove(member)
+                self.part([member])
+                continue
+            waiting = member.kind.waiting
             taken: list[Trial] = []
-            while waiting and len(member.trials) + len(taken) < member.room:
+            while waiting and not member.leaving and len(member.trials) + len(taken) < member.room:
                 taken.append(waiting.popleft())
             if not taken and not member.trials:
                 continue
@@ -510,7 +591,12 @@ class _Crew:
         try:
             return ray.get(call)
         except ray.exceptions.RayTaskError as error:
-            raise _of_node(own_error(error), member.node) from error
+            met = _of_node(own_error(error), member.node)
+            if not isinstance(met, SandboxFailed):
+                raise met from error
+            member.kind.unfit[member.node.id] = met
+            self.members.remove(member)
+            self.cluster.kill(member.actor)
         except ray.exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
             self.give_up(member, "it is out of reach", silent=True)
         except ray.exceptions.RayError as error:
@@ -561,8 +647,12 @@ class _Crew:
     def dismiss(self) -> None:
         """End every player; what they play is dropped."""
         members, self.members = self.members, []
-        for waiting in self.waiting.values():
-            waiting.clear()
+        for kind in self.kinds.values():
+            kind.waiting.clear()
+        self.part(members)
+
+    def part(self, members: Sequence[_Member]) -> None:
+        """Let players close what they have, and end them."""
         closing = []
         for member in members:
             with suppress(Exception):

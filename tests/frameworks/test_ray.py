@@ -29,6 +29,7 @@ from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
 from gem.rollout.store import merge
+from gem.specs import Needs
 
 pytestmark = pytest.mark.framework
 
@@ -332,6 +333,30 @@ def test_what_a_node_lacks_is_told(play_on):
     unsendable.lock = Lock()
     with play_on(unsendable) as runner, pytest.raises(BadArgument, match="cannot be sent"):
         runner.play(games(2))
+
+
+# -- what environments need of a node
+
+
+def test_environments_with_different_needs_take_turns_on_a_small_cluster(tmp_path):
+    register(EnvSpec("ray:Two-v0", "ray_worlds:Waits", {"steps": 2}, needs=Needs(cores=2.0)))
+    register(EnvSpec("ray:Special-v0", "ray_worlds:Waits", {"steps": 1}, needs=Needs(resources={"kvm": 1})))
+    register(EnvSpec("ray:Boxed-v0", "ray_worlds:Waits", {"steps": 1}, needs=Needs(sandbox=True)))
+    register(EnvSpec("ray:Huge-v0", "ray_worlds:Waits", needs=Needs(cores=64.0)))
+    names = ("ray:Two-v0", "ray:Special-v0", "ray:Boxed-v0")
+    jobs = [Job(names[i % 3], i) for i in range(90)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{HERE.parent / 'shared'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        small = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        try:
+            small.add_node(num_cpus=1, resources={"kvm": 1})
+            with RayRunner("random", address=small.address, concurrency=8) as runner:
+                played = runner.play(jobs)
+                assert hashes(played) == hashes(rollout(jobs, RandomAgent()))
+                with pytest.raises(BadArgument, match="no node of the cluster has what an environment needs"):
+                    runner.play([Job("ray:Huge-v0", 1)])
+        finally:
+            small.shutdown()
 
 
 # -- the host, step by step
