@@ -52,9 +52,9 @@ class Cluster:
         """Connect.
 
         Args:
-            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; None: the cluster that this process is
-                connected to or that RAY_ADDRESS names, else one is started on this machine and ended by
-                `close`.
+            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine, which
+                `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS names or
+                that runs on this machine, else ``local``.
 
         Raises:
             MissingExtra: without Ray. BadArgument: for a Ray that is too old, inside a worker of somebody
@@ -66,7 +66,7 @@ class Cluster:
             self._take_over(address)
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
+        if address == "local":
             options["include_dashboard"] = False
         try:
             self.ray.init(address=address, **options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import stat
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -34,8 +35,9 @@ from gem.rollout.runner import Agents, Runner, Trial, infos_of
 from gem.rollout.store import EpisodeStore
 from gem.sandbox import default_sandbox
 
-LINGER_S = 0.01
-"""How long an episode that has ended waits for others, so that they travel together."""
+LINGER_S = 0.005
+"""How long an episode that has ended waits for others, so that they travel together: for no more than a
+quarter of those in flight, or the player would run out of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ class Player:
             while not self._outbox and self._broken is None and (left := until - monotonic()) > 0:
                 self._changed.wait(left)
             if self._outbox and self._broken is None:
-                self._changed.wait_for(lambda: not self.pending, LINGER_S)
+                enough = self._runner.concurrency // 4
+                self._changed.wait_for(lambda: len(self._outbox) > enough or not self.pending, LINGER_S)
             ended, self._outbox = self._outbox, []
             return Heard(ended, self._broken)
 
@@ -281,12 +284,25 @@ class Portable:
 
 
 def spool_store(path: Path) -> EpisodeStore:
-    """Open a spool, in a folder that nobody else can write."""
-    folder = path.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise StoreError(f"the spool's folder {folder} is somebody else's; choose another one.")
+    """Open a spool.
+
+    Raises:
+        StoreError: when its folder is somebody else's.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own(path.parent)
     return EpisodeStore(path)
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder of another user, who could put episodes into it.
+
+    Raises:
+        StoreError: when it is one.
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StoreError(f"{folder} is not a folder of this user; choose another one for the spool.")
 
 
 def _made(agent: Agent | AgentByName) -> Agent:

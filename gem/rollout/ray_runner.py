@@ -12,15 +12,14 @@ place after a pause, which doubles with each loss on the same node, and not on a
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
-import socket
+import re
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from os import getuid
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias
@@ -37,7 +36,7 @@ from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, own_error, reserves
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
-from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player
+from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player, check_own
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
@@ -153,10 +152,11 @@ class RayRunner(Runner):
         )
         self._kind, self._most, self._secrets = host, players, tuple(secrets)
         self._heartbeat_s = heartbeat_s
-        self._spool = _spool_folder(store, spool)
         self._recipes: dict[Any, tuple[str, Recipe]] = {}  # by what tells them apart: name, recipe
         self._published: tuple[int, Any] | None = None
         self._crew = _Crew(Cluster(address), self)
+        self._spools = _Spool(store, spool) if isinstance(store, EpisodeStore) else None
+        self._spool = None if self._spools is None else self._spools.folder
         self._known_infos = False
 
     # -- what differs from a Runner's
@@ -231,6 +231,8 @@ class RayRunner(Runner):
         if not self._closed:
             self._closed = True
             self._crew.close()
+            if self._spools is not None:
+                self._spools.end()
 
     @property
     def _full(self) -> bool:
@@ -682,7 +684,10 @@ class _Crew:
 
 def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes]]]:
     """Yield what the spools in a folder hold beside what is known: each episode's run and its stored form."""
-    for path in sorted(Path(folder).glob("*.jsonl")):
+    found = sorted(Path(folder).glob("*.jsonl"))
+    if found:
+        check_own(Path(folder))
+    for path in found:
         with EpisodeStore(path, read_only=True) as spool:
             new = [entry.number for entry in spool.select() if entry.id and entry.id not in known]
             for start in range(0, len(new), AT_ONCE):
@@ -722,10 +727,31 @@ def _stand_ins(agents: Any) -> Any:
     return _StandIn()
 
 
-def _spool_folder(store: Store | None, given: str | Path | None) -> Path | None:
-    """Return the folder of the spools of a store: the same one for the same store of the same machine."""
-    if not isinstance(store, EpisodeStore):
-        return None
-    name = blake2b(f"{socket.gethostname()}:{store.path.resolve()}".encode(), digest_size=8).hexdigest()
-    home = Path(tempfile.gettempdir()) / f"gem-gym-{getuid()}" if given is None else Path(given)
-    return home / f"spool-{name}"
+class _Spool:
+    """Where the nodes keep what ends: a folder that is of one store alone.
+
+    A file beside the store holds its name, so that a driver that goes on finds it, and a new store of the
+    same path does not.
+    """
+
+    def __init__(self, store: EpisodeStore, home: str | Path | None) -> None:
+        self._path = store.path.with_name(f"{store.path.name}.spool")
+        inode = store.path.stat().st_ino
+        with suppress(OSError, ValueError):
+            name, of = self._path.read_text(encoding="ascii").split()
+            if re.fullmatch("[0-9a-f]{16}", name) and int(of) == inode:
+                self.folder = self._in(home, name)
+                return
+        name = os.urandom(8).hex()
+        self._path.write_text(f"{name} {inode}", encoding="ascii")
+        self.folder = self._in(home, name)
+
+    @staticmethod
+    def _in(home: str | Path | None, name: str) -> Path:
+        if home is not None:
+            return Path(home) / name
+        return Path(tempfile.gettempdir()) / f"gem-gym-spool-{os.getuid()}-{name}"
+
+    def end(self) -> None:
+        """Forget the name: the nodes have nothing more."""
+        self._path.unlink(missing_ok=True)

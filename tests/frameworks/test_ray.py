@@ -22,12 +22,14 @@ from ray_worlds import Poison, Waits
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.ray_model import ModelActor
-from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
+from gem.errors import AgentUnavailable, BadArgument, StoreError, UnknownEnv
+from gem.evals import evaluate
 from gem.hosts.ray_cluster import Cluster as Connection
 from gem.hosts.ray_host import RayHost
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
+from gem.rollout.ray_player import spool_store
 from gem.rollout.store import merge
 from gem.specs import Needs
 
@@ -172,6 +174,43 @@ def test_players_share_a_model(cluster, play_on):
 class Gone(BaseAgent):
     async def ask(self, ask):
         raise AgentUnavailable("nobody there")
+
+
+def test_a_stream_that_is_left_is_followed_by_another(play_on, tmp_path):
+    async def later(runner):
+        return [episode async for episode in runner.stream_async(games(20))]
+
+    with EpisodeStore(tmp_path / "e.jsonl") as store, play_on(store=store, concurrency=8) as runner:
+        for number, _ in enumerate(runner.stream(games(200))):
+            if number == 10:
+                break
+        assert hashes(runner.play(games(20))) == hashes(rollout(games(20), RandomAgent()))
+        assert len(asyncio.run(later(runner))) == 20
+        assert evaluate(runner, GAMES[0], episodes=10).scored == 10
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".spool"]
+
+
+def test_a_spool_is_of_one_store_alone(play_on, tmp_path):
+    path = tmp_path / "e.jsonl"
+    with EpisodeStore(path) as store:
+        runner = play_on(store=store)
+        runner.play(games(10))
+        runner._crew.dismiss()
+        runner._crew.cluster.close()  # a driver that ends without closing
+    kept = list((tmp_path / "spool").rglob("*.jsonl"))
+    assert kept
+    with EpisodeStore(path) as store, play_on(store=store, resume=True) as runner:
+        assert len(runner.play(games(10))) == len(store) == 10
+    path.rename(tmp_path / "old.jsonl")
+    (tmp_path / "e.jsonl.spool").write_text("0123456789abcdef 1")
+    with EpisodeStore(path) as store, play_on(store=store, resume=True) as runner:
+        assert len(runner.play(games(4))) == len(store) == 4
+
+
+def test_a_spool_in_somebody_elses_folder_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="not a folder of this user"):
+        spool_store(tmp_path / "link" / "node.jsonl")
 
 
 # -- losses
