@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-EXTRAS=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,llm,viewer,docs,dev
+EXTRAS=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,llm,trl,viewer,serve,docs,dev
 BUILD="hatchling editables setuptools wheel" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log

@@ -27,9 +27,10 @@ class HuggingFaceAgent(BaseAgent):
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from: a
     trainer divides its logits by the same temperature. An answer ends with a stop id, with a token that
-    completes one of the texts in `stop`, or after `max_tokens`. With `prefix`, every answer begins with that
-    text: its tokens are part of the prompt, so they are neither sampled nor learned on. With `entropy`, a
-    reply's `extra` has the entropy of the distribution at each sampled token, in nats.
+    completes one of the texts in `stop`, or in the ``stop`` of `Ask.sampling`, or after `max_tokens`. With
+    `prefix`, every answer begins with that text: its tokens are part of the prompt, so they are neither
+    sampled nor learned on. With `entropy`, a reply's `extra` has the entropy of the distribution at each
+    sampled token, in nats.
 
     With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
     the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
@@ -103,8 +104,6 @@ class HuggingFaceAgent(BaseAgent):
         self._prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
         if prefix and renderer.decode(self._prefix_ids) != prefix:
             raise BadArgument(f"{prefix=} does not come back from its tokens; accepted: text that does.")
-        # A text that a token completes stands in the last tokens, of a byte or more each; some have no text.
-        self._tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
         self._forward = _Forward(model)
@@ -166,7 +165,7 @@ class HuggingFaceAgent(BaseAgent):
             generate = self._generate if self._cached is None else self._generate_cached
             for start in range(0, len(rows), self.batch_size):
                 batch = [
-                    _Writing(asks[row], prompts[row], limits[row])
+                    _Writing(asks[row], prompts[row], limits[row], self.stop)
                     for row in rows[start : start + self.batch_size]
                 ]
                 generate(batch)
@@ -190,29 +189,28 @@ class HuggingFaceAgent(BaseAgent):
             made.prompt,
             tuple(made.tokens),
             tuple(made.logprobs),
-            "stop" if self._stopped(made.tokens) else "length",
+            "stop" if self._stopped(made) else "length",
             self.policy_version,
             tool_calls=calls,
             extra={"entropy": made.entropies} if self.entropy else {},
         )
 
-    def _stopped(self, tokens: Sequence[int]) -> bool:
+    def _stopped(self, writing: _Writing) -> bool:
         """Tell whether the last of an answer's tokens is one that it ends with."""
+        tokens, stop = writing.tokens, writing.stop
         if tokens[-1] in self.renderer.stop_ids:
             return True
-        if not self.stop or not any(
-            text in self.renderer.decode(tokens[-self._tail :]) for text in self.stop
-        ):
+        if not stop or not any(text in self.renderer.decode(tokens[-writing.tail :]) for text in stop):
             return False
         said = self.renderer.decode(tokens)  # what decodes to a text by itself may not do so behind others
-        return any(text in said for text in self.stop)
+        return any(text in said for text in stop)
 
     def _take(self, writing: _Writing, token: int, logprob: float, entropy: float) -> bool:
         """Add a token to an answer; tell whether the answer goes on."""
         writing.tokens.append(token)
         writing.logprobs.append(logprob)
         writing.entropies.append(entropy)
-        return len(writing.tokens) < writing.limit and not self._stopped(writing.tokens)
+        return len(writing.tokens) < writing.limit and not self._stopped(writing)
 
     def _probe(self) -> Any:
         """Return the model with keys and values kept, or None where it has to be shown whole prompts."""
@@ -319,10 +317,13 @@ class HuggingFaceAgent(BaseAgent):
 class _Writing:
     """An answer in the making."""
 
-    __slots__ = ("ask", "entropies", "limit", "logprobs", "prompt", "tokens")
+    __slots__ = ("ask", "entropies", "limit", "logprobs", "prompt", "stop", "tail", "tokens")
 
-    def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int) -> None:
+    def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int, stop: tuple[str, ...]) -> None:
         self.ask, self.prompt, self.limit = ask, prompt, limit
+        self.stop = (*stop, *filter(None, (ask.sampling or {}).get("stop", ())))
+        # A text that a token completes stands in the last tokens, of a byte or more each; some have no text.
+        self.tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
         self.entropies: list[float] = []

@@ -52,6 +52,8 @@ COMMANDS: dict[str, Command] = {
     "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and those that are added"),
     "replay": Command("gem.cli.replay:replay", "play stored actions again, and check what comes of them"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
+    "proxy": Command("gem.cli.proxy:proxy", "record the calls of agent programs, to train on them"),
+    "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and web sockets"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
     "doctor": Command("gem.cli.machine:doctor", "say what works on this machine, and how to get the rest"),

@@ -1,7 +1,8 @@
-"""``gem-gym serve-search``."""
+"""``gem-gym serve`` and ``gem-gym serve-search``."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -32,4 +33,70 @@ def serve_search(
     with SearchServer(open_engine(source, index_dir=index), host, port, topk=topk) as server:
         print(f"SEARCH_URL={server.url}", flush=True)
         server.serve_forever()
+    return 0
+
+
+def serve(
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID [ID ...]", help_behavior_hint="")],
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    backend: str = "auto",
+    keywords: tuple[str, ...] = (),
+    wrappers: tuple[str, ...] = (),
+    origins: tuple[str, ...] = (),
+    sessions: int = 4096,
+    message_bytes: int = 1 << 20,
+    rate: float = 1000.0,
+    steps: int = 10_000,
+    lease_s: float = 600.0,
+    call_s: float = 60.0,
+    drain_s: float = 30.0,
+) -> int:
+    """Serve environments by OpenEnv's protocol and to gem's own clients, until Ctrl-C or SIGTERM.
+
+    The token that clients must send is read from GEM_SERVE_TOKEN; without one, only this machine is answered.
+    Put a proxy with TLS in front before a token crosses a network that others share.
+
+    Args:
+        ids: what is offered, separated by spaces or commas. The first is also at the root of the address,
+            where OpenEnv's clients look.
+        host: where to listen; another than this machine needs a token.
+        port: 0 takes a free one.
+        backend: where environments live: auto, serial (in the server's own thread), thread, process.
+        keywords: names of the environments' keywords that clients may give.
+        wrappers: names of wrappers that clients may ask for.
+        origins: of web pages that may ask, as https://example.org.
+        sessions: environments at a time, of all clients together.
+        message_bytes: of one message.
+        rate: calls per second of one session; who asks faster waits.
+        steps: of one episode; then it is truncated.
+        lease_s: seconds after which a session that nobody uses is closed.
+        call_s: seconds that a call may take, but for environments in the server's own thread.
+        drain_s: seconds that episodes may go on after SIGTERM.
+    """
+    from gem.serve.environments import ServeLimits
+    from gem.serve.environments.server import EnvironmentServer
+
+    limits = ServeLimits(
+        sessions=sessions,
+        message_bytes=message_bytes,
+        rate=rate,
+        steps=steps,
+        lease_s=lease_s,
+        call_s=call_s,
+        drain_s=drain_s,
+    )
+    server = EnvironmentServer(
+        [each for words in ids for each in words.split(",") if each],
+        host=host,
+        port=port,
+        token=os.environ.get("GEM_SERVE_TOKEN") or None,
+        origins=origins,
+        limits=limits,
+        backend=backend,
+        keywords=keywords,
+        wrappers=wrappers,
+    )
+    print(f"serving {', '.join(server.application.offers)} at {server.url}", flush=True)
+    server.serve()
     return 0

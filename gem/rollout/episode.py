@@ -228,7 +228,7 @@ def play(
             by_seat = _by_seat(result) if several else ((SEAT, *result),)
             for seat, seen, reward, terminated, truncated, info in by_seat:
                 info, end = _info(info), ends[seat]
-                paid = _reward(reward)
+                paid = finite_reward(reward)
                 if type(terminated) is not bool or type(truncated) is not bool:
                     terminated, truncated = _truth(terminated), _truth(truncated)
                 lacking = seen is None and (several or not (terminated or truncated))  # told below
@@ -252,9 +252,9 @@ def play(
                 if info.get("stop") == "error":
                     raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
                 if terminated:
-                    end.terminated, end.stop = True, _end_of_task(info)
+                    end.terminated, end.stop = True, end_of_task(info)
                 elif truncated:
-                    end.truncated, end.stop = True, _cut_off(info)
+                    end.truncated, end.stop = True, cut_off(info)
                 elif shown is not None:
                     waiting[seat] = shown, info
         else:
@@ -361,7 +361,12 @@ def _truth(value: Any) -> bool:
     return bool(value)
 
 
-def _reward(reward: Any) -> float:
+def finite_reward(reward: Any) -> float:
+    """Return a reward as a finite number.
+
+    Raises:
+        ContractBroken: when it is none.
+    """
     if isinstance(reward, str | bytes | bytearray):  # which float() would read
         raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
     number = float(reward)
@@ -377,7 +382,8 @@ def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
     return before or None
 
 
-def _end_of_task(info: Mapping[str, Any]) -> StopReason:
+def end_of_task(info: Mapping[str, Any]) -> StopReason:
+    """Return how a task ended, by what its environment says with the last step."""
     reason = _reason(info, TASK_ENDS)
     if reason is not None:
         return reason
@@ -387,7 +393,7 @@ def _end_of_task(info: Mapping[str, Any]) -> StopReason:
     return StopReason.ENDED
 
 
-def _cut_off(info: Mapping[str, Any]) -> StopReason:
+def cut_off(info: Mapping[str, Any]) -> StopReason:
     """Return why an environment cut its episode off."""
     return _reason(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
 

@@ -1,1 +1,1 @@
-"""Services over the network: search."""
+"""Services over the network: environments, a recording proxy, search."""

@@ -26,6 +26,11 @@ class Row:
     logprobs: Sequence[float] = ()
     turn: Sequence[int] = ()
 
+    @property
+    def learnt(self) -> list[int]:
+        """Where the tokens stand that a trainer learns on."""
+        return [at for at, learn in enumerate(self.mask) if learn]
+
     def first(self, tokens: int | None) -> Row:
         """Return the row's first `tokens` tokens; None: all."""
         return Row(self.ids[:tokens], self.mask[:tokens], self.logprobs[:tokens], self.turn[:tokens])

@@ -149,17 +149,16 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
         item = weighted[place]
         row = item.row
         before = None
-        for t, learn in enumerate(row.mask):
-            if learn:
-                if row.turn[t] != before:
-                    before = row.turn[t]
-                    first_M.append(len(flat_N))
-                    targets_M.append(item.targets.get(before, NOTHING))
-                flat_N.append(b * longest + path[t - 1 - shared])
-                target_N.append(row.ids[t])
-                old_N.append(row.logprobs[t])
-                turn_N.append(len(first_M) - 1)
-                row_N.append(place)
+        for t in row.learnt:
+            if row.turn[t] != before:
+                before = row.turn[t]
+                first_M.append(len(flat_N))
+                targets_M.append(item.targets.get(before, NOTHING))
+            flat_N.append(b * longest + path[t - 1 - shared])
+            target_N.append(row.ids[t])
+            old_N.append(row.logprobs[t])
+            turn_N.append(len(first_M) - 1)
+            row_N.append(place)
     place_U, of_N = torch.tensor(flat_N).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     of_N, by_place = of_N.sort(stable=True)
     where = by_place.argsort()

@@ -38,9 +38,8 @@ def learn(
         penalties = penalise(learner, episodes, rows, seat, config, progress)
         values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
         for item in rows:
-            learnt = [t for t, learn in zip(item.row.turn, item.row.mask, strict=True) if learn]
-            for turn, value in zip(learnt, item.noted.pop("value").tolist(), strict=True):
-                values[item.source][turn] = value
+            for at, value in zip(item.row.learnt, item.noted.pop("value").tolist(), strict=True):
+                values[item.source][item.row.turn[at]] = value
         after = bootstraps(learner, episodes, rows, seat)
         targets: list[dict[int, Target]] = []
         for source, episode in enumerate(episodes):

@@ -99,9 +99,7 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
     if config.normalise == "token":
         return float(sum(sum(item.row.mask) for item in rows))
     if config.normalise == "turn":
-        return float(
-            sum(len({t for t, learn in zip(i.row.turn, i.row.mask, strict=True) if learn}) for i in rows)
-        )
+        return float(sum(len({item.row.turn[at] for at in item.row.learnt}) for item in rows))
     return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
 
 
@@ -170,8 +168,8 @@ def penalise(
     learner.note_reference(rows, full=False)
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
     for item in rows:
-        learnt = [t for t, learn in zip(item.row.turn, item.row.mask, strict=True) if learn]
-        old = [value for value, learn in zip(item.row.logprobs, item.row.mask, strict=True) if learn]
-        for turn, mine, theirs in zip(learnt, old, item.noted["reference"].tolist(), strict=True):
-            penalties[item.source][turn] += config.kl * progress.left * (mine - theirs)
+        row = item.row
+        for at, reference in zip(row.learnt, item.noted["reference"].tolist(), strict=True):
+            gap = row.logprobs[at] - reference
+            penalties[item.source][row.turn[at]] += config.kl * progress.left * gap
     return penalties

@@ -12,6 +12,11 @@ from gem.errors import MissingExtra
         ("parquet", "pyarrow", "data"),
         ("inspect_logs", "inspect_ai", "inspect"),
         ("inspect_tasks", "inspect_ai", "inspect"),
+        ("trl", "trl", "trl"),
+        ("verl", "verl", "verl"),
+        ("openrlhf", "openrlhf", "openrlhf"),
+        ("skyrl", "skyrl", "skyrl"),
+        ("tinker", "tinker", "tinker"),
     ],
 )
 def test_an_adapter_without_its_package_says_how_to_get_it(monkeypatch, name, package, extra):

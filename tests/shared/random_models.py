@@ -23,17 +23,17 @@ TEMPLATE = (
 )
 
 
-def make_renderer():
+def make_renderer(start="<|start|>", end="<|end|>"):
     """A byte-level BPE over few letters; several ids end an answer, so that a random model soon does."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<|start|>", "<|end|>"], show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=[start, end], show_progress=False)
     bpe.train_from_iterator(
         ["the secret number is higher or lower", "user\nassistant\nsystem\n0123456789"], trainer
     )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-    tokenizer.chat_template = TEMPLATE
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end)
+    tokenizer.chat_template = TEMPLATE.replace("<|start|>", start).replace("<|end|>", end)
     renderer = ChatTemplateRenderer(tokenizer)
     renderer.stop_ids |= set(range(10, 15))
     return renderer

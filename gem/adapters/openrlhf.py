@@ -1,0 +1,194 @@
+"""gem's environments in OpenRLHF's PPO trainer, as an agent executor.
+
+A file of your own, for ``--train.agent_func_path``::
+
+    from gem.adapters.openrlhf import GemExecutor
+    from gem.record import Limits
+
+    class AgentExecutor(GemExecutor):
+        limits = Limits(turns=8, turn_tokens=256)
+
+and a data set, ``write_dataset("train.jsonl", "game:GuessTheNumber-v0-easy", range(1000))``, whose rows are
+tasks: ``--data.prompt_dataset train.jsonl --data.input_key input --data.label_key label``. The samples of a
+prompt begin from the same seed, in environments of their own.
+
+Tokens are rendered and kept by gem. OpenRLHF takes one row of tokens per sample and one number as its reward,
+the sum over the turns; where an episode has several rows, because its past was rewritten, one of them is
+drawn, each with the same chance.
+
+OpenRLHF compares a fixed number of samples per prompt, so that none can be left out by itself. An episode
+without verdict is played again, `retries` times; then `NoVerdict` ends the run, or, with ``filtered = True``
+and ``--algo.dynamic_filtering_enable``, its prompt is dropped with all its samples and another takes its
+place. It is never a reward of 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from gem import seeding
+from gem.adapters.carried import whole_file
+from gem.adapters.engine import EngineAgent
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.errors import NoVerdict, missing_extra
+from gem.history import HistoryPolicy
+from gem.record import Ask, Episode, Limits, Reply
+from gem.rollout import Job, rollout_async
+from gem.specs import TaskRef
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.renderer import Renderer
+from gem.tokens.rows import Row, rows
+
+try:
+    from openrlhf.utils.agent import AgentExecutorBase
+except ImportError as error:
+    raise missing_extra("training with OpenRLHF", "openrlhf", "openrlhf") from error
+
+
+def write_dataset(
+    path: str | Path, envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]
+) -> int:
+    """Write OpenRLHF's JSON lines of episodes, one each, and return how many there are.
+
+    Args:
+        path: the file.
+        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
+        seeds: each environment is played from each.
+
+    Raises:
+        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
+    """
+    tasks = seeded_tasks(envs, seeds)
+    with whole_file(Path(path)) as part, part.open("wb") as file:
+        for task in tasks:
+            # OpenRLHF shows the input in logs alone; the model is shown what the environment says.
+            row = {"input": f"{task.spec}, seed {task.seed}", "label": task_text(task)}
+            row["datasource"] = task.spec
+            file.write(msgspec.json.encode(row) + b"\n")
+    return len(tasks)
+
+
+class GemExecutor(AgentExecutorBase):
+    """Plays the episode of a row of the data set, with OpenRLHF's engine; a subclass sets the attributes."""
+
+    limits: ClassVar[Limits] = Limits()
+    """Limits from outside. The trainer's ``max_len`` limits prompt and answers together, too."""
+
+    history: ClassVar[HistoryPolicy | None] = None
+    """Which past turns the model is shown."""
+
+    template: ClassVar[Mapping[str, Any]] = {}
+    """What the chat template is told, such as ``enable_thinking``."""
+
+    retries: ClassVar[int] = 1
+    """How often an episode without verdict is played again, whatever broke it."""
+
+    filtered: ClassVar[bool] = False
+    """Give an episode without verdict the reward NaN, for a trainer that filters prompts by their scores."""
+
+    _renderer: Renderer | None = None
+
+    async def execute(
+        self,
+        prompt: str,
+        label: str,
+        sampling_params: Any,
+        max_length: int,
+        hf_tokenizer: Any,
+        llm_engine: Any,
+        images: Any = None,
+    ) -> dict[str, Any]:
+        """Play the episode whose task is `label`, and return its tokens.
+
+        Raises:
+            BadArgument: for a label that `write_dataset` did not write. NoVerdict: for an episode without
+                verdict, unless `filtered`.
+        """
+        task = read_task(label)
+        if self._renderer is None:  # every call brings a copy of the one tokenizer
+            self._renderer = ChatTemplateRenderer(hf_tokenizer, **self.template)
+        agent = _Engine(self._renderer, llm_engine, sampling_params)
+        context = min(max_length, self.limits.context or max_length)
+        limits = replace(self.limits, context=context)
+        for _ in range(1 + self.retries):
+            job = Job(task, task.seed or 0, group=label)
+            (episode,) = await rollout_async([job], agent, limits=limits, history=self.history, retries=0)
+            made = rows(episode) if episode.scored else []
+            if made:
+                chance = seeding.stream(episode.seed, "openrlhf", "row", episode.id)
+                return _told(prompt, label, episode, chance.choice(made), agent.logprobs)
+        if not self.filtered:
+            raise NoVerdict(
+                f"nothing is learned from the episode of {task.spec}, seed {task.seed} ({_why(episode)}); "
+                "OpenRLHF can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
+            )
+        end = min(self._renderer.stop_ids)
+        row = Row([end, end], [0, 0], [0.0, 0.0], [-1, -1])
+        return _told(prompt, label, episode, row, agent.logprobs)
+
+
+def _why(episode: Episode) -> str:
+    """Return why nothing is learned from an episode."""
+    error = episode.error
+    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
+
+
+def _told(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:
+    """Return a row as OpenRLHF takes it; rewards are NaN without verdict."""
+    learned = any(row.mask)
+    reward = episode.reward() if learned else math.nan
+    success = math.nan if episode.success is None else float(episode.success)
+    return {
+        "prompt": prompt,
+        "label": label,
+        "images": None,
+        "mm_train_inputs": None,
+        "reward": reward,
+        "scores": success if learned and episode.success is not None else reward,
+        "observation_tokens": list(row.ids),
+        "action_ranges": _runs(row.mask),
+        "rollout_log_probs": list(row.logprobs) if logprobs else None,
+        "truncated": bool(episode.turns) and episode.turns[-1].finish == "length",
+        "extra_logs": {"turns": float(len(episode.turns)), "success": success},
+    }
+
+
+def _runs(mask: Any) -> list[tuple[int, int]]:
+    """Return where runs of ones begin and end."""
+    edges = [place for place in range(len(mask) + 1) if _at(mask, place) != _at(mask, place - 1)]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _at(mask: Any, place: int) -> int:
+    return mask[place] if 0 <= place < len(mask) else 0
+
+
+class _Engine(EngineAgent):
+    """Samples from OpenRLHF's engine, vLLM."""
+
+    def __init__(self, renderer: Renderer, engine: Any, params: Any) -> None:
+        names = ("temperature", "top_p", "top_k", "max_tokens")
+        sampling = {name: getattr(params, name, None) for name in names}
+        super().__init__(renderer, sampling=sampling, logprobs=params.logprobs is not None)
+        self._engine, self._params = engine, params
+
+    async def sample(self, ask: Ask, prompt_ids: tuple[int, ...], max_tokens: int | None) -> Reply:
+        params = deepcopy(self._params)  # the samples of a prompt share them
+        limits = [limit for limit in (params.max_tokens, max_tokens) if limit is not None]
+        params.max_tokens = min(limits, default=None)
+        answer = await self._engine.generate(list(prompt_ids), params, multi_modal_data=None)
+        said = answer.outputs[0]
+        if said.finish_reason == "abort":
+            raise NoVerdict("the engine aborted the request.")
+        ids = tuple(said.token_ids)
+        logprobs = None
+        if self.logprobs and said.logprobs is not None:
+            logprobs = [told[token].logprob for token, told in zip(ids, said.logprobs, strict=True)]
+        return Reply("", token_ids=ids, logprobs=logprobs)

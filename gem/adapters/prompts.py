@@ -1,0 +1,66 @@
+"""Tasks as text: what stands for an episode in the data sets of frameworks, which know prompts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gem import codec, seeding
+from gem.errors import BadArgument
+from gem.record import SEAT
+from gem.registry import Maker
+from gem.specs import TaskRef
+
+
+def seeded_tasks(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]) -> list[TaskRef]:
+    """Return each environment with each seed, as tasks that can be made again elsewhere.
+
+    Args:
+        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
+        seeds: of the episodes.
+
+    Raises:
+        UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
+            environment of several seats, or one that cannot be made again from its task.
+    """
+    given = [envs] if isinstance(envs, str | TaskRef) else list(envs)
+    tasks = [TaskRef(env) if isinstance(env, str) else env for env in given]
+    numbers = [seeding.check(seed) for seed in seeds]
+    if not tasks or not numbers:
+        raise BadArgument(f"got {len(tasks)} environments and {len(numbers)} seeds; accepted: 1 or more.")
+    for task in tasks:
+        seats = Maker(task).spec.seats
+        if seats != (SEAT,):
+            raise BadArgument(f"{task.spec} has the seats {', '.join(seats)}; accepted: one seat.")
+        if task.opaque:
+            raise BadArgument(f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)}.")
+    return [replace(task, seed=seed) for seed in numbers for task in tasks]
+
+
+def task_text(task: TaskRef) -> str:
+    """Return a task as text, which `read_task` reads.
+
+    Raises:
+        BadArgument: for arguments that are no JSON values.
+    """
+    return codec.pack(task).decode()
+
+
+def read_task(text: object) -> TaskRef:
+    """Return the task of a data set's row; read only data sets whose source you trust.
+
+    Raises:
+        BadArgument: for what `task_text` did not make of a task with a seed.
+    """
+    try:
+        if not isinstance(text, str):
+            raise ValueError(f"it is {type(text).__name__}")
+        task = codec.unpack(text.encode(errors="surrogatepass"), TaskRef)
+        if task.seed is None:
+            raise ValueError("it has no seed")
+    except ValueError as error:
+        raise BadArgument(
+            f"{text!r:.80} is no task of an episode: {error}; accepted: the text of "
+            "gem.adapters.prompts.task_text()."
+        ) from error
+    return task

@@ -1,0 +1,383 @@
+"""gem's environments in the training loops of Tinker's cookbook.
+
+::
+
+    from tinker_cookbook.rl import train
+
+    data = GemDatasetBuilder(envs=["game:GuessTheNumber-v0-easy"], model_name="Qwen/Qwen3-8B", batches=50)
+    config = train.Config(dataset_builder=data, model_name="Qwen/Qwen3-8B", rollout_error_tolerance=True)
+    asyncio.run(train.main(config))
+
+A group is `group_size` fresh environments of one task and seed. Each prompt is the one before, the answer as
+it was sampled, and what is new; nothing is tokenised again, so that an append-only episode is one Datum.
+Rewards are dense: each step has its own, and the cookbook adds them up. An episode without verdict raises
+NoVerdict, which the cookbook's strategies (``rollout_error_tolerance``) note as a RolloutError: the episode
+is tried again or left out, and never counts as 0. Pictures appear as their `alt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from threading import Lock
+from typing import Any, TypeVar
+
+from gem import registry, seeding
+from gem.content import ToolCall, text_of
+from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.history import HistoryPolicy
+from gem.record import Episode, Limits, Reply, RunInfo, StopReason
+from gem.rollout.conversation import Conversation
+from gem.rollout.episode import NO_LIMITS, versions
+from gem.seats import SeatedEnv
+from gem.specs import TaskRef
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.sampled_calls import taken
+
+try:
+    import chz
+    import tinker
+    from tinker_cookbook.rl import types
+    from tinker_cookbook.tokenizer_utils import get_tokenizer
+except ImportError as error:
+    raise missing_extra("Tinker's cookbook", "tinker-cookbook", "tinker") from error
+
+T = TypeVar("T")
+
+STOPS = {
+    StopReason.UNREADABLE: types.StopReason.PARSE_ERROR,
+    StopReason.TURN_BUDGET: types.StopReason.MAX_TURNS,
+    StopReason.TURN_LIMIT: types.StopReason.MAX_TURNS,
+    StopReason.TOKEN_LIMIT: types.StopReason.MAX_SAMPLED_TOKENS,
+    StopReason.CONTEXT_LIMIT: types.StopReason.CONTEXT_OVERFLOW,
+    StopReason.TIME_LIMIT: types.StopReason.ROLLOUT_TIMEOUT,
+}
+"""What the cookbook calls an end; any other is ``completed``."""
+
+
+ONE_SEAT = "it has several seats; accepted: environments of one, such as gem.seats.SeatEnv makes of it."
+
+
+class GemEnv(types.Env):
+    """One episode, at the level of tokens."""
+
+    def __init__(self, begin: Callable[[], Conversation], renderer: Renderer, waits: bool) -> None:
+        """Play the episode that `begin` begins; `waits`: its calls wait, and are carried out in threads."""
+        self._begin, self._renderer, self._waits = begin, renderer, waits
+        self._talk: Conversation | None = None
+        self._prompt: tuple[int, ...] = ()
+        self._busy, self._closed = Lock(), False
+
+    @property
+    def episode(self) -> Episode | None:
+        """The record; None before it began."""
+        return None if self._talk is None else self._talk.episode
+
+    async def initial_observation(
+        self,
+    ) -> tuple[tinker.ModelInput, list[int]] | types.InitialObservationOverflow:
+        """Begin the episode and return its first prompt.
+
+        Raises:
+            NoVerdict: when the environment broke. GemError: when it cannot be made.
+        """
+        talk = await self._run(self._start)
+        if talk.done:
+            return types.InitialObservationOverflow(0.0, _ending(talk.episode))
+        return tinker.ModelInput.from_ints(list(self._prompt)), self._stop
+
+    async def step(self, action: list[int], *, extra: types.ActionExtra | None = None) -> types.StepResult:
+        """Give the sampled tokens to the environment.
+
+        Raises:
+            NoVerdict: when the environment broke, or no token was sampled.
+        """
+        talk = self._talk
+        if talk is None or talk.done:
+            raise BadArgument("step() before initial_observation() or after the end; an Env is used once.")
+        turn = talk.episode.turns[-1]
+        cut = extra is not None and extra.get("stop_reason") == "length"
+        await self._run(lambda: self._answer(talk, tuple(action), "length" if cut else "stop"))
+        metrics = {f"reward/{name}": part for name, part in (turn.rewards or {}).items()}
+        return types.StepResult(
+            reward=turn.reward or 0.0,
+            episode_done=talk.done,
+            next_observation=tinker.ModelInput.from_ints([] if talk.done else list(self._prompt)),
+            next_stop_condition=self._stop,
+            metrics=metrics | (_ending(talk.episode) if talk.done else {}),
+            logs={"observation": text_of(turn.observation), "action": turn.action or ""},
+        )
+
+    async def close(self) -> None:
+        """End the episode and close its environment. Twice is harmless."""
+        await self._run(self._close)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do what calls the environment."""
+        if not self._waits:
+            return work()
+
+        def alone() -> T:
+            with self._busy:  # a call goes on in its thread when whoever awaited it was cancelled
+                return work()
+
+        return await asyncio.to_thread(alone)
+
+    def _start(self) -> Conversation:
+        if self._closed or self._talk is not None:
+            raise BadArgument("initial_observation() again or after close(); an Env is used once.")
+        self._talk = talk = self._begin()
+        if talk.episode.several:
+            raise BadArgument(f"{talk.episode.spec}: {ONE_SEAT}")
+        self._show(talk)
+        return talk
+
+    def _answer(self, talk: Conversation, ids: tuple[int, ...], finish: str) -> None:
+        ask = talk.asks[0]
+        if ids:
+            text, calls = self._renderer.decode(ids), tuple[ToolCall, ...]()
+            if ask.tools and knows_tools(self._renderer):
+                text, calls = taken(text, ask.turn)
+            talk.answer(Reply(text, self._prompt, ids, finish=finish, tool_calls=calls))
+        else:
+            talk.fail(NoVerdict("no token was sampled"))
+        self._show(talk)
+
+    def _show(self, talk: Conversation) -> None:
+        """Render what is asked. Where no answer fits behind it the episode ends; one that ended is closed."""
+        if not talk.done:
+            ask = talk.asks[0]
+            self._prompt = render(self._renderer, ask)
+            if ask.context is not None and len(self._prompt) + (ask.max_tokens or 1) > ask.context:
+                talk.answer(Reply("", self._prompt, finish="context"))
+        if talk.done:
+            talk.close()
+            _check(talk.episode)
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._talk is not None:
+            self._talk.close()
+
+    @property
+    def _stop(self) -> list[int]:
+        return sorted(self._renderer.stop_ids)
+
+
+def _check(episode: Episode) -> None:
+    if not episode.scored:
+        broken = episode.error
+        what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else str(episode.stop)
+        raise NoVerdict(f"an episode of {episode.spec}, seed {episode.seed}, has no verdict: {what}")
+
+
+def _ending(episode: Episode) -> dict[str, float]:
+    """Return the metrics of an episode that has ended."""
+    reason = STOPS.get(episode.stop, types.StopReason.COMPLETED)
+    metrics = {f"{types.STOP_METRIC_PREFIX}{reason}": 1.0, "truncated": float(episode.truncated)}
+    if episode.success is not None:
+        metrics["success"] = float(episode.success)
+    return metrics
+
+
+class GemGroupBuilder(types.EnvGroupBuilder):
+    """Fresh environments of one task and seed; picklable where task and renderer are."""
+
+    def __init__(
+        self,
+        env: str | TaskRef,
+        seed: int,
+        size: int,
+        renderer: Renderer | str,
+        limits: Limits = NO_LIMITS,
+        *,
+        history: HistoryPolicy | None = None,
+        run: RunInfo | None = None,
+        job: str = "",
+        on_episode: Callable[[Episode], None] | None = None,
+    ) -> None:
+        """Build groups of `size`.
+
+        Args:
+            env: an id, or a task, which has its keywords and wrappers.
+            seed: the episodes' seed.
+            size: how many environments.
+            renderer: turns messages to ids; or the name of a model, whose chat template does.
+            limits: `turns` and `tokens` end an episode. With `context` it ends when another answer of
+                `turn_tokens` would not fit: set that to the trainer's ``max_tokens``.
+            history: which past turns the model sees.
+            run: how the episodes are played, for the record; the groups of one training share it.
+            job: names the group in its episodes' ids.
+            on_episode: called with each episode that began when the group is cleaned up, those without
+                verdict too; `EpisodeStore.append` is one. Picklable, where the builder is pickled.
+
+        Raises:
+            UnknownEnv: for an id that nobody registered. BadArgument: for a group of none.
+        """
+        if size < 1:
+            raise BadArgument(f"a group of {size}; accepted: 1 environment or more.")
+        self.spec = registry.Maker(env).spec
+        self.env, self.seed, self.size, self.renderer = env, seeding.check(seed), size, renderer
+        self.limits, self.history, self.job, self.on_episode = limits, history, job, on_episode
+        self.run = run or _run(renderer, limits, history)
+        self._attempt = 0
+        self._made: list[GemEnv] = []
+
+    async def make_envs(self) -> Sequence[GemEnv]:
+        """Return the environments; each is made when its episode begins."""
+        renderer = renderer_of(self.renderer) if isinstance(self.renderer, str) else self.renderer
+        envs = [
+            GemEnv(partial(self._begin, sample, self._attempt), renderer, self.spec.waits)
+            for sample in range(self.size)
+        ]
+        self._attempt += 1  # the cookbook asks for another group when it tries one of this group again
+        self._made += envs
+        return envs
+
+    def _begin(self, sample: int, attempt: int) -> Conversation:
+        known: Any = {"run": self.run, "job": self.job, "sample": sample, "group": self.job}
+        talk = Conversation(self.env, self.seed, self.limits, history=self.history, **known)
+        talk.episode.attempt = attempt
+        return talk
+
+    async def compute_group_rewards(
+        self, trajectory_group: list[types.Trajectory], env_group: Sequence[GemEnv]
+    ) -> list[tuple[float, types.Metrics]]:
+        """Note the log probabilities, which only the trajectories have, in the records; add no reward."""
+        for trajectory, env in zip(trajectory_group, env_group, strict=True):
+            episode = env.episode
+            for turn, transition in zip(
+                episode.turns if episode else (), trajectory.transitions, strict=False
+            ):
+                logprobs = transition.ac.maybe_logprobs
+                if logprobs is not None and len(logprobs) == len(turn.token_ids):
+                    turn.logprobs = array("f", logprobs)
+        return [(0.0, {}) for _ in trajectory_group]
+
+    async def cleanup(self) -> None:
+        """Close the environments, and hand on the episodes that began."""
+        made, self._made = self._made, []
+        for env in made:
+            await env.close()
+            if self.on_episode is not None and env.episode is not None:
+                self.on_episode(env.episode)
+
+    def logging_tags(self) -> list[str]:
+        """Return the environment's id: metrics are told apart by it."""
+        return [self.spec.id]
+
+
+@lru_cache(maxsize=4)
+def renderer_of(model_name: str) -> ChatTemplateRenderer:
+    """Return the renderer of a model, by its chat template."""
+    return ChatTemplateRenderer(get_tokenizer(model_name))
+
+
+def _run(renderer: Renderer | str, limits: Limits, history: HistoryPolicy | None) -> RunInfo:
+    model = renderer if isinstance(renderer, str) else None
+    return RunInfo(agent="Tinker", model=model, limits=limits, history=history, versions=versions())
+
+
+def _task(env: str | TaskRef) -> TaskRef:
+    """Return what makes an environment in other processes too; what cannot be played is told now."""
+    with registry.make(env) as made:
+        if isinstance(made, SeatedEnv):
+            raise BadArgument(f"{env}: {ONE_SEAT}")
+        return registry.task_of(made)
+
+
+class GemDataset(types.RLDataset):
+    """Batches of groups over one or several environments, in turn; each group has a seed of its own."""
+
+    def __init__(
+        self,
+        envs: Sequence[str | TaskRef],
+        renderer: Renderer | str,
+        batches: int,
+        batch_size: int = 32,
+        group_size: int = 8,
+        seed: int = 0,
+        limits: Limits = NO_LIMITS,
+        *,
+        history: HistoryPolicy | None = None,
+        on_episode: Callable[[Episode], None] | None = None,
+    ) -> None:
+        """Give `batches` batches of `batch_size` groups of `group_size`; the rest is as in GemGroupBuilder.
+
+        Raises:
+            BadArgument: for no environment, one of several seats, or numbers below 1. GemError: when an
+                environment cannot be made.
+        """
+        if isinstance(envs, str) or not envs:
+            raise BadArgument(f"envs is {envs!r}; accepted: a sequence of ids or tasks, one at least.")
+        if min(batches, batch_size, group_size) < 1:
+            raise BadArgument(f"got {batches=}, {batch_size=}, {group_size=}; accepted: 1 or more.")
+        self._envs, self._renderer = tuple(map(_task, envs)), renderer
+        self._batches, self._batch_size, self._group_size = batches, batch_size, group_size
+        self._seed, self._limits, self._history, self._on_episode = seed, limits, history, on_episode
+        self._info = _run(renderer, limits, history)
+        self._seeds = seeding.children(seeding.check(seed), "group")
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return self._batches
+
+    def get_batch(self, index: int) -> list[GemGroupBuilder]:
+        """Return the groups of a batch; the same index gives the same ones.
+
+        Raises:
+            IndexError: behind the last batch.
+        """
+        if not 0 <= index < self._batches:
+            raise IndexError(f"batch {index} of {self._batches}")
+        first = index * self._batch_size
+        return [self._group(number) for number in range(first, first + self._batch_size)]
+
+    def _group(self, number: int) -> GemGroupBuilder:
+        return GemGroupBuilder(
+            self._envs[number % len(self._envs)],
+            self._seeds(number),
+            self._group_size,
+            self._renderer,
+            self._limits,
+            history=self._history,
+            run=self._info,
+            job=str(number),
+            on_episode=self._on_episode,
+        )
+
+
+@chz.chz
+class GemDatasetBuilder(types.RLDatasetBuilder):
+    """The settings of a GemDataset, for ``train.Config`` and the command line.
+
+    With `test_groups` there is a second data set, of one episode each, from other seeds. `max_tokens` is that
+    of ``train.Config``, and `context` the model's.
+    """
+
+    envs: list[str]
+    model_name: str
+    batches: int
+    batch_size: int = 32
+    group_size: int = 8
+    seed: int = 0
+    test_groups: int = 0
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    context: int | None = None
+
+    async def __call__(self) -> tuple[GemDataset, GemDataset | None]:
+        """Return the data set to train on, and the one to test on."""
+        limits = Limits(turns=self.max_turns, turn_tokens=self.max_tokens, context=self.context)
+        given: Any = {"envs": self.envs, "renderer": self.model_name, "limits": limits}
+        sizes: Any = {"batches": self.batches, "batch_size": self.batch_size, "group_size": self.group_size}
+        training = GemDataset(**given, **sizes, seed=seeding.derive(self.seed, "train"))
+        if not self.test_groups:
+            return training, None
+        test_seed = seeding.derive(self.seed, "test")
+        return training, GemDataset(
+            **given, batches=1, batch_size=self.test_groups, group_size=1, seed=test_seed
+        )

@@ -1,0 +1,367 @@
+"""gem's environments in verl's PPO trainer, as an agent loop, and ReBN as one of its estimators.
+
+::
+
+    write_dataset("train.parquet", "game:GuessTheNumber-v0-easy", range(1000))
+
+    VERL_USE_EXTERNAL_MODULES=gem.adapters.verl python -m verl.trainer.main_ppo \
+        data.train_files=train.parquet actor_rollout_ref.rollout.n=8 \
+        algorithm.adv_estimator=grpo ...
+
+The variable makes every process of verl import this module, which registers the agent loop ``gem`` and the
+estimator ``gem_rebn``. Where the loop needs settings, name it in the YAML file of
+``actor_rollout_ref.rollout.agent.agent_loop_config_path`` instead::
+
+    - name: gem
+      _target_: gem.adapters.verl.GemAgentLoop
+      limits: {turns: 8, turn_tokens: 256}
+      rewards: turn
+
+The n episodes of a row begin from the same seed, in environments of their own. Tokens are rendered and kept
+by gem, so that rows are the same as with gem's own learner; of verl's engine, ids and log probabilities are
+taken as they are.
+
+Rewards. verl's estimators want the return of an episode on the last token: ``rewards: episode``. With
+``rewards: turn`` what each turn earned stands on its last token, for estimators that look at tokens:
+``gem_rebn``. verl computes GRPO from the last of an episode's rows, so that it belongs with ``episode``.
+
+An episode without verdict is left out of its group: neither its mean nor its size knows of it. Only the
+V1 trainer can do that, and only it takes the several rows of an episode whose past was rewritten; under the
+older one such an episode raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+from gem.adapters.carried import whole_file
+from gem.adapters.engine import EngineAgent
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.estimators import discounted_returns, rebn, turn_rewards
+from gem.history import HistoryPolicy
+from gem.record import Ask, Episode, Limits, Reply
+from gem.rollout import Job, rollout_async
+from gem.specs import TaskRef
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.renderer import Renderer
+from gem.tokens.rows import Row, rows
+
+try:
+    import torch
+    from verl.experimental.agent_loop.agent_loop import (
+        AgentLoopBase,
+        AgentLoopMetrics,
+        AgentLoopOutput,
+        register,
+    )
+    from verl.trainer.ppo.core_algos import register_adv_est
+except ImportError as error:
+    raise missing_extra("training with verl", "verl", "verl") from error
+
+NAME = "gem"
+"""The agent loop's name, in the column agent_name of the data set."""
+
+Rewards = Literal["episode", "turn"]
+
+
+def write_dataset(
+    path: str | Path, envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int], name: str = NAME
+) -> int:
+    """Write verl's Parquet file of episodes, one row each, and return how many rows it has.
+
+    Args:
+        path: the file.
+        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
+        seeds: each environment is played from each.
+        name: the agent loop that plays them.
+
+    Raises:
+        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
+        MissingExtra: without pyarrow.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise missing_extra("a data set of verl", "pyarrow", "data") from error
+    made = [
+        {
+            # verl wants a prompt; the model is shown what the environment says instead.
+            "prompt": [{"role": "user", "content": f"{task.spec}, seed {task.seed}"}],
+            "agent_name": name,
+            "data_source": task.spec,
+            "env": task.spec,
+            "seed": task.seed,
+            "task": task_text(task),
+            "reward_model": {"style": "rule", "ground_truth": ""},
+            "extra_info": {"index": index},
+        }
+        for index, task in enumerate(seeded_tasks(envs, seeds))
+    ]
+    with whole_file(Path(path)) as part:
+        parquet.write_table(pa.Table.from_pylist(made), part)
+    return len(made)
+
+
+class Output(AgentLoopOutput):
+    """A row of an episode; `token_rewards` says what each token of the response earned."""
+
+    token_rewards: list[float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as the V1 trainer stores it."""
+        made: dict[str, Any] = super().as_dict()
+        made["rm_scores"] = torch.tensor(made.pop("token_rewards"), dtype=torch.float32)
+        return made
+
+
+@register(NAME)
+class GemAgentLoop(AgentLoopBase):
+    """Plays the episode of a row of the data set, with verl's engine."""
+
+    def __init__(
+        self,
+        *args: Any,
+        limits: Mapping[str, Any] | None = None,
+        history: Mapping[str, Any] | None = None,
+        rewards: Rewards = "episode",
+        retries: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        """Play under these settings.
+
+        Args:
+            *args: verl's.
+            limits: limits from outside, by the names of gem.record.Limits.
+            history: which past turns the model is shown, by the names of gem.history.HistoryPolicy.
+            rewards: where rewards stand: ``episode`` or ``turn``.
+            retries: how often an episode that infrastructure broke is played again.
+            **kwargs: verl's.
+
+        Raises:
+            BadArgument: for a setting that is not accepted.
+        """
+        super().__init__(*args, **kwargs)
+        if rewards not in get_args(Rewards):
+            raise BadArgument(f"rewards is {rewards!r}; accepted: {', '.join(get_args(Rewards))}.")
+        try:
+            self.limits = Limits(**(limits or {}))
+            self.history = None if history is None else HistoryPolicy(**history)
+        except TypeError as error:
+            raise BadArgument(f"the settings of the agent loop are not accepted: {error}.") from error
+        self.rewards, self.retries = rewards, retries
+        self.gamma = float(self.config.algorithm.get("gamma", 1.0))
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Output | list[Output]:
+        """Play the episode of a row: a list for the V1 trainer, one output for the older.
+
+        Raises:
+            BadArgument: for a row that `write_dataset` did not write, and where the older trainer cannot take
+                what came out. NoVerdict: under the older trainer, for an episode without verdict.
+        """
+        task = read_task(row.get("task"))
+        several = "session_id" in row  # the V1 trainer tells its n samples apart
+        if self.rewards == "turn" and not several:
+            raise BadArgument("rewards: turn wants the V1 trainer (trainer.use_v1=true).")
+        priority = int(row.get("priority", 0))
+        agent = _Server(self, sampling_params, priority)
+        job = Job(
+            task,
+            task.seed or 0,
+            group=str(row.get("uid", "")),
+            sample=int(row.get("session_id", 0)),
+            salt=max(0, int(row.get("global_steps", 0))),
+        )
+        (episode,) = await rollout_async(
+            [job], agent, limits=self.limits, history=self.history, retries=self.retries
+        )
+        made = outputs(episode, rewards=self.rewards, gamma=self.gamma, logprobs=agent.logprobs)
+        if several:
+            return made
+        if len(made) == 1:
+            return made[0]
+        if made:
+            raise BadArgument(
+                f"the episode of {task.spec}, seed {task.seed}, is {len(made)} rows, because its past was "
+                "rewritten; the V1 trainer (trainer.use_v1=true) takes several."
+            )
+        raise NoVerdict(
+            f"nothing is learned from the episode of {task.spec}, seed {task.seed} ({_why(episode)}); the V1 "
+            "trainer (trainer.use_v1=true) can leave it out."
+        )
+
+
+def _why(episode: Episode) -> str:
+    """Return why nothing is learned from an episode."""
+    error = episode.error
+    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
+
+
+class _Server(EngineAgent):
+    """Samples from verl's servers."""
+
+    def __init__(self, loop: GemAgentLoop, sampling: Mapping[str, Any], priority: int) -> None:
+        rollout = loop.rollout_config
+        super().__init__(
+            _renderer(loop.tokenizer, tuple(sorted(dict(loop.apply_chat_template_kwargs).items()))),
+            model=str(loop.config.actor_rollout_ref.model.get("path")),
+            sampling=sampling,
+            prompt_tokens=int(rollout.prompt_length),
+            response_tokens=int(rollout.response_length),
+            logprobs=bool(sampling.get("logprobs")),
+        )
+        self._client = loop.server_manager
+        self._params = {**sampling, "stop_token_ids": sorted(self.renderer.stop_ids)}
+        # One id for the whole episode keeps it on the server that has its prefix cached.
+        self._request = f"det-{priority}" if rollout.get("full_determinism", False) else uuid4().hex
+        self._priority = priority
+
+    async def sample(self, ask: Ask, prompt_ids: tuple[int, ...], max_tokens: int | None) -> Reply:
+        said = await self._client.generate(
+            request_id=self._request,
+            prompt_ids=list(prompt_ids),
+            sampling_params={**self._params, "max_tokens": max_tokens},
+            priority=self._priority,
+        )
+        if said.stop_reason in ("aborted", "abort"):
+            raise NoVerdict("verl's server aborted the request.")
+        told = said.extra_fields
+        extra = {"newest": told.get("max_global_steps")}
+        if said.routed_experts is not None:
+            extra["routed_experts"] = said.routed_experts
+        return Reply(
+            "",
+            token_ids=said.token_ids,
+            logprobs=said.log_probs if self.logprobs else None,
+            policy_version=told.get("min_global_steps"),
+            extra=extra,
+        )
+
+
+@lru_cache(maxsize=8)
+def _renderer(tokenizer: Any, options: tuple[tuple[str, Any], ...]) -> Renderer:
+    """Return a tokenizer's renderer; verl makes an agent loop for every episode."""
+    return ChatTemplateRenderer(tokenizer, **dict(options))
+
+
+def outputs(
+    episode: Episode, *, rewards: Rewards = "episode", gamma: float = 1.0, logprobs: bool = True
+) -> list[Output]:
+    """Return the rows of an episode as verl takes them; [] without verdict.
+
+    With `rewards` ``turn`` the discounted return from each turn on, computed over a row, is the episode's:
+    where another row goes on between two turns of a row, the earlier one carries what was earned there.
+
+    Args:
+        episode: of one seat.
+        rewards: where rewards stand, see the module.
+        gamma: the discount per turn, of ``turn``.
+        logprobs: False leaves log probabilities out.
+
+    Raises:
+        BadArgument: for an episode of several seats, or whose turns have no tokens.
+    """
+    if episode.several:
+        raise BadArgument(f"{episode.spec} has several seats; verl trains on one.")
+    if not episode.scored:
+        return []
+    earned = turn_rewards(episode)
+    returns = discounted_returns(earned, gamma)
+    turns = episode.turns
+    timing = episode.timing
+    metrics = {"generate_sequences": timing.get("policy_s", 0.0), "tool_calls": timing.get("env_s", 0.0)}
+    made = []
+    for row in rows(episode):
+        prompt, response = row.split()
+        last = _last_tokens(response)
+        scores = [0.0] * len(response.ids)
+        if rewards == "episode":
+            scores[-1] = episode.reward()
+        else:
+            for turn, place in last.items():
+                scores[place] = earned[turn]
+            numbers = [*last, len(turns)]
+            for turn, later in pairwise(numbers):
+                if later != turn + 1:
+                    following = gamma * returns[later] if later < len(turns) else 0.0
+                    scores[last[turn]] = returns[turn] - following
+        own = [turns[turn] for turn in last]
+        oldest = [turn.policy_version for turn in own if turn.policy_version is not None]
+        newest = [each for turn in own if (each := (turn.extra or {}).get("newest")) is not None]
+        made.append(
+            Output(
+                prompt_ids=list(prompt.ids),
+                response_ids=list(response.ids),
+                response_mask=list(response.mask),
+                response_logprobs=list(response.logprobs) if logprobs else None,
+                routed_experts=(own[-1].extra or {}).get("routed_experts"),
+                reward_score=episode.reward(),
+                token_rewards=scores,
+                num_turns=2 * len(turns),
+                metrics=AgentLoopMetrics(**metrics),
+                # verl takes the names of a batch's columns from one row: all have the same.
+                extra_fields={
+                    "turn_scores": [earned[turn] for turn in last],
+                    "tool_rewards": [],
+                    "min_global_steps": min(oldest, default=None),
+                    "max_global_steps": max(newest, default=None),
+                    "episode": episode.id,
+                    "stop": str(episode.stop),
+                    "reward_extra_info": {
+                        "score": episode.reward(),
+                        "success": math.nan if episode.success is None else float(episode.success),
+                        "turns": len(turns),
+                    },
+                },
+            )
+        )
+    return made
+
+
+def _last_tokens(response: Row) -> dict[int, int]:
+    """Return where each turn's last token stands, by the turn's number."""
+    return {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
+
+
+@register_adv_est("gem_rebn")
+def rebn_advantages(
+    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **others: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the advantages and returns of each token by Return Batch Normalisation: verl's ``gem_rebn``.
+
+    A turn is a run of tokens that are learned on. Its return is discounted per turn, by ``algorithm.gamma``,
+    and normalised over every turn of the batch; see `gem.estimators.rebn`. A row on which nothing is learned,
+    such as verl's padding, enters nothing.
+
+    Args:
+        token_level_rewards: (batch, response), as ``rewards: turn`` sets them.
+        response_mask: (batch, response), 1 where a token is learned on.
+        config: verl's ``algorithm``.
+        **others: what verl gives other estimators.
+    """
+    gamma = 1.0 if config is None else float(config.gamma)
+    mask = response_mask.bool().cpu()
+    starts = mask & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+    turn = torch.where(mask, starts.cumsum(1) - 1, -1)
+    earned = token_level_rewards.detach().double().cpu()
+    returns = [
+        discounted_returns([earned[row, turn[row] == number].sum().item() for number in range(count)], gamma)
+        for row, count in enumerate(starts.sum(1).tolist())
+    ]
+    return _spread(rebn(returns), turn, token_level_rewards), _spread(returns, turn, token_level_rewards)
+
+
+def _spread(values: list[list[float]], turn: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a value of each turn on each of its tokens, and 0 elsewhere."""
+    made = torch.zeros(turn.shape, dtype=torch.float64)
+    for row, turns in enumerate(values):
+        if turns:
+            made[row] = torch.where(turn[row] >= 0, torch.tensor(turns, dtype=torch.float64)[turn[row]], 0.0)
+    return made.to(like)

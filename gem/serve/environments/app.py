@@ -1,0 +1,387 @@
+"""The application: which path is answered by what."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs
+
+import gem
+from gem import registry
+from gem.errors import BadArgument, missing_extra
+from gem.hosts.base import auto_kind, make_host
+from gem.serve.environments import openenv
+from gem.serve.environments.carriers import Carrier, Inline, OnHost
+from gem.serve.environments.limits import ServeLimits
+from gem.serve.environments.mcp import Tools
+from gem.serve.environments.metrics import Metrics
+from gem.serve.environments.sessions import Offer, Session, Sessions
+from gem.tasks.base import Task, TaskSet
+
+try:
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+    from starlette.types import Receive, Scope, Send
+except ImportError as error:
+    raise missing_extra("serving environments", "starlette", "serve") from error
+
+from gem.serve.environments.guard import Guard
+
+STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
+"""HTTP's answers to the codes that are not a 422."""
+
+SPLIT = {"name": "all", "type": "validation"}
+"""An id stands for one split of its data already; OpenEnv is told of this one."""
+
+TASKS_AT_MOST = 1000
+"""How many tasks one answer lists."""
+
+REAP_S = 5.0
+"""How often sessions whose lease ran out are looked for."""
+
+
+class Application:
+    """Environments on offer, the sessions of clients, and the ASGI application `app` over both.
+
+    Args:
+        ids: what is offered. The first is also at the root, where OpenEnv's clients look.
+        token: what clients must send; None: only this machine is answered.
+        origins: of pages that may ask, beside the server's own.
+        limits: see ServeLimits.
+        backend: where environments live: a host of `gem.hosts`; ``auto``: those that wait for something
+            outside on the thread host, the others in the server's own thread, as ``serial`` has all of them.
+        keywords: of environments, that clients may give. wrappers: names that clients may add.
+
+    Raises:
+        UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        *,
+        token: str | None = None,
+        origins: Collection[str] = (),
+        limits: ServeLimits | None = None,
+        backend: str = "auto",
+        keywords: Collection[str] = (),
+        wrappers: Collection[str] = (),
+    ) -> None:
+        if not ids:
+            raise BadArgument("no environment was named; give an id, as game:GuessTheNumber-v0-easy.")
+        self.limits = limits or ServeLimits()
+        self.metrics = Metrics()
+        self.sessions = Sessions(self.limits, self.metrics)
+        self._inline = Inline()
+        self._hosts: dict[str, OnHost] = {}
+        self.offers: dict[str, Offer] = {}
+        for env_id in ids:
+            offer = self._offer(env_id, backend, frozenset(keywords), frozenset(wrappers))
+            self.offers[offer.id] = offer
+        first = next(iter(self.offers.values()))
+        self.app = Starlette(
+            routes=[
+                Route("/metrics", self._metrics),
+                Route("/list_environments", self._list),
+                Route("/openapi.json", self._openapi),
+                *[route for offer in self.offers.values() for route in self._task_routes(offer)],
+                *self._routes(first),
+                *[Mount(f"/{offer.id}", routes=self._routes(offer)) for offer in self.offers.values()],
+            ],
+            middleware=[Middleware(Guard, token=token, origins=origins, metrics=self.metrics)],
+            exception_handlers={Exception: _failed},
+            lifespan=self._lifespan,
+        )
+
+    def _offer(self, env_id: str, backend: str, keywords: frozenset[str], wrappers: frozenset[str]) -> Offer:
+        spec = registry.spec(env_id)
+        kind = auto_kind([spec]) if backend == "auto" else backend
+        carrier: Carrier = self._inline
+        if kind != "serial":
+            if kind not in self._hosts:
+                self._hosts[kind] = OnHost(make_host(kind, call_s=self.limits.call_s))
+            carrier = self._hosts[kind]
+        with registry.make(spec) as env:  # what it lacks is told now, not to the first client
+            about = inspect.getdoc(type(env.unwrapped)) or ""
+            tools, tasks = tuple(env.tool_specs), getattr(env.unwrapped, "tasks", None)
+            if not isinstance(tasks, TaskSet):
+                tasks = None
+            return Offer(spec, carrier, about, tools, tasks, keywords, wrappers)
+
+    def _routes(self, offer: Offer) -> list[BaseRoute]:
+        """Return what OpenEnv's clients look for."""
+        return [
+            WebSocketRoute("/ws", Socket(self.sessions, offer)),
+            WebSocketRoute("/mcp", Socket(self.sessions, offer, Tools(self.sessions, offer))),
+            Route("/mcp", partial(self._mcp, offer), methods=["POST"]),
+            Route("/reset", partial(self._reset, offer), methods=["POST"]),
+            Route("/step", partial(self._step, offer), methods=["POST"]),
+            Route("/state", partial(self._state, offer)),
+            Route("/health", self._health),
+            Route("/schema", partial(self._schema, offer)),
+            Route("/metadata", partial(self._metadata, offer)),
+        ]
+
+    def _task_routes(self, offer: Offer) -> list[BaseRoute]:
+        """Return what OpenEnv's clients ask about tasks."""
+
+        def route(path: str, answer: Callable[[Offer, dict[str, Any]], Any]) -> BaseRoute:
+            return Route(f"/{offer.id}/{path}", partial(self._tasks, offer, answer), methods=["POST"])
+
+        return [
+            Route(f"/{offer.id}/splits", partial(self._tasks, offer, lambda *_: [SPLIT])),
+            route("num_tasks", lambda offer, _: {"num_tasks": len(listed(offer))}),
+            route("tasks", lambda offer, _: {"tasks": tasks_of(offer, 0, None), "env_name": offer.id}),
+            route("task", lambda offer, body: {"task": task_of(offer, body.get("index"))}),
+            route(
+                "task_range",
+                lambda offer, body: {"tasks": tasks_of(offer, body.get("start"), body.get("stop"))},
+            ),
+        ]
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        reaper = asyncio.create_task(self._reap())
+        try:
+            yield
+        finally:
+            reaper.cancel()
+            with suppress(asyncio.CancelledError):
+                await reaper
+            await self.sessions.close_all()
+            for host in self._hosts.values():
+                await asyncio.to_thread(host.close)
+
+    async def _reap(self) -> None:
+        while True:
+            await asyncio.sleep(min(REAP_S, self.limits.lease_s / 2))
+            self.sessions.reap()
+
+    # -- one answer for one request
+
+    async def _reset(self, offer: Offer, request: Request) -> Response:
+        async def answer(data: bytes) -> bytes:
+            body = openenv.read_object(data)
+            session_id = body.pop("session_id", None)
+            session = self._session(offer, session_id)
+            try:
+                async with session.lock:
+                    result = await openenv.reset(self.sessions, session, body)
+            except BaseException:
+                if session_id is None:
+                    await self.sessions.close(session)
+                raise
+            result["metadata"]["session_id"] = session.id
+            return openenv.encode(result)
+
+        return await self._answered(request, answer)
+
+    async def _step(self, offer: Offer, request: Request) -> Response:
+        async def answer(data: bytes) -> bytes:
+            body = openenv.read_object(data)
+            action, request_id = body.get("action"), body.get("request_id")
+            if not isinstance(action, dict):
+                raise BadArgument('"action" is to be an object, as {"text": "..."}.')
+            if request_id is not None and not isinstance(request_id, str):
+                raise BadArgument('"request_id" is to be a text.')
+            if "session_id" not in body:
+                raise BadArgument('"session_id" is missing; POST /reset gives one, in its metadata.')
+            session = self._session(offer, body["session_id"])
+            async with session.lock:
+                known = session.recalled(request_id)
+                if known is not None:
+                    self.metrics.count("answers_repeated_total")
+                    return known
+                sent = openenv.encode(await openenv.step(self.sessions, session, action))
+                session.remember(request_id, sent)
+                return sent
+
+        return await self._answered(request, answer)
+
+    async def _mcp(self, offer: Offer, request: Request) -> Response:
+        async def answer(body: bytes) -> bytes:
+            result = await Tools(self.sessions, offer).answer(body)
+            return b"" if result is None else openenv.encode(result)
+
+        return await self._answered(request, answer)
+
+    async def _tasks(
+        self, offer: Offer, about: Callable[[Offer, dict[str, Any]], Any], request: Request
+    ) -> Response:
+        if offer.tasks is None:
+            why = f"{offer.id} has no list of tasks; a seed stands for each of its episodes."
+            return _json(openenv.encode({"detail": why}), 501)
+
+        async def answer(body: bytes) -> bytes:
+            asked = openenv.read_object(body)
+            if asked.get("split", SPLIT["name"]) != SPLIT["name"]:
+                raise BadArgument(f"split is {asked['split']!r:.80}; there is {SPLIT['name']!r}.")
+            return openenv.encode(await asyncio.to_thread(about, offer, asked))
+
+        return await self._answered(request, answer)
+
+    async def _state(self, offer: Offer, request: Request) -> Response:
+        async def answer(_: bytes) -> bytes:
+            session_id = request.query_params.get("session_id")
+            if session_id is None:
+                return openenv.encode({"episode_id": None, "step_count": 0, "env_id": offer.id})
+            return openenv.encode(openenv.state(self._session(offer, session_id)))
+
+        return await self._answered(request, answer)
+
+    def _session(self, offer: Offer, session_id: Any) -> Session:
+        if session_id is None:
+            return self.sessions.open(offer, offer.recipe())
+        session = self.sessions.get(session_id)
+        if session.offer is not offer:
+            raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
+        return session
+
+    async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
+        """Return the answer to a request; what is wrong with it, in words."""
+        try:
+            return _json(await answer(await self._body(request)))
+        except openenv.CALLERS_FAULT as error:
+            status = STATUS.get(openenv.code_of(error), 422)
+            return _json(openenv.encode({"detail": openenv.told(error)}), status)
+
+    async def _body(self, request: Request) -> bytes:
+        received = bytearray()
+        with suppress(ClientDisconnect):
+            async for part in request.stream():
+                received += part
+                if len(received) > self.limits.message_bytes:
+                    at_most = f"a request has {self.limits.message_bytes:,} bytes at most."
+                    raise openenv.Unreadable("TOO_LONG", at_most)
+        return bytes(received)
+
+    # -- about the server
+
+    async def _health(self, request: Request) -> Response:
+        status = "unhealthy" if self.sessions.draining else "healthy"
+        return _json(openenv.encode({"status": status}), 503 if self.sessions.draining else 200)
+
+    async def _metrics(self, request: Request) -> Response:
+        gauges = {"sessions": len(self.sessions), "episodes_running": self.sessions.running}
+        return PlainTextResponse(self.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+
+    async def _list(self, request: Request) -> Response:
+        return _json(openenv.encode([*self.offers]))
+
+    async def _schema(self, offer: Offer, request: Request) -> Response:
+        return _json(openenv.encode(openenv.SCHEMA))
+
+    async def _metadata(self, offer: Offer, request: Request) -> Response:
+        about = {"name": offer.id, "description": openenv.plain(offer.about), "version": gem.__version__}
+        return _json(openenv.encode(about))
+
+    async def _openapi(self, request: Request) -> Response:
+        paths: dict[str, Any] = {}
+        for route in request.app.routes:
+            if isinstance(route, Route):
+                methods = sorted((route.methods or set()) - {"HEAD"})
+                paths[route.path] = {method.lower(): {"responses": {"200": {}}} for method in methods}
+        info = {"title": "gem environments", "version": gem.__version__}
+        return _json(openenv.encode({"openapi": "3.1.0", "info": info, "paths": paths}))
+
+
+class Socket:
+    """A web socket with one session: OpenEnv's messages, or with `tools` JSON-RPC.
+
+    The session is opened with the connection and closed with it; one that the address names, because it was
+    opened over HTTP, stays.
+    """
+
+    def __init__(self, sessions: Sessions, offer: Offer, tools: Tools | None = None) -> None:
+        """Open sessions of `offer`."""
+        self.sessions, self.offer, self.tools = sessions, offer, tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer messages, one after the other, until either side has enough."""
+        await receive()
+        await send({"type": "websocket.accept"})
+        task = asyncio.current_task()
+        session = None
+        try:
+            session = self._session(scope, task)
+            while (message := await receive())["type"] != "websocket.disconnect":
+                said = message.get("text") or message.get("bytes") or ""
+                if self.tools is None:
+                    answer = await openenv.answer(self.sessions, session, said)
+                    if answer is None:
+                        break
+                else:
+                    rpc = await self.tools.answer(said, session)
+                    if rpc is None:
+                        continue
+                    answer = openenv.encode(rpc)
+                await send({"type": "websocket.send", "text": answer.decode()})
+            else:
+                return
+        except openenv.CALLERS_FAULT as error:  # no room, or no such session
+            await send({"type": "websocket.send", "text": openenv.error_message(error).decode()})
+        except asyncio.CancelledError:  # its lease ran out
+            if task is None or task.uncancel():
+                raise
+        finally:
+            if session is not None:
+                await self.sessions.leave(session)
+        await send({"type": "websocket.close", "code": 1000})
+
+    def _session(self, scope: Scope, task: asyncio.Task[Any] | None) -> Session:
+        named = parse_qs(scope["query_string"]).get(b"session_id")
+        if named is None:
+            return self.sessions.open(self.offer, self.offer.recipe(), task)
+        session = self.sessions.get(named[0].decode("latin-1"))
+        if session.offer is not self.offer or session.owner is not None:
+            raise BadArgument(f"that session is of {session.offer.id}, or another web socket holds it.")
+        session.owner = task
+        return session
+
+
+def listed(offer: Offer) -> TaskSet:
+    """Return the tasks of an environment that has a list of them."""
+    assert offer.tasks is not None, "asked only where there are tasks"
+    return offer.tasks
+
+
+def task_of(offer: Offer, index: Any) -> dict[str, Any]:
+    """Return a task as clients see it: without the answer, and what else its row says.
+
+    Raises:
+        BadArgument: for a number that no task has.
+    """
+    tasks = listed(offer)
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
+        raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
+    task: Task = tasks[index]
+    return {"id": openenv.plain(task.id), "index": index, **openenv.observation(task.question)}
+
+
+def tasks_of(offer: Offer, start: Any, stop: Any) -> list[dict[str, Any]]:
+    """Return tasks from `start` to before `stop`, TASKS_AT_MOST of them.
+
+    Raises:
+        BadArgument: for bounds that are no numbers.
+    """
+    for bound in (start, stop):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise BadArgument(f"start and stop are to be whole numbers; got {bound!r:.40}.")
+    chosen = range(len(listed(offer)))[start:stop][:TASKS_AT_MOST]
+    return [task_of(offer, index) for index in chosen]
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Say that something broke, and no more; the server logs it."""
+    return _json(b'{"detail":"internal error"}', 500)

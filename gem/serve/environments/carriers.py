@@ -1,0 +1,198 @@
+"""Where calls of environments are carried out: in the server's own thread, or on a host.
+
+A cheap environment steps in microseconds: handing it to another thread would cost more than the step. What
+waits for a sandbox or a network would hold up every other session, so it lives on a host, which one thread
+uses for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from gem.errors import NoVerdict
+from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out
+
+LISTEN_S = 0.002
+"""How long the host is waited for before new calls are looked for."""
+
+
+class Carrier(Protocol):
+    """Holds environments, and carries out their calls."""
+
+    inline: bool
+    """Whether calls are carried out in the server's own thread, at once."""
+
+    def add(self, recipe: Recipe) -> Any:
+        """Take in an environment and return what stands for it."""
+
+    async def call(self, place: Any, verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
+        """Carry out one call; a place has one at a time."""
+
+    def renew(self, place: Any, recipe: Recipe) -> None:
+        """Replace an environment that has no call in flight."""
+
+    def remove(self, place: Any) -> None:
+        """Close an environment that has no call in flight."""
+
+
+class Inline:
+    """Environments in the server's own thread."""
+
+    inline = True
+
+    def add(self, recipe: Recipe) -> Slot:
+        """Take in an environment."""
+        return Slot(recipe)
+
+    async def call(
+        self, place: Slot, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
+    ) -> Outcome:
+        """Carry out one call, now."""
+        return carry_out(place, (0, verb, args, kwargs))
+
+    def renew(self, place: Slot, recipe: Recipe) -> None:
+        """Replace an environment."""
+        place.close()
+        place.recipe = recipe
+
+    def remove(self, place: Slot) -> None:
+        """Close an environment."""
+        place.close()
+
+
+class _Place:
+    """What stands for an environment on a host: its index, or why it could not be added."""
+
+    __slots__ = ("error", "index")
+
+    def __init__(self) -> None:
+        self.index: int | None = None
+        self.error: Exception | None = None
+
+
+class OnHost:
+    """Environments on a host, which a thread of its own uses from the first of them on."""
+
+    inline = False
+
+    def __init__(self, host: Host) -> None:
+        """Keep the host, whose user from now on is that thread; close() closes it."""
+        self._host = host
+        self._todo: SimpleQueue[Callable[[Host], Command | None] | None] = SimpleQueue()
+        self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Outcome]]] = {}
+        self._leaving: set[int] = set()  # removed while a call was in flight that nobody waits for any more
+        self._thread: threading.Thread | None = None
+
+    def add(self, recipe: Recipe) -> _Place:
+        """Take in an environment."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="gem-serve-host", daemon=True)
+            self._thread.start()
+        place = _Place()
+
+        def add(host: Host) -> None:
+            try:
+                place.index = host.add(recipe)
+            except Exception as error:  # as a recipe that cannot be pickled: the first call tells it
+                place.error = error
+
+        self._todo.put(add)
+        return place
+
+    async def call(
+        self, place: _Place, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
+    ) -> Outcome:
+        """Carry out one call on the host."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+
+        def call(_: Host) -> Command | None:
+            if place.index is None:
+                _resolve(loop, future, Outcome(-1, None, place.error))
+                return None
+            self._waiting[place.index] = loop, future
+            return place.index, verb, args, kwargs
+
+        self._todo.put(call)
+        return await future
+
+    def renew(self, place: _Place, recipe: Recipe) -> None:
+        """Replace an environment."""
+
+        def renew(host: Host) -> None:
+            try:
+                if place.index is None:
+                    place.index, place.error = host.add(recipe), None
+                else:
+                    host.renew(place.index, recipe)
+            except Exception as error:
+                place.error = error
+
+        self._todo.put(renew)
+
+    def remove(self, place: _Place) -> None:
+        """Close an environment."""
+
+        def remove(host: Host) -> None:
+            if place.index in host.busy:
+                self._leaving.add(place.index)
+            elif place.index is not None:
+                host.remove(place.index)
+
+        self._todo.put(remove)
+
+    def close(self) -> None:
+        """Close the host, and wait for its thread."""
+        if self._thread is not None:
+            self._todo.put(None)
+            self._thread.join()
+        self._host.close()
+
+    def _serve(self) -> None:
+        """Use the host until it is closed."""
+        with self._host as host:
+            while True:
+                wanted: list[Callable[[Host], Command | None] | None] = []
+                with suppress(Empty):
+                    wanted.append(self._todo.get(block=not host.busy))
+                    while True:
+                        wanted.append(self._todo.get_nowait())
+                for act in wanted:
+                    if act is None:
+                        break
+                    command = act(host)
+                    if command is not None:
+                        try:
+                            host.submit_all([command])
+                        except Exception as error:  # what cannot be pickled: that caller's affair alone
+                            self._deliver(host, Outcome(command[0], None, error))
+                if None in wanted:
+                    break
+                if host.busy:
+                    for outcome in host.ready(1, LISTEN_S):
+                        self._deliver(host, outcome)
+        for index, (loop, future) in self._waiting.items():
+            _resolve(loop, future, Outcome(index, None, NoVerdict("the server ended during the call.")))
+        self._waiting.clear()
+
+    def _deliver(self, host: Host, outcome: Outcome) -> None:
+        _resolve(*self._waiting.pop(outcome.index), outcome)
+        if outcome.index in self._leaving:
+            self._leaving.discard(outcome.index)
+            host.remove(outcome.index)
+
+
+def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    """Hand an outcome to the thread that waits for it."""
+
+    def resolve() -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(resolve)

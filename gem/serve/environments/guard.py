@@ -1,0 +1,69 @@
+"""Who may ask: whoever has the token, and no page of another site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from ipaddress import ip_address
+from secrets import compare_digest
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gem.serve.environments.metrics import Metrics
+
+LOCAL_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+OPEN_PATHS = ("/health",)
+"""What a balancer asks, without a token."""
+
+
+def is_local(host: str) -> bool:
+    """Tell whether only this machine can reach `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Guard:
+    """Lets through who has the token; on this machine alone, whoever asks by its own name.
+
+    Browsers send the origin of the page that asks: another site's page must not reach a server that listens
+    here, whether by a web socket, which browsers open to anywhere, or by its own name standing for 127.0.0.1.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, origins: Collection[str], metrics: Metrics) -> None:
+        """Stand before `app`; without a token, only local names are answered."""
+        self.app, self.origins, self.metrics = app, frozenset(origins), metrics
+        self._wanted = None if token is None else b"Bearer " + token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        why = None if scope["type"] == "lifespan" else self._refusal(scope)
+        if why is None:
+            await self.app(scope, receive, send)
+            return
+        self.metrics.count("requests_refused_total")
+        status, text = why
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.http.response.start", "status": status, "headers": []})
+            await send({"type": "websocket.http.response.body", "body": text.encode()})
+        else:
+            await PlainTextResponse(text, status)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin")
+        if origin is not None:
+            said = origin.decode("latin-1")
+            if said not in self.origins and said.partition("://")[2] != host:
+                return 403, "A page of another site asked.\n"
+        if self._wanted is None:
+            return (
+                None if LOCAL_NAME.fullmatch(host) else (421, "This server answers to local names alone.\n")
+            )
+        if scope["path"] in OPEN_PATHS or compare_digest(headers.get(b"authorization", b""), self._wanted):
+            return None
+        return 401, "The token is missing or wrong; send it as `Authorization: Bearer ...`.\n"

@@ -1,0 +1,342 @@
+"""OpenEnv's protocol: its messages, and what an environment's steps are in them.
+
+An action is ``{"text": ...}``, or one of OpenEnv's tool actions, which become the text that a text agent
+would have written. An observation is ``{"text": ...}``, with ``parts`` where there are pictures. What the
+protocol has no word for stands in the metadata: ``terminated`` and ``truncated``, ``stop``, ``verdict`` and
+``info``. An episode without verdict ends with ``reward: null, done: true``; it never has a reward of 0.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from gem import codec
+from gem.content import Image, Obs, ToolCall, ToolSpec, text_of
+from gem.core import Start, Step
+from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, GemError, NoVerdict, ResetNeeded
+from gem.record import StopReason, Verdict
+from gem.rollout.episode import cut_off, end_of_task, finite_reward
+from gem.serve.environments.sessions import Draining, Full, Session, Sessions
+from gem.specs import name_of
+from gem.tools import calls
+
+LOG = logging.getLogger("gem.serve")
+
+CALLERS_FAULT = (BadArgument, BadAction, ResetNeeded, EpisodeOver, EnvClosed, Draining, Full)
+"""Errors that leave the episode as it is: the request was wrong, not the environment."""
+
+EPISODE_ID_AT_MOST = 255
+
+
+class Message(Struct):
+    """What a client sends over the web socket."""
+
+    type: str = ""
+    data: dict[str, Any] = {}
+    request_id: str | None = None
+
+
+_MESSAGE, _OBJECT = msgspec.json.Decoder(Message), msgspec.json.Decoder(dict[str, Any])
+encode = msgspec.json.Encoder().encode
+
+
+def read(text: str | bytes) -> Message:
+    """Return a message.
+
+    Raises:
+        Unreadable: for what is no JSON, or no message.
+    """
+    return _read(_MESSAGE, text)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the object that the body of a request is.
+
+    Raises:
+        Unreadable: for what is none.
+    """
+    return _read(_OBJECT, body) if body else {}
+
+
+Read = TypeVar("Read")
+
+
+def _read(decoder: msgspec.json.Decoder[Read], text: str | bytes) -> Read:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise Unreadable("VALIDATION_ERROR", f"invalid message: {error}") from error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unreadable("INVALID_JSON", f"invalid JSON: {error}") from error
+
+
+class Unreadable(BadArgument):
+    """A message that cannot be read; `code` is OpenEnv's."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def code_of(error: Exception) -> str:
+    """Return OpenEnv's code of an error."""
+    if isinstance(error, Unreadable):
+        return error.code
+    if isinstance(error, Full | Draining):
+        return "CAPACITY_REACHED"
+    return "VALIDATION_ERROR" if isinstance(error, BadArgument | BadAction) else "EXECUTION_ERROR"
+
+
+def told(error: Exception) -> str:
+    """Return what a client is told of an error: gem's own words, and of what others raised only the kind.
+
+    Their text may hold paths and secrets of this machine; it goes to the log, under a number that the client
+    is told.
+    """
+    if isinstance(error, GemError) and (name_of(type(error)) or "").startswith("gem."):
+        return plain(str(error))
+    number = secrets.token_hex(4)
+    LOG.error("error %s in an environment", number, exc_info=error)
+    return f"the environment raised {type(error).__name__}; the server's log has more, under {number}."
+
+
+def error_message(error: Exception) -> bytes:
+    """Return an error as a message."""
+    return encode({"type": "error", "data": {"message": told(error), "code": code_of(error)}})
+
+
+# -- what an environment's values are on the wire
+
+
+def plain(text: str) -> str:
+    """Return text that UTF-8 can hold: what a model wrote may have half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def observation(obs: Obs) -> dict[str, Any]:
+    """Return an observation."""
+    if type(obs) is str:
+        return {"text": plain(obs)}
+    return {
+        "text": plain(text_of(obs)),
+        "parts": [] if isinstance(obs, str) else [_part(part) for part in obs],
+    }
+
+
+def _part(part: Any) -> dict[str, Any]:
+    if isinstance(part, Image):
+        data = base64.b64encode(part.data).decode()
+        return {"type": "image", "mime": plain(part.mime), "data": data, "alt": plain(part.alt)}
+    return {"type": "text", "text": plain(part.text)}
+
+
+def begun(session: Session, start: Start) -> dict[str, Any]:
+    """Return the result of a reset."""
+    metadata = {"env_id": session.offer.id, "episode_id": session.episode_id, "seed": session.seed}
+    if start.info:
+        metadata["info"] = codec.plain(start.info)
+    return {"observation": observation(start.obs), "reward": None, "done": False, "metadata": metadata}
+
+
+def stepped(step: Step) -> dict[str, Any]:
+    """Return the result of a step.
+
+    Raises:
+        NoVerdict, ContractBroken: for a step that says so, or has no finite reward.
+    """
+    obs, reward, terminated, truncated, info = step
+    if info.get("stop") == StopReason.ERROR.value:
+        raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
+    result: dict[str, Any] = {"observation": observation(obs), "reward": finite_reward(reward), "done": False}
+    if terminated or truncated:
+        result["done"] = True
+        result["metadata"] = {
+            "verdict": Verdict.SCORED.value,
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
+            "stop": (end_of_task(info) if terminated else cut_off(info)).value,
+        }
+    if info:
+        result.setdefault("metadata", {})["info"] = codec.plain(info)
+    return result
+
+
+def broken(error: Exception) -> dict[str, Any]:
+    """Return the end of an episode that has no verdict."""
+    metadata = {
+        "verdict": Verdict.NONE.value,
+        "terminated": False,
+        "truncated": True,
+        "stop": StopReason.ERROR.value,
+        "error": {"type": type(error).__name__, "message": told(error)},
+    }
+    return {"observation": {"text": ""}, "reward": None, "done": True, "metadata": metadata}
+
+
+def action_of(data: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
+    """Return an action as text.
+
+    Raises:
+        BadAction: for what is none.
+    """
+    kind = data.get("type")
+    if kind == "call_tool":
+        name, arguments = data.get("tool_name"), data.get("arguments", {})
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise BadAction('a call_tool action has "tool_name", a text, and "arguments", an object.')
+        if name not in [tool.name for tool in tools]:
+            known = ", ".join(tool.name for tool in tools) or "none"
+            raise BadAction(f"there is no tool {plain(name)!r:.80}; there are: {known}.")
+        return calls.write("", (ToolCall("", name, json.dumps(arguments)),))
+    strangers = set(data) - {"text", "metadata"}
+    text = data.get("text")
+    if strangers or not isinstance(text, str):
+        got = ", ".join(sorted(map(plain, data))) or "nothing"
+        raise BadAction(f'the action has {got:.200}; accepted: {{"text": "..."}}.')
+    return text
+
+
+def tools_of(tools: Sequence[ToolSpec], schema_key: str = "input_schema") -> list[dict[str, Any]]:
+    """Return tools as OpenEnv, or MCP with another key, lists them."""
+    return [
+        {"name": tool.name, "description": tool.description, schema_key: dict(tool.schema)} for tool in tools
+    ]
+
+
+_METADATA = {"type": "object", "title": "Metadata"}
+_ANY_PARTS = {"type": "array", "items": {"type": "object"}, "title": "Parts"}
+_OBSERVATION = {
+    "type": "object",
+    "title": "Observation",
+    "properties": {
+        "text": {"type": "string", "title": "Text"},
+        "parts": _ANY_PARTS,
+        "done": {"type": "boolean", "default": False, "title": "Done"},
+        "reward": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None, "title": "Reward"},
+        "metadata": _METADATA,
+    },
+    "required": ["text"],
+}
+SCHEMA = {
+    "action": {
+        "type": "object",
+        "title": "Action",
+        "properties": {"text": {"type": "string", "title": "Text"}, "metadata": _METADATA},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+    "observation": _OBSERVATION,
+    "state": {
+        "type": "object",
+        "title": "State",
+        "properties": {
+            "episode_id": {"anyOf": [{"type": "string"}, {"type": "null"}], "title": "Episode Id"},
+            "step_count": {"type": "integer", "minimum": 0, "title": "Step Count"},
+            "env_id": {"type": "string", "title": "Env Id"},
+            "seed": {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "Seed"},
+            "running": {"type": "boolean", "title": "Running"},
+        },
+    },
+}
+"""What ``/schema`` says."""
+
+
+# -- requests
+
+
+async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Begin an episode, and return its first observation.
+
+    Raises:
+        CALLERS_FAULT: for a request that is wrong. What breaks otherwise is an episode without verdict.
+    """
+    given, options = dict(data), {}
+    if session.offer.tasks is not None and "index" in given:
+        options, _ = {"idx": given.pop("index")}, given.pop("split", None)
+    seed, episode_id = given.pop("seed", None), given.pop("episode_id", None)
+    if episode_id is not None and (not isinstance(episode_id, str) or len(episode_id) > EPISODE_ID_AT_MOST):
+        raise BadArgument(f"episode_id is to be a text of {EPISODE_ID_AT_MOST} characters at most.")
+    if isinstance(seed, bool):
+        raise BadArgument(f"seed is {seed}; accepted: a non-negative integer.")
+    if given != session.kwargs or session.over:  # another environment, or one that broke
+        session.offer.carrier.renew(session.place, session.offer.recipe(given))
+        session.kwargs = given
+    session.episode_id = episode_id or secrets.token_hex(8)
+    try:
+        return begun(session, await sessions.reset(session, seed, options))
+    except CALLERS_FAULT:
+        raise
+    except Exception as error:
+        return _ended(sessions, session, error)
+
+
+async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Take one action, and return what followed.
+
+    Raises:
+        CALLERS_FAULT: for a request that is wrong. What breaks otherwise is an episode without verdict.
+    """
+    if data.get("type") == "list_tools":
+        listed = {"tools": tools_of(session.offer.tools)}
+        return {"observation": listed, "reward": None, "done": False}
+    action = action_of(data, session.offer.tools)
+    try:
+        return stepped(await sessions.step(session, action))
+    except CALLERS_FAULT:
+        raise
+    except Exception as error:
+        return _ended(sessions, session, error)
+
+
+def _ended(sessions: Sessions, session: Session, error: Exception) -> dict[str, Any]:
+    session.running, session.over = False, True
+    sessions.metrics.count("no_verdict_total")
+    return broken(error)
+
+
+def state(session: Session) -> dict[str, Any]:
+    """Return the state of a session."""
+    return {
+        "episode_id": session.episode_id,
+        "step_count": session.steps,
+        "env_id": session.offer.id,
+        "seed": session.seed,
+        "running": session.running,
+    }
+
+
+async def answer(sessions: Sessions, session: Session, text: str | bytes) -> bytes | None:
+    """Return the answer to one message of the web socket; None where it closes the session."""
+    try:
+        message = read(text)
+        if message.type == "close":
+            return None
+        async with session.lock:
+            return await _answer(sessions, session, message)
+    except Exception as error:
+        return error_message(error)
+
+
+async def _answer(sessions: Sessions, session: Session, message: Message) -> bytes:
+    known = session.recalled(message.request_id)
+    if known is not None:
+        sessions.metrics.count("answers_repeated_total")
+        return known
+    if message.type == "step":
+        sent = encode({"type": "observation", "data": await step(sessions, session, message.data)})
+    elif message.type == "reset":
+        sent = encode({"type": "observation", "data": await reset(sessions, session, message.data)})
+    elif message.type == "state":
+        sent = encode({"type": "state", "data": state(session)})
+    else:
+        raise Unreadable("UNKNOWN_TYPE", f"unknown message type: {plain(message.type)!r:.80}")
+    session.remember(message.request_id, sent)
+    return sent

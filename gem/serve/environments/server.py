@@ -1,0 +1,153 @@
+"""The server: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from types import FrameType
+
+from gem.errors import BadArgument, missing_extra
+from gem.serve.environments.app import Application
+from gem.serve.environments.guard import is_local
+from gem.serve.environments.limits import ServeLimits
+
+try:
+    import uvicorn
+    import websockets  # noqa: F401  uvicorn finds it by itself, and says less clearly that it is absent
+except ImportError as error:
+    raise missing_extra("serving environments", "uvicorn and the websockets", "serve") from error
+
+BACKLOG = 4096
+TOKEN_AT_LEAST = 16
+"""Characters of a token: fewer could be guessed."""
+
+
+class EnvironmentServer:
+    """Serves environments to OpenEnv's clients and to gem's; `url` is known before it serves.
+
+    On SIGTERM, or Ctrl-C, it drains: nothing new begins, episodes that run may finish within
+    `ServeLimits.drain_s`; a second signal ends it at once.
+
+    Args:
+        ids: see Application.
+        host: where to listen; by default only this machine can ask.
+        port: 0 takes a free one.
+        token: what clients must send; another host than this machine needs one.
+        origins, limits, backend, keywords, wrappers: see Application.
+
+    Raises:
+        BadArgument: when it cannot listen there, or may not without a token. Or as Application.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        token: str | None = None,
+        origins: Collection[str] = (),
+        limits: ServeLimits | None = None,
+        backend: str = "auto",
+        keywords: Collection[str] = (),
+        wrappers: Collection[str] = (),
+    ) -> None:
+        if token is not None and (
+            len(token) < TOKEN_AT_LEAST or not token.isascii() or not token.isprintable()
+        ):
+            raise BadArgument(f"the token is to have {TOKEN_AT_LEAST} or more printable ASCII characters.")
+        if token is None and not is_local(host):
+            raise BadArgument(
+                f"host is {host!r}, which others can reach: a token is needed. Set GEM_SERVE_TOKEN, here and "
+                "for the clients, or listen on 127.0.0.1."
+            )
+        self.limits = limits or ServeLimits()
+        self.application = Application(
+            ids,
+            token=token,
+            origins=origins,
+            limits=self.limits,
+            backend=backend,
+            keywords=keywords,
+            wrappers=wrappers,
+        )
+        self._socket = _listening(host, port, self.limits)
+        name, self.port = self._socket.getsockname()[:2]
+        self.url = f"http://[{name}]:{self.port}" if ":" in name else f"http://{name}:{self.port}"
+        self._server = _Server(self.application, self.limits)
+
+    def serve(self) -> None:
+        """Serve until a signal, or `stop`."""
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def drain(self) -> None:
+        """Begin nothing new, and let `serve` return when the last episode has ended; from any thread."""
+        self._server.drain()
+
+    def stop(self) -> None:
+        """Let `serve` return soon; from any thread."""
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which drains where uvicorn's own would cut everything off."""
+
+    def __init__(self, application: Application, limits: ServeLimits) -> None:
+        self._sessions, self._limits = application.sessions, limits
+        self._until = float("inf")
+        super().__init__(
+            uvicorn.Config(
+                application.app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                backlog=BACKLOG,
+                ws="websockets-sansio",  # of uvicorn's three the one with the least memory per connection
+                ws_max_size=limits.message_bytes,
+                ws_per_message_deflate=False,  # its windows take more memory than all the rest of a session
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal, end at the second."""
+        if self._sessions.draining:
+            self.force_exit = self.should_exit = True
+        self.drain()
+
+    def drain(self) -> None:
+        self._sessions.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look, ten times a second, whether all is over."""
+        if self._sessions.draining and not self.should_exit:
+            now = asyncio.get_running_loop().time()
+            self._until = min(self._until, now + self._limits.drain_s)
+            self.should_exit = now >= self._until or not self._sessions.running
+        return await super().on_tick(counter)
+
+
+def _listening(host: str, port: int, limits: ServeLimits) -> socket.socket:
+    """Return a socket that listens; a client that reads nothing is cut off by the system.
+
+    Raises:
+        BadArgument: for an address or a port that cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with suppress(AttributeError, OSError):  # Linux's; elsewhere the web socket's pings notice it
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.unread_s * 1000))
+    try:
+        listening.bind((host, port))
+        listening.listen(BACKLOG)  # from now on whoever connects is answered, as soon as it serves
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise BadArgument(f"cannot listen on {host}:{port}: {error}; port 0 takes a free one.") from error
+    return listening

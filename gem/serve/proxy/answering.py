@@ -1,0 +1,96 @@
+"""Who answers: an agent of any kind as something to await, and servers whose answers may have token ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, ClassVar
+
+from gem.agents.base import Answer, BaseAgent, batch_answers
+from gem.agents.openai import CALLERS, HARMLESS, OpenAIAgent
+from gem.agents.token_server import TokenServerAgent
+from gem.record import Agent, Ask, Reply
+from gem.serve.proxy.request import Request
+
+
+class Answering:
+    """An agent that may be asked at any time.
+
+    One that answers batches, as a local model does, works in a thread: what is asked meanwhile is the next
+    batch. `lock` is held while it works, so that its weights can be changed between two batches.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        """Ask `agent`."""
+        self.agent = agent
+        self.lock = Lock()
+        self._in_batches = isinstance(agent, BaseAgent) and type(agent).ask is BaseAgent.ask
+        self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether sampling settings go on to a server; a model that is asked by token ids has its own."""
+        return isinstance(self.agent, OpenAIAgent) and not isinstance(self.agent, TokenServerAgent)
+
+    def sampling(self, request: Request) -> Mapping[str, Any]:
+        """Return what of a request's settings the model is to keep."""
+        if isinstance(self.agent, TokenServerAgent):
+            return {}
+        kept: dict[str, Any] = {"stop": list(request.stop)} if request.stop else {}
+        if not self.passes:
+            return kept
+        assert isinstance(self.agent, OpenAIAgent)
+        asked = dict(request.asked)
+        if self.agent.temperature is not None:  # it is the proxy's own
+            asked.pop("temperature", None)
+        if not self.agent.model and request.model:
+            asked["model"] = request.model
+        return asked | kept
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one ask.
+
+        Raises:
+            Exception: whatever the agent raises for it.
+        """
+        if not self._in_batches:
+            return await self.agent.ask(ask)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ask, future))
+        if self._work is None:
+            self._work = asyncio.create_task(self._answer_waiting())
+        return await future
+
+    async def _answer_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # what is asked at the same time is one batch
+                batch, self._waiting = self._waiting, []
+                answers = await asyncio.to_thread(self._answers, [ask for ask, _ in batch])
+                for (_, future), answer in zip(batch, answers, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(answer, BaseException):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
+        finally:
+            self._work = None
+
+    def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
+        with self.lock:
+            return batch_answers(self.agent, asks)
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Answer as policy `version` from now on, with these weights where they are given."""
+        with self.lock:
+            self.agent.publish(version, weights)  # type: ignore[attr-defined]  # where it cannot, it says so
+
+
+class Upstream(OpenAIAgent):
+    """A server of chat completions that is asked for token ids, and takes it when it gives none."""
+
+    callers: ClassVar[Mapping[str, str]] = {"temperature": CALLERS["temperature"]}
+    harmless: ClassVar[tuple[str, ...]] = (*HARMLESS, "return_token_ids", "logprobs")

@@ -1,0 +1,699 @@
+"""The proxy's addresses: models' protocols for agent programs, episodes for whoever rewards them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from gem import seeding
+from gem.agents.wire import data_url
+from gem.content import Image, Obs, Text, written_tools
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, UnknownEnv, text_of_error
+from gem.graders.base import Grader, checked
+from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, StopReason
+from gem.rollout.episode import versions
+from gem.rollout.store import EpisodeStore
+from gem.serve.proxy import chat, responses
+from gem.serve.proxy.answering import Answering
+from gem.serve.proxy.played import Played
+from gem.serve.proxy.recording import Begun, Call, Recording
+from gem.serve.proxy.request import (
+    Answer,
+    NoKey,
+    NotNow,
+    NotThere,
+    Refused,
+    Request,
+    TooLarge,
+    TooMany,
+    a_text,
+    an_object,
+)
+from gem.specs import TaskRef
+
+log = logging.getLogger(__name__)
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+"""What an episode may be called."""
+
+KEY = "gem-"
+"""What the keys of opened episodes begin with; no other key opens anything by itself that looks so."""
+
+LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+PROTOCOLS = {"chat/completions": chat, "responses": responses}
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a proxy bears: open sessions, bytes of a request, seconds for which a session may be silent."""
+
+    sessions: int = 1000
+    body_bytes: int = 16 << 20
+    idle_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        """Refuse what lets nobody in."""
+        if self.sessions < 1 or self.body_bytes < 1 or not self.idle_s > 0:
+            raise BadArgument(
+                f"got sessions={self.sessions}, body_bytes={self.body_bytes}, idle_s={self.idle_s}; "
+                "accepted: 1 or more, seconds above 0."
+            )
+
+
+@dataclass(slots=True)
+class Session:
+    """An episode that is open: who may use it, and what is being done in it."""
+
+    name: str
+    key: str
+    recording: Recording
+    seen: float
+    reference: Any = None
+    played: Played | None = None
+    answers: dict[str, Call] = field(default_factory=dict)
+    busy: int = 0
+    unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
+    """Calls whose client is gone, by what it asked: it gets the answer when it asks again."""
+
+    def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
+        """Return a call that was begun for a client that was gone then, and asks the same again."""
+        for begun, task in self.unheard.pop(key, []):
+            if not task.done() or (not task.cancelled() and task.exception() is None):
+                return begun, task
+        return None
+
+
+class Proxy:
+    """A recording proxy between agent programs and a model; `app` is what a server runs.
+
+    The session of a call is its API key, or the path ``/s/KEY/v1``: a key of `open`, or on a proxy without
+    token any other, which opens an episode of that name. Everything happens in one event loop; threads call
+    `server.Server`.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: EpisodeStore | None = None,
+        *,
+        limits: Limits | None = None,
+        allowed: Allowed | None = None,
+        task: str = "proxy:agent",
+        grader: Grader | None = None,
+        seed: int = 0,
+        token: str | None = None,
+        loopback: bool = True,
+        ended: Callable[[Episode], None] | None = None,
+    ) -> None:
+        """Answer with `agent`.
+
+        Args:
+            agent: who answers; an OpenAIAgent with `token_ids`, or any agent that returns tokens, makes
+                episodes that can be trained on.
+            store: where episodes go when they end.
+            limits: of each episode: `turns` are its calls, `tokens` those that are sampled.
+            allowed: what the proxy bears.
+            task: what the episodes' task is called, where no environment is played.
+            grader: scores the last answer against the `reference` that an episode was opened with.
+            seed: another number is other noise.
+            token: whoever opens and rewards episodes has to send it as a bearer token.
+            loopback: refuse requests that were sent to another name than this machine's own.
+            ended: is called with each episode that ends.
+        """
+        self.answering = Answering(agent)
+        self.store, self.grader, self.seed, self.token = store, grader, seed, token
+        self.limits, self.allowed = limits or Limits(), allowed or Allowed()
+        self.task = TaskRef(task)
+        self.loopback = loopback
+        self.ended = ended
+        info = getattr(agent, "info", None) or AgentInfo(type(agent).__name__)
+        self.model = info.model or "gem"
+        self.run = RunInfo(
+            agent=info.agent,
+            model=info.model,
+            sampling=info.sampling,
+            vocabulary=info.vocabulary,
+            limits=self.limits,
+            versions=versions(),
+        )
+        self.sessions: dict[str, Session] = {}
+        self._by_key: dict[str, Session] = {}
+        self._samples: dict[str, int] = {}
+        handlers = {HTTPException: _http_error, Refused: _refusal, _Failed: _failure, Exception: _bug}
+        calls = [
+            Route(f"{base}/{path}", self._call, methods=["POST"])
+            for base in ("/v1", "/s/{key}/v1")
+            for path in PROTOCOLS
+        ]
+        self.app = Starlette(
+            routes=[
+                *calls,
+                Route("/v1/models", self._models),
+                Route("/s/{key}/v1/models", self._models),
+                Route("/episodes", self._list, methods=["GET"]),
+                Route("/episodes", self._open, methods=["POST"]),
+                Route("/episodes/{name}", self._show, methods=["GET"]),
+                Route("/episodes/{name}", self._cancel, methods=["DELETE"]),
+                Route("/episodes/{name}/reward", self._reward, methods=["POST"]),
+                Route("/episodes/{name}/step", self._step, methods=["POST"]),
+            ],
+            exception_handlers=handlers,  # type: ignore[arg-type]  # each takes the errors of its row
+            lifespan=self._lifespan,
+        )
+
+    # -- episodes
+
+    def open(
+        self,
+        name: str | None = None,
+        *,
+        group: str | None = None,
+        reference: Any = None,
+        key: str | None = None,
+    ) -> Session:
+        """Open an episode, and return its session.
+
+        Args:
+            name: what it is called; several episodes of one name are samples of one job.
+            group: names the task that several episodes share; the name by default.
+            reference: what the grader compares the last answer with.
+            key: what programs send as their API key; a random one by default.
+
+        Raises:
+            Refused: for a name that is none, or is taken. TooMany: when too many are open.
+        """
+        if name is None:
+            name = f"episode-{len(self._samples)}"
+            while name in self._samples:
+                name += "x"
+        if not NAME.fullmatch(name):
+            raise Refused(f"name is {name!r:.80}; accepted: up to 64 letters, digits, '_', '-' and '.'.")
+        if group is not None and not NAME.fullmatch(group):
+            raise Refused(f"group is {group!r:.80}; accepted: up to 64 letters, digits, '_', '-' and '.'.")
+        if name in self.sessions:
+            raise NotNow(f"the episode {name!r} is open already.")
+        if len(self.sessions) >= self.allowed.sessions:
+            raise TooMany(f"{self.allowed.sessions} sessions are open; no more are.")
+        sample = self._samples[name] = self._samples.get(name, -1) + 1
+        episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
+        key = key or KEY + secrets.token_urlsafe(18)
+        session = Session(name, key, Recording(episode), time.monotonic(), reference)
+        self.sessions[name] = self._by_key[key] = session
+        return session
+
+    async def reward(
+        self, name: str, value: float | None = None, *, success: bool | None = None, done: bool = True
+    ) -> Session:
+        """Pay for an episode; `done` ends it. Without a value, the grader says it.
+
+        Raises:
+            Refused: for an episode that is not open or has no value to be had.
+        """
+        session = self._session(name)
+        recording = session.recording
+        if session.played is not None:
+            raise NotNow(f"{name!r} plays an environment, which rewards it.")
+        info: dict[str, Any] = {}
+        if session.reference is not None:
+            info["reference"] = session.reference
+        if value is None:
+            if not done or self.grader is None or session.reference is None:
+                raise Refused("reward is missing; accepted: a number, or none where a grader has one.")
+            if not recording.calls:
+                raise NotNow(f"{name!r} has no answer to grade yet.")
+            answer = recording.calls[-1].said.text
+            try:
+                score = checked(await asyncio.to_thread(self.grader, answer, session.reference))
+            except NoVerdict as error:
+                await self._end(session, recording.cancel(f"no verdict of the grader: {error}"))
+                return session
+            value, success = score.value, score.correct
+            info |= {"correct": score.correct, "why": score.why}
+            if self.sessions.get(name) is not session:
+                raise NotNow(f"the episode {name!r} has ended meanwhile.")
+        recording.reward(value)
+        if done:
+            ends = {True: StopReason.SOLVED, False: StopReason.FAILED, None: StopReason.ENDED}
+            await self._end(session, recording.finish(ends[success], info=info))
+        return session
+
+    async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
+        """End an episode without verdict.
+
+        Raises:
+            NotThere: when it is not open.
+        """
+        session = self._session(name)
+        await self._end(session, session.recording.cancel(why))
+
+    async def _end(self, session: Session, episode: Episode) -> None:
+        """Let go of a session, and hand its episode on."""
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+            self._by_key.pop(session.key, None)
+        for left in session.unheard.values():
+            for _, task in left:
+                task.cancel()
+        forget = getattr(self.answering.agent, "forget", None)
+        if forget is not None:
+            forget(episode.id)
+        try:
+            if self.store is not None:
+                self.store.append(episode)
+        finally:
+            if self.ended is not None:
+                self.ended(episode)
+            if session.played is not None:
+                await session.played.close()
+
+    def _session(self, name: str) -> Session:
+        try:
+            return self.sessions[name]
+        except KeyError:
+            raise NotThere(f"no episode {name!r:.80} is open.") from None
+
+    def _of_key(self, key: str | None) -> Session:
+        """Return the session of a key; a key that is a name opens one, on a proxy without token."""
+        if not key:
+            raise NoKey("No API key was sent; it says which episode the call belongs to.")
+        session = self._by_key.get(key)
+        if session is not None:
+            return session
+        if self.token is not None or key.startswith(KEY):
+            raise NoKey("The API key opens no episode; `POST /episodes` gives one that does.")
+        secret = key.startswith("sk-") or not NAME.fullmatch(key)  # perhaps a provider's: not for the record
+        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        name = f"key-{digest}" if secret else key
+        if name in self.sessions:
+            raise NoKey("The API key is the name of an episode that has another key.")
+        return self.open(name, key=key)
+
+    # -- calls of models
+
+    async def _call(self, http: HttpRequest) -> Response:
+        self._check_sender(http)
+        protocol = PROTOCOLS[http.url.path.rpartition("/v1/")[2]]
+        body = await self._body(http)
+        session = self._of_key(http.path_params.get("key") or _bearer(http))
+        session.busy += 1
+        try:
+            key = blake2b(http.url.path.encode() + b"\0" + body, digest_size=16).digest()
+            request = protocol.read(_json(body))
+            begun, task = session.again(key) or self._begin(session, key, request)
+            gone = asyncio.ensure_future(_gone(http))
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                session.unheard.setdefault(key, []).append((begun, task))
+                return Response(status_code=499)  # which nobody reads
+        finally:
+            session.busy -= 1
+            session.seen = time.monotonic()
+        try:
+            answer = task.result()
+        except BaseException:
+            gone.cancel()
+            raise
+
+        def told(heard: bool) -> None:
+            session.seen = time.monotonic()
+            if heard:
+                session.recording.heard(begun)
+            else:
+                session.unheard.setdefault(key, []).append((begun, task))
+
+        if request.stream:
+            events = [_event(*event) for event in protocol.events(answer, request)]
+            return _Told(events, "text/event-stream", gone, told)
+        return _Told([_bytes(protocol.written(answer, request))], "application/json", gone, told)
+
+    def _begin(self, session: Session, key: bytes, request: Request) -> tuple[Begun, asyncio.Task[Answer]]:
+        if request.previous is not None:
+            before = session.answers.get(request.previous)
+            if before is None:
+                raise NotThere(f"no response {request.previous!r:.80} is known here; send the whole input.")
+            request = _behind(request, before)
+        if request.schema and not self.answering.passes:
+            raise Refused("This model cannot be held to the form of an answer; leave that out.")
+        sampling = self.answering.sampling(request)
+        begun = session.recording.begin(key, request, sampling, self.seed)
+        task = asyncio.create_task(self._answer(session, begun))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # heard, whoever is gone
+        return begun, task
+
+    async def _answer(self, session: Session, begun: Begun) -> Answer:
+        """Ask the model, and record what it answers."""
+        recording, began = session.recording, time.perf_counter()
+        try:
+            reply = await self.answering.ask(begun.ask)
+            call = recording.take(begun, reply, time.perf_counter() - began)
+        except asyncio.CancelledError:
+            raise
+        except Refused:
+            recording.refused(begun)
+            raise
+        except BadArgument as error:  # messages that the chat template refuses
+            recording.refused(begun)
+            raise Refused(text_of_error(error)) from error
+        except Exception as error:
+            recording.failed(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
+            if not isinstance(error, NoVerdict):
+                log.exception("the model failed")
+            raise _Failed(error) from error
+        answer = Answer(
+            f"gem-{session.name}-{secrets.token_hex(8)}",
+            begun.request.model or self.model,
+            call.said,
+            reply.finish,
+            call.turn.usage or {},
+            reply.prompt_ids,
+            reply.token_ids,
+            reply.logprobs or (),
+            int(time.time()),
+        )
+        session.answers[answer.id] = call
+        return answer
+
+    async def _models(self, http: HttpRequest) -> Response:
+        self._check_sender(http)
+        row = {"id": self.model, "object": "model", "created": 0, "owned_by": "gem"}
+        return _json_response({"object": "list", "data": [row]})
+
+    # -- addresses of episodes
+
+    async def _list(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        return _json_response({"episodes": [_summary(session) for session in self.sessions.values()]})
+
+    async def _show(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        return _json_response(_summary(self._session(http.path_params["name"])))
+
+    async def _open(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        wanted = _fields(await self._body(http), "name", "group", "reference", "env", "seed")
+        if "seed" in wanted and "env" not in wanted:
+            raise Refused("seed goes with env; the seed of a proxy's sampling is the proxy's own.")
+        played = None
+        if "env" in wanted:
+            try:
+                played = Played(a_text(wanted["env"], "env"), seeding.check(wanted.get("seed", 0)))
+                await played.begin()
+            except UnknownEnv as error:
+                raise NotThere(str(error)) from error
+            except Refused:
+                raise
+            except BadArgument as error:
+                raise Refused(str(error)) from error
+        try:
+            names = {each: a_text(wanted[each], each) for each in ("name", "group") if each in wanted}
+            session = self.open(**names, reference=wanted.get("reference"))
+        except BaseException:
+            if played is not None:
+                await played.close()
+            raise
+        session.played = played
+        root = str(http.base_url).rstrip("/")
+        told: dict[str, Any] = {
+            "id": session.name,
+            "api_key": session.key,
+            "base_url": f"{root}/v1",
+            "path_url": f"{root}/s/{session.key}/v1",
+        }
+        if played is not None:
+            session.recording.episode.task = played.episode.task
+            told |= {"observation": _shown(played.observation), "tools": written_tools(played.tools)}
+            if played.done:  # it broke
+                await self._end(session, session.recording.finish_played(played.episode))
+                told |= _end_of(session)
+        return _json_response(told, 201)
+
+    async def _reward(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        given = _fields(await self._body(http), "reward", "success", "done")
+        for name in ("success", "done"):
+            if given.get(name) is not None and not isinstance(given[name], bool):
+                raise Refused(f"{name} is {given[name]!r:.40}; accepted: true or false.")
+        done = given.get("done")
+        session = await self.reward(
+            http.path_params["name"],
+            given.get("reward"),
+            success=given.get("success"),
+            done=done if done is not None else True,
+        )
+        return _json_response({**_summary(session), **(_end_of(session) if done is not False else {})})
+
+    async def _step(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        given = _fields(await self._body(http), "action")
+        action = a_text(given.get("action"), "action")
+        session = self._session(http.path_params["name"])
+        played = session.played
+        if played is None:
+            raise NotNow(f"{session.name!r} plays no environment; open an episode with env.")
+        session.busy += 1
+        try:
+            turn = await played.step(action)
+        finally:
+            session.busy -= 1
+            session.seen = time.monotonic()
+        session.recording.stepped(turn)
+        end = played.episode.ends.get(turn.seat)
+        told = {
+            "observation": _shown(played.observation),
+            "reward": turn.reward,
+            "terminated": bool(end and end.terminated),
+            "truncated": bool(end and end.truncated),
+            "done": played.done,
+        }
+        if played.done and self.sessions.get(session.name) is session:
+            await self._end(session, session.recording.finish_played(played.episode))
+            told |= _end_of(session)
+        return _json_response(told)
+
+    async def _cancel(self, http: HttpRequest) -> Response:
+        self._check_owner(http)
+        session = self._session(http.path_params["name"])
+        await self.cancel(session.name, "its owner gave it up.")
+        return _json_response({**_summary(session), **_end_of(session)})
+
+    # -- who may ask, and for how much
+
+    def _check_sender(self, http: HttpRequest) -> None:
+        """Refuse what a page of another site made a browser send."""
+        host = http.headers.get("host", "")
+        if self.loopback and not LOOPBACK.fullmatch(host):
+            raise _WrongHost("this server answers to 127.0.0.1 and localhost alone.")
+        origin = http.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise _Foreign("a page of another site asked.")
+
+    def _check_owner(self, http: HttpRequest) -> None:
+        self._check_sender(http)
+        given = _bearer(http) or ""
+        if self.token is not None and not secrets.compare_digest(given.encode(), self.token.encode()):
+            raise NoKey("Episodes are opened and rewarded with the proxy's token, as a bearer token.")
+
+    async def _body(self, http: HttpRequest) -> bytes:
+        most = self.allowed.body_bytes
+        length = http.headers.get("content-length", "")
+        if length.isdigit() and int(length[:20]) > most:
+            raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
+        pieces, size = [], 0
+        async for piece in http.stream():
+            size += len(piece)
+            if size > most:
+                raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    # -- time
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            for name in list(self.sessions):
+                with suppress(NotThere):
+                    await self.cancel(name, "the proxy was stopped.")
+
+    async def _sweep(self) -> None:
+        """End the episodes that nobody goes on with."""
+        while True:
+            await asyncio.sleep(min(self.allowed.idle_s / 4, 30.0))
+            before = time.monotonic() - self.allowed.idle_s
+            for session in list(self.sessions.values()):
+                if not session.busy and session.seen < before:
+                    try:
+                        await self.cancel(session.name, f"nothing came for {self.allowed.idle_s:g} s.")
+                    except Exception:
+                        log.exception("an idle episode could not be ended")
+
+
+class _WrongHost(Refused):
+    status = 421
+
+
+class _Foreign(Refused):
+    status, kind = 403, "permission_error"
+
+
+class _Failed(Exception):
+    """The model did not answer. A client may try again, unless nobody can be answered any more."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.again = not isinstance(error, AgentUnavailable)
+        own = isinstance(error, NoVerdict)
+        self.message = text_of_error(error)[:500] if own else f"the model failed: {type(error).__name__}"
+
+
+class _Told(Response):
+    """An answer that says afterwards whether it was sent whole."""
+
+    def __init__(
+        self, pieces: Sequence[bytes], kind: str, gone: asyncio.Future[None], told: Callable[[bool], None]
+    ) -> None:
+        super().__init__(pieces[0] if len(pieces) == 1 else b"", headers=HEADERS, media_type=kind)
+        if len(pieces) > 1:
+            del self.headers["content-length"]
+        self.pieces, self.gone, self.told = pieces, gone, told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        heard = False
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            for place, piece in enumerate(self.pieces, 1):
+                await asyncio.sleep(0)  # for the news that the client is gone
+                if self.gone.done():
+                    return
+                more = place < len(self.pieces)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+            heard = True  # a client may hang up on the last event of a stream
+        except OSError:
+            pass
+        finally:
+            self.gone.cancel()
+            self.told(heard)
+
+
+async def _gone(http: HttpRequest) -> None:
+    """Wait until the client is gone."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _behind(request: Request, before: Call) -> Request:
+    """Return a request with the conversation that it goes on from; instructions are not inherited."""
+    own = request.messages
+    told = before.messages
+    if own and own[0].role == "system":
+        rest = told[1:] if told and told[0].role == "system" else told
+        return replace(request, messages=(own[0], *rest, *own[1:]))
+    return replace(request, messages=(*told, *own))
+
+
+def _bearer(http: HttpRequest) -> str | None:
+    kind, _, key = http.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else None
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"The body is no JSON: {text_of_error(error)[:200]}.") from error
+
+
+def _fields(body: bytes, *known: str) -> dict[str, Any]:
+    """Return a JSON object of these fields; one that is null is left out."""
+    given = an_object(_json(body or b"{}"), "the body")
+    for name in given:
+        if name not in known:
+            raise Refused(f"the body has the field {name!r:.40}; accepted: {', '.join(known)}.")
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _shown(obs: Obs) -> Any:
+    """Return an observation as the content of a message."""
+    if isinstance(obs, str):
+        return obs
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image_url", "image_url": {"url": data_url(part)}}
+        for part in obs
+        if isinstance(part, Text | Image)
+    ]
+
+
+def _summary(session: Session) -> dict[str, Any]:
+    recording = session.recording
+    return {
+        "id": session.name,
+        "episode": recording.episode.id,
+        "calls": len(recording.calls),
+        "tokens": recording.sampled,
+        "reward": recording.episode.earned(),
+        "trainable": not recording.untrainable,
+        "why": recording.untrainable,
+    }
+
+
+def _end_of(session: Session) -> dict[str, Any]:
+    episode = session.recording.episode
+    return {"stop": episode.stop.value, "verdict": episode.verdict.value}
+
+
+def _bytes(data: Any) -> bytes:
+    return json.dumps(data).encode("ascii")  # escaped: what a model wrote may hold lone surrogates
+
+
+def _event(name: str | None, data: Any) -> bytes:
+    body = data.encode() if isinstance(data, str) else _bytes(data)
+    return (b"" if name is None else b"event: " + name.encode() + b"\n") + b"data: " + body + b"\n\n"
+
+
+def _json_response(data: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(_bytes(data), status, HEADERS, "application/json")
+
+
+def _error(status: int, message: str, kind: str, code: str | None, again: bool = False) -> Response:
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    headers = dict(HEADERS) if again else {**HEADERS, "x-should-retry": "false"}
+    return Response(_bytes(body), status, headers, "application/json")
+
+
+async def _refusal(http: HttpRequest, error: Refused) -> Response:
+    return _error(error.status, str(error), error.kind, error.code, again=error.status == 429)
+
+
+async def _http_error(http: HttpRequest, error: HTTPException) -> Response:
+    return _error(error.status_code, error.detail, Refused.kind, None)
+
+
+async def _failure(http: HttpRequest, error: _Failed) -> Response:
+    return _error(503, error.message, "server_error", None, again=error.again)
+
+
+async def _bug(http: HttpRequest, error: Exception) -> Response:
+    return _error(500, "the proxy failed.", "server_error", None)

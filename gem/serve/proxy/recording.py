@@ -1,0 +1,414 @@
+"""What becomes of calls: an episode, whose turns know what they go on from. No I/O, no clock, no threads.
+
+A call goes on from an earlier one where its prompt is that one's prompt and answer, token by token, and more;
+anything else (a sub-agent, a history that was written anew, a second answer to the same question) begins a
+branch of its own. Branches never join. Where nobody knows tokens, messages take their place, and nothing can
+be trained on.
+
+A program that sends back exactly what it was told is not tokenised again: the model goes on from the tokens
+that it sampled (`Ask.held`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from gem import seeding
+from gem.content import Image, Message, Text, ToolSpec, join, written_tools
+from gem.record import (
+    SEAT,
+    Ask,
+    Episode,
+    Failure,
+    Reply,
+    SeatEnd,
+    StopReason,
+    Turn,
+    Verdict,
+    as_ids,
+)
+from gem.serve.proxy.request import OverBudget, Refused, Request, TooLong
+from gem.tools import calls as written
+
+CUT = "cut"
+"""The key of a turn's `extra` for the characters behind a stop text that the program was not shown."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that was answered: its turn, what the program was told, and what it goes on from.
+
+    `after` stands for the conversation up to and with the answer, `tokens` for its tokens, `length` of them.
+    """
+
+    turn: Turn
+    said: Message
+    before: Call | None
+    fresh: tuple[Message, ...]
+    after: bytes
+    length: int
+    tokens: bytes
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, with the answer."""
+        chain: list[Call] = []
+        call: Call | None = self
+        while call is not None:
+            chain.append(call)
+            call = call.before
+        return tuple(each for call in reversed(chain) for each in (*call.fresh, call.said))
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call that is being answered: what the model is asked, and the call that it goes on from."""
+
+    key: bytes
+    ask: Ask
+    request: Request
+    before: Call | None
+    prefix: bytes
+    """Stands for the messages that are asked."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """One episode in the making; its calls come in any order, several at once."""
+
+    episode: Episode
+    answers: int = 0
+    """Calls that were begun."""
+    calls: list[Call] = field(default_factory=list)
+    sampled: int = 0
+    spent: StopReason | None = None
+    """The limit that was reached."""
+    _latest: dict[bytes, Call] = field(default_factory=dict)
+    _by_tokens: dict[bytes, Call] = field(default_factory=dict)
+    _lengths: Counter[int] = field(default_factory=Counter)
+    _unheard: Counter[bytes] = field(default_factory=Counter)
+    _failed: dict[bytes, str] = field(default_factory=dict)
+    _stepped: int = 0
+    _unearned: float = 0.0
+
+    # -- calls
+
+    def begin(
+        self, key: bytes, request: Request, sampling: Mapping[str, Any] | None = None, salt: int = 0
+    ) -> Begun:
+        """Take a call in, and return what the model is to be asked.
+
+        Args:
+            key: stands for the request: the same one, sent again, has the same key.
+            request: what was sent.
+            sampling: what of its settings the model is to keep.
+            salt: another number is other noise.
+
+        Raises:
+            OverBudget: when the episode's turns or tokens are used up.
+        """
+        episode, limits = self.episode, self.episode.run.limits
+        if limits.turns is not None and self.answers >= limits.turns:
+            self.spent = self.spent or StopReason.TURN_LIMIT
+            raise OverBudget(f"The {limits.turns} calls of this episode are used up.")
+        left = None if limits.tokens is None else limits.tokens - self.sampled
+        if left is not None and left < 1:
+            self.spent = self.spent or StopReason.TOKEN_LIMIT
+            raise OverBudget(f"The {limits.tokens} tokens of this episode are used up.")
+        bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
+        before, covered, prefix = self._match(request)
+        held: tuple[int, ...] = ()
+        if before is not None and before.length:
+            held = (*before.turn.prompt_ids, *before.turn.token_ids)
+        ask = Ask(
+            episode.id,
+            SEAT,
+            self.answers,
+            request.messages,
+            held,
+            len(request.messages) - covered,
+            seeding.derive(salt, episode.job, episode.sample, self.answers),
+            min(bounds, default=None),
+            limits.context,
+            tools=request.tools,
+            sampling=sampling or None,
+        )
+        self.answers += 1
+        self._unheard[key] += 1
+        return Begun(key, ask, request, before, prefix)
+
+    def take(self, begun: Begun, reply: Reply, took_s: float) -> Call:
+        """Write a turn for an answer.
+
+        Raises:
+            TooLong: where the prompt fills the context, and nothing was sampled.
+            BadArgument: for an answer whose tokens are none.
+        """
+        if reply.finish == "context":
+            raise TooLong(
+                str(
+                    reply.extra.get("error")
+                    or "The prompt is longer than the model's maximum context length."
+                )
+            )
+        request = begun.request
+        said, cut = _as_told(reply, request.stop)
+        turn = Turn(SEAT, "", finish=reply.finish, policy_version=reply.policy_version)
+        before = self._extend(turn, begun.before, reply)
+        covered = 0 if before is None else len(before.messages)
+        fresh = request.messages[covered:]
+        turn.messages, turn.reply = fresh, said
+        turn.observation = join([message.content for message in fresh if message.role != "assistant"])
+        turn.action = written.write(said.text, said.tool_calls)
+        turn.timing = {"policy_s": took_s if reply.policy_s is None else reply.policy_s}
+        turn.usage = dict(reply.usage) or (
+            {"prompt_tokens": len(reply.prompt_ids), "completion_tokens": len(reply.token_ids)}
+            if reply.token_ids
+            else None
+        )
+        turn.sampling = dict(begun.ask.sampling or {}) or None
+        turn.extra = {**reply.extra, "asked": request.noted}
+        if cut:
+            turn.extra[CUT] = cut
+        self._note_tools(turn, request.tools)
+        after = _told(begun.prefix, said)
+        length = turn.prompt_length + len(turn.token_ids) if turn.token_ids else 0
+        tokens = _digest(turn.prompt_ids.tobytes() + _raw(turn.token_ids)) if length else b""
+        call = Call(turn, said, before, fresh, after, length, tokens)
+        self._latest[after] = call
+        if length:
+            self._by_tokens[tokens] = call
+            self._lengths[length] += 1
+        self.calls.append(call)
+        self.episode.turns.append(turn)
+        self.sampled += len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0)
+        return call
+
+    def heard(self, begun: Begun) -> None:
+        """Note that an answer reached the program; what failed before under the same key is made up for."""
+        self._end(begun)
+        self._failed.pop(begun.key, None)
+
+    def refused(self, begun: Begun) -> None:
+        """Note that a call was refused for what it asks, which is nobody's failure."""
+        self._end(begun)
+
+    def failed(self, begun: Begun, why: str) -> None:
+        """Note that a call was not answered: unless the program asks again, the episode lacks it."""
+        self._end(begun)
+        self._failed[begun.key] = why
+
+    def _end(self, begun: Begun) -> None:
+        self._unheard[begun.key] -= 1
+        if not self._unheard[begun.key]:
+            del self._unheard[begun.key]
+
+    @property
+    def missing(self) -> str:
+        """What keeps the record from being whole: calls whose answers reached nobody; empty: nothing."""
+        lost = sum(self._unheard.values())
+        pieces = [f"{lost} answer{'s' * (lost != 1)} reached nobody"] * bool(lost)
+        pieces += [f"a call was not answered: {why}" for why in list(self._failed.values())[:1]]
+        return "; ".join(pieces)
+
+    @property
+    def untrainable(self) -> str:
+        """Why nothing can be trained on, as things are; empty: nothing is in the way."""
+        if self.missing:
+            return self.missing
+        if not self.calls:
+            return "no call was made"
+        for number, call in enumerate(self.calls):
+            if not call.length:
+                return f"call {number} has no token ids: the record is text only"
+            if call.turn.logprobs is None:
+                return f"call {number} has no log probabilities"
+        return ""
+
+    def _match(self, request: Request) -> tuple[Call | None, int, bytes]:
+        """Return the call whose messages a request begins with, their number, and the key of all messages."""
+        key = _digest(json.dumps(written_tools(request.tools), sort_keys=True, default=repr).encode())
+        found: tuple[Call | None, int] = (None, 0)
+        for covered, message in enumerate(request.messages, 1):
+            key = _told(key, message)
+            call = self._latest.get(key)
+            if call is not None:
+                found = call, covered
+        return (*found, key)
+
+    def _extend(self, turn: Turn, before: Call | None, reply: Reply) -> Call | None:
+        """Give a turn its tokens, and return the call that it goes on from."""
+        prompt = as_ids(reply.prompt_ids)
+        if not reply.token_ids or not len(prompt):
+            if before is not None:
+                turn.parent = before.turn
+            return before
+        found = self._covering(prompt)
+        if found is None:
+            turn.hold(prompt, reply.token_ids, reply.logprobs)
+        else:
+            turn.extend(found.turn, prompt[found.length :], reply.token_ids, reply.logprobs)
+        return found
+
+    def _covering(self, prompt: Sequence[int]) -> Call | None:
+        """Return the longest call that a prompt begins with, prompt and answer; of equal ones the latest."""
+        raw = _raw(prompt)
+        for length in sorted(self._lengths, reverse=True):
+            if length <= len(prompt):
+                call = self._by_tokens.get(_digest(raw[: 4 * length]))
+                if call is not None:
+                    return call
+        return None
+
+    def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
+        """Keep the offered tools once; in the turn where they are others than the first call's."""
+        start = self.episode.starts.setdefault(SEAT, {})
+        offered = written_tools(tools)
+        if not self.calls:
+            start["tools"] = offered
+        elif offered != start.get("tools"):
+            assert turn.extra is not None
+            turn.extra["tools"] = offered
+
+    # -- rewards, and the end
+
+    def reward(self, value: float) -> None:
+        """Pay for what was done until now: it stands in the latest turn.
+
+        Raises:
+            Refused: for what is no number.
+        """
+        value = _finite(value)
+        if self.calls:
+            turn = self.calls[-1].turn
+            turn.reward = (turn.reward or 0.0) + value
+        else:
+            self._unearned += value
+
+    def stepped(self, played: Turn) -> None:
+        """Take in a step of the environment: the calls since the last one are what led to it.
+
+        The latest of them has its action and reward. A step that no call led to is paid in the turn before.
+        """
+        mine = self.calls[self._stepped :]
+        self._stepped = len(self.calls)
+        for call in mine[:-1]:
+            call.turn.action, call.turn.reward = None, 0.0
+        if mine:
+            turn = mine[-1].turn
+            turn.observation, turn.action = played.observation, played.action
+            turn.reward, turn.rewards, turn.info = played.reward, played.rewards, played.info
+            turn.timing |= {name: value for name, value in played.timing.items() if name != "policy_s"}
+        elif self.calls:
+            turn = self.calls[-1].turn
+            turn.reward = (turn.reward or 0.0) + (played.reward or 0.0)
+            turn.extra = turn.extra or {}
+            turn.extra.setdefault("steps", []).append(played.action)
+        else:
+            self._unearned += played.reward or 0.0
+
+    def finish(self, stop: StopReason, *, info: Mapping[str, Any] | None = None) -> Episode:
+        """End the episode, scored, and return its record; without verdict where a call is missing.
+
+        Args:
+            stop: how it ended; a limit that was reached counts instead.
+            info: goes into the end.
+        """
+        stop = self.spent or stop
+        own = stop in (StopReason.SOLVED, StopReason.FAILED, StopReason.ENDED)
+        self._close(SeatEnd(stop, own, not own, info=dict(info or {}), unearned=self._unearned))
+        return self._checked()
+
+    def finish_played(self, played: Episode) -> Episode:
+        """End the episode as the environment's own record of it says."""
+        for call in self.calls[self._stepped :]:  # behind the last step
+            call.turn.action = None
+        self._stepped = len(self.calls)
+        (seat,) = played.ends or {SEAT: SeatEnd()}
+        end = played.ends.get(seat) or SeatEnd()
+        episode = self.episode
+        episode.task, episode.error = played.task, played.error
+        starts = {"env": played.starts.get(seat, {})} if played.starts.get(seat) else {}
+        episode.starts[SEAT] = {**episode.starts.get(SEAT, {}), **starts}
+        self._close(replace(end, unearned=end.unearned + self._unearned))
+        episode.stop, episode.verdict = played.stop, played.verdict
+        return self._checked() if episode.scored else episode
+
+    def cancel(self, why: str) -> Episode:
+        """End the episode without verdict, because nobody said what it is worth."""
+        self._close(SeatEnd(StopReason.CANCELLED, False, True, unearned=self._unearned))
+        self.episode.verdict = Verdict.NONE
+        self.episode.error = Failure("driver", "Cancelled", why)
+        return self.episode
+
+    def _close(self, end: SeatEnd) -> None:
+        for call in self.calls:
+            if call.turn.reward is None:
+                call.turn.reward = 0.0
+        self.episode.ends = {SEAT: end}
+        self.episode.stop, self.episode.verdict = end.stop, Verdict.SCORED
+
+    def _checked(self) -> Episode:
+        if self.missing:
+            self.episode.stop, self.episode.verdict = StopReason.ERROR, Verdict.NONE
+            self.episode.ends[SEAT] = replace(
+                self.episode.ends[SEAT], stop=StopReason.ERROR, terminated=False, truncated=True
+            )
+            self.episode.error = Failure("agent", "LostCall", self.missing)
+        return self.episode
+
+
+def _raw(ids: Sequence[int]) -> bytes:
+    """Return token ids as the bytes that they take."""
+    held = as_ids(ids)
+    return held.tobytes() if hasattr(held, "tobytes") else b""
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _told(before: bytes, message: Message) -> bytes:
+    """Return what stands for a conversation and one message more.
+
+    What programs change when they send an answer back does not enter: reasoning, and spaces in the JSON of
+    arguments.
+    """
+    content = message.content
+    if not isinstance(content, str):
+        texts = [part.text for part in content if isinstance(part, Text)]
+        content = join(texts) if len(texts) == len(content) else content
+    told: list[Any] = [message.role, message.tool_call_id or ""]
+    if isinstance(content, str):
+        told.append(content)
+    else:
+        told += [_digest(part.data).hex() if isinstance(part, Image) else [part.text] for part in content]
+    told.append([[call.id, call.name, _arguments(call.arguments)] for call in message.tool_calls])
+    return _digest(before + json.dumps(told).encode())
+
+
+def _arguments(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _as_told(reply: Reply, stop: Sequence[str]) -> tuple[Message, int]:
+    """Return an answer as the program sees it, up to a stop text, and how many characters it misses."""
+    ends = [at for text in stop if (at := reply.text.find(text)) >= 0]
+    text = reply.text[: min(ends)] if ends else reply.text
+    said = Message("assistant", text, tool_calls=reply.tool_calls, reasoning=reply.reasoning)
+    return said, len(reply.text) - len(text)
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Refused(f"reward is {value!r:.40}; accepted: a finite number.")
+    return float(value)

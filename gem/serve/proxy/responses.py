@@ -1,0 +1,220 @@
+"""The Responses protocol, as a server speaks it: requests read, answers written whole or as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gem.content import Message, Obs, ToolCall
+from gem.serve.proxy.chat import ROLES, pieces
+from gem.serve.proxy.request import (
+    Answer,
+    Refused,
+    Request,
+    a_call,
+    a_count,
+    a_flag,
+    a_list,
+    a_text,
+    a_tool,
+    an_object,
+    content_of,
+)
+
+PASSED = frozenset(("temperature", "top_p", "parallel_tool_calls"))
+"""Fields that chat completions have too, so that they can be passed on."""
+
+
+def read(body: Any) -> Request:
+    """Return the request of ``POST /responses``.
+
+    Raises:
+        Refused: for what is none, and for what a proxy cannot do: tools that run at the provider, prompts
+            that are kept there.
+    """
+    body = an_object(body, "the body")
+    for name in ("conversation", "prompt", "background"):
+        if body.get(name):
+            raise Refused(f"{name} is kept at the provider, which is not here; send the whole input.")
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else a_list(given, "input")
+    messages: list[Message] = []
+    if body.get("instructions"):
+        messages.append(Message("system", a_text(body["instructions"], "instructions")))
+    for place, item in enumerate(items):
+        _add(messages, an_object(item, f"input[{place}]"), f"input[{place}]")
+    if not messages:
+        raise Refused("input is empty; accepted: text, or one item or more.")
+    offered = a_list(body.get("tools") or [], "tools")
+    tools = tuple(_tool(tool, f"tools[{place}]") for place, tool in enumerate(offered))
+    previous = body.get("previous_response_id")
+    asked = {name: body[name] for name in PASSED if body.get(name) is not None}
+    if isinstance(body.get("tool_choice"), str) and tools:
+        asked["tool_choice"] = body["tool_choice"]
+    form = an_object(an_object(body.get("text") or {}, "text").get("format") or {}, "text.format")
+    return Request(
+        tuple(messages),
+        () if body.get("tool_choice") == "none" else tools,
+        a_count(body.get("max_output_tokens"), "max_output_tokens"),
+        model=a_text(body.get("model") or "", "model"),
+        stream=a_flag(body.get("stream"), "stream"),
+        schema=form.get("type", "text") != "text",
+        previous=None if previous is None else a_text(previous, "previous_response_id"),
+        asked=asked,
+    )
+
+
+def _tool(tool: Any, what: str) -> Any:
+    tool = an_object(tool, what)
+    if tool.get("type") != "function":
+        raise Refused(
+            f"{what} is of the type {tool.get('type')!r:.40}, which runs at a provider; accepted: function."
+        )
+    return a_tool(tool, what)
+
+
+def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
+    """Add an item of the input; text and calls of one answer are one message."""
+    kind = item.get("type") or "message"
+    if kind == "message":
+        role = item.get("role")
+        role = ROLES.get(role, role) if isinstance(role, str) else role
+        if role not in ("system", "user", "assistant"):
+            raise Refused(f"{what}.role is {role!r:.40}; accepted: system, developer, user, assistant.")
+        content = content_of(item.get("content"), f"{what}.content")
+        _say(messages, Message(role, content))  # type: ignore[arg-type]  # checked above
+    elif kind == "function_call":
+        call = a_call(item.get("call_id"), item.get("name"), item.get("arguments"), what)
+        if messages and messages[-1].role == "assistant":
+            last = messages[-1]
+            calls = (*last.tool_calls, call)
+            messages[-1] = Message("assistant", last.content, tool_calls=calls, reasoning=last.reasoning)
+        else:
+            messages.append(Message("assistant", "", tool_calls=(call,)))
+    elif kind == "function_call_output":
+        call_id = a_text(item.get("call_id"), f"{what}.call_id")
+        name = next((call.name for each in messages for call in each.tool_calls if call.id == call_id), None)
+        output: Obs = content_of(item.get("output"), f"{what}.output")
+        messages.append(Message("tool", output, tool_call_id=call_id, name=name))
+    elif kind == "reasoning":
+        thought = "\n".join(
+            part["text"]
+            for part in (*(item.get("content") or ()), *(item.get("summary") or ()))
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+        if thought:
+            messages.append(Message("assistant", "", reasoning=thought))
+    else:
+        raise Refused(
+            f"{what} is of the type {kind!r:.40}; accepted: message, reasoning, function_call, "
+            "function_call_output."
+        )
+
+
+def _say(messages: list[Message], message: Message) -> None:
+    """Add a message; an answer's text goes to the reasoning before it."""
+    last = messages[-1] if messages else None
+    if message.role == "assistant" and last is not None and last.reasoning and not last.content:
+        messages[-1] = Message("assistant", message.content, reasoning=last.reasoning)
+    else:
+        messages.append(message)
+
+
+def written(answer: Answer, request: Request) -> dict[str, Any]:
+    """Return the answer as a response."""
+    said, stopped = answer.said, answer.finish == "stop"
+    status = "completed" if stopped else "incomplete"
+    output: list[dict[str, Any]] = []
+    if said.reasoning:
+        content = [{"type": "reasoning_text", "text": said.reasoning}]
+        output.append({"id": f"rs_{answer.id}", "type": "reasoning", "summary": [], "content": content})
+    if said.text or not said.tool_calls:
+        part = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
+        output.append(
+            {
+                "id": f"msg_{answer.id}",
+                "type": "message",
+                "role": "assistant",
+                "status": status,
+                "content": [part],
+            }
+        )
+    output += [_call(answer, call, number) for number, call in enumerate(said.tool_calls)]
+    return {
+        "id": answer.id,
+        "object": "response",
+        "created_at": answer.created,
+        "status": status,
+        "error": None,
+        "incomplete_details": None if stopped else {"reason": "max_output_tokens"},
+        "instructions": None,
+        "metadata": {},
+        "model": answer.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "previous_response_id": request.previous,
+        "temperature": None,
+        "top_p": None,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": _usage(answer),
+    }
+
+
+def _call(answer: Answer, call: ToolCall, number: int) -> dict[str, Any]:
+    return {
+        "id": f"fc_{answer.id}_{number}",
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": "completed",
+    }
+
+
+def _usage(answer: Answer) -> dict[str, Any]:
+    prompt, sampled = (answer.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": sampled,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + sampled,
+    }
+
+
+def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]:
+    """Yield the names and data of the events of a stream."""
+    for number, event in enumerate(_events(written(answer, request))):
+        yield event["type"], {**event, "sequence_number": number}
+
+
+def _events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(whole["output"]):
+        place = {"output_index": index, "item_id": item["id"]}
+        if item["type"] == "function_call":
+            empty: dict[str, Any] = {"arguments": ""}
+        else:
+            empty = {"content": []}
+        if "status" in item:
+            empty["status"] = "in_progress"
+        yield {"type": "response.output_item.added", "output_index": index, "item": item | empty}
+        if item["type"] == "function_call":
+            kind, last = "response.function_call_arguments", {"arguments": item["arguments"]}
+            for piece in pieces(item["arguments"]):
+                yield {"type": f"{kind}.delta", **place, "delta": piece}
+            yield {"type": f"{kind}.done", **place, "name": item["name"], **last}
+        elif item["type"] == "message":
+            (part,) = item["content"]
+            place["content_index"] = 0
+            yield {"type": "response.content_part.added", **place, "part": part | {"text": ""}}
+            for piece in pieces(part["text"]):
+                yield {"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []}
+            yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
+            yield {"type": "response.content_part.done", **place, "part": part}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{whole['status']}", "response": whole}

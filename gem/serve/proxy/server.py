@@ -1,0 +1,173 @@
+"""The server of a proxy: on this machine alone unless told otherwise, in this thread or one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Coroutine
+from ipaddress import ip_address
+from threading import Event, Thread
+from typing import Any, NamedTuple, Self, TypeVar
+
+from gem.errors import BadArgument, missing_extra
+from gem.record import Agent, Episode
+from gem.rollout.store import EpisodeStore
+
+try:
+    import uvicorn
+
+    from gem.serve.proxy.app import Proxy
+except ImportError as error:
+    raise missing_extra("The proxy", "starlette", "serve") from error
+
+T = TypeVar("T")
+
+
+class Opened(NamedTuple):
+    """An episode that a program can play: its name, and what the program takes as key and address."""
+
+    id: str
+    api_key: str
+    base_url: str
+
+
+class Server:
+    """Serves a Proxy; its `url` is known before it serves. As a context manager it serves in a thread.
+
+    ::
+
+        with Server(agent) as server:
+            episode = server.open()
+            run_program(base_url=episode.base_url, api_key=episode.api_key)
+            server.reward(episode.id, 1.0)
+            trained_on = server.take()
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: EpisodeStore | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **settings: Any,
+    ) -> None:
+        """Take a port; 0: a free one.
+
+        Args:
+            agent: who answers.
+            store: where episodes go when they end.
+            host: where to listen; another machine's programs need another than 127.0.0.1, and a token.
+            port: where to listen.
+            **settings: see Proxy.
+
+        Raises:
+            BadArgument: for a port that is not free, or another host without token.
+        """
+        local = _is_loopback(host)
+        if not local and not settings.get("token"):
+            raise BadArgument(f"host is {host!r}, which others can reach; accepted: 127.0.0.1, or a token.")
+        self._episodes: deque[Episode] = deque()
+        self.proxy = Proxy(agent, store, loopback=local, ended=self._episodes.append, **settings)
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+            self._socket.listen(512)
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise BadArgument(
+                f"{host}:{port} cannot be had: {error}; accepted: a free port, or 0."
+            ) from error
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        self._ready = Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._app,
+                interface="asgi3",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                ws="none",
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(0, self._ready.set)
+        await self.proxy.app(scope, receive, send)
+
+    def serve(self) -> None:
+        """Serve until `stop`, or Ctrl-C. Episodes that are open then end without verdict."""
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+            self._ready.set()
+
+    def stop(self) -> None:
+        """Let `serve` return soon."""
+        self._server.should_exit = True
+
+    def __enter__(self) -> Self:
+        """Serve in a thread; leaving the block stops it."""
+        self._thread = Thread(target=self.serve, name="proxy", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Stop serving."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- from the thread that trains
+
+    def open(self, name: str | None = None, **fields: Any) -> Opened:
+        """Open an episode; see Proxy.open."""
+
+        async def opened() -> Opened:
+            session = self.proxy.open(name, **fields)
+            return Opened(session.name, session.key, f"{self.url}/v1")
+
+        return self._run(opened())
+
+    def reward(self, name: str, value: float | None = None, *, success: bool | None = None) -> Episode:
+        """Pay for an episode, end it, and return its record; see Proxy.reward."""
+
+        async def ended() -> Episode:
+            return (await self.proxy.reward(name, value, success=success)).recording.episode
+
+        return self._run(ended())
+
+    def take(self) -> list[Episode]:
+        """Return the episodes that ended since this was called last."""
+        taken = []
+        while self._episodes:
+            taken.append(self._episodes.popleft())
+        return taken
+
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Answer as policy `version` from now on; what is being answered is waited for. See Agent.publish."""
+        self.proxy.answering.publish(version, weights)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise BadArgument("the proxy is not serving; use it as a context manager.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

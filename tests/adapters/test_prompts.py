@@ -1,0 +1,44 @@
+import pytest
+
+from gem import make
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.errors import BadArgument, UnknownEnv
+from gem.specs import TaskRef
+
+EASY = "game:GuessTheNumber-v0-easy"
+
+
+def test_a_task_comes_back_from_its_text():
+    tasks = seeded_tasks([EASY, TaskRef("game:GuessTheNumber-v0", {"max_turns": 3})], range(2))
+    assert [(task.spec, task.seed) for task in tasks] == [
+        (EASY, 0),
+        ("game:GuessTheNumber-v0", 0),
+        (EASY, 1),
+        ("game:GuessTheNumber-v0", 1),
+    ]
+    assert [read_task(task_text(task)) for task in tasks] == tasks
+    assert make(read_task(task_text(tasks[1]))).max_turns == 3
+
+
+@pytest.mark.parametrize(
+    ("envs", "seeds", "error", "told"),
+    [
+        ([], [1], BadArgument, "0 environments"),
+        (EASY, [], BadArgument, "0 seeds"),
+        (EASY, [-1], BadArgument, "seed"),
+        ("game:GuessTheNumbr-v0", [1], UnknownEnv, "Did you mean"),
+        (TaskRef(EASY, opaque=("Guess.rng",)), [1], BadArgument, "Guess.rng"),
+        ("multi:KuhnPoker-v0", [1], BadArgument, "player_0, player_1"),
+    ],
+)
+def test_what_no_data_set_is_made_of(envs, seeds, error, told):
+    with pytest.raises(error, match=told):
+        seeded_tasks(envs, seeds)
+
+
+@pytest.mark.parametrize(
+    "text", [None, 3, "", "{}", "[1]", "\ud800", '{"spec":"game:Sudoku-v0"}', "[" * 9999]
+)
+def test_what_is_no_task_is_refused(text):
+    with pytest.raises(BadArgument, match=r"no task of an episode"):
+        read_task(text)

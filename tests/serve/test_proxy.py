@@ -1,0 +1,562 @@
+"""The recording proxy: calls of programs become episodes, whole or not at all."""
+
+import asyncio
+import json
+import socket
+import threading
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[serve]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
+httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
+
+from gem.agents.scripted import ScriptedAgent
+from gem.content import ToolCall
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict
+from gem.record import Limits, Reply, StopReason, Verdict
+from gem.rollout import EpisodeStore
+from gem.serve.proxy.app import Allowed
+from gem.serve.proxy.server import Server
+from gem.tokens.rows import rows
+from gem.tokens.tiny import TinyRenderer
+
+RENDERER = TinyRenderer()
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    },
+}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def echo(ask):
+    """Answer with the number of the call, in tokens."""
+    held = ask.held
+    fresh = ask.messages[len(ask.messages) - ask.fresh :]
+    prompt = (*held, *RENDERER.delta(held, fresh)) if held else RENDERER.prompt(ask.messages)
+    text = f"answer {ask.turn}"
+    ids = RENDERER.answer(text)
+    return Reply(text, prompt, ids, [-0.5] * len(ids), policy_version=3)
+
+
+clients = []
+
+
+@pytest.fixture(autouse=True)
+def close_clients():
+    yield
+    while clients:
+        clients.pop().close()
+
+
+class Program:
+    """An agent program: a key, and an HTTP client."""
+
+    def __init__(self, server, key="p1", **headers):
+        self.key = key
+        self.client = httpx.Client(
+            base_url=server.url, headers={"Authorization": f"Bearer {key}", **headers}, timeout=30
+        )
+        clients.append(self.client)
+
+    def post(self, path, body, code=200, **kwargs):
+        answer = self.client.post(path, json=body, **kwargs)
+        assert answer.status_code == code, answer.text
+        return answer.json()
+
+    def chat(self, *messages, code=200, **fields):
+        body = {"model": "m", "messages": list(messages), **fields}
+        return self.post("/v1/chat/completions", body, code)
+
+    def say(self, *messages, **fields):
+        return self.chat(*messages, **fields)["choices"][0]["message"]
+
+    def reward(self, value=1.0, code=200, **fields):
+        return self.post(f"/episodes/{self.key}/reward", {"reward": value, **fields}, code)
+
+
+@pytest.fixture
+def serve():
+    opened = []
+
+    def start(agent=echo, store=None, **settings):
+        agent = ScriptedAgent(agent) if callable(agent) and not hasattr(agent, "ask") else agent
+        opened.append(Server(agent, store, **settings))
+        return opened[-1].__enter__()
+
+    yield start
+    for each in opened:
+        each.__exit__()
+
+
+def events(text):
+    found = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(each) for each in found if each != "[DONE]"]
+
+
+def test_a_conversation_becomes_one_row_and_is_stored(serve, tmp_path):
+    with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+        server = serve(store=store)
+        program = Program(server)
+        chat = [user("one")]
+        for text in ("two", "three"):
+            chat += [program.say(*chat), user(text)]
+        program.say(*chat)
+        told = program.reward(0.5, success=True)
+        assert told["verdict"] == "scored"
+        assert told["trainable"]
+        assert told["calls"] == 3
+        (episode,) = store
+    assert episode.stop is StopReason.SOLVED
+    assert episode.reward() == 0.5
+    assert [turn.action for turn in episode.turns] == ["answer 0", "answer 1", "answer 2"]
+    assert [turn.parent for turn in episode.turns] == [None, *episode.turns[:2]]
+    (row,) = rows(episode)
+    assert sum(row.mask) == sum(len(turn.token_ids) for turn in episode.turns)
+    assert episode.turns[1].messages[0].content == "two"
+    assert episode.turns[0].extra["asked"] == {"model": "m"}
+    assert episode.policy_version == 3
+    assert server.take() == [episode]
+
+
+def test_a_rewritten_history_forks_and_branches_never_merge(serve):
+    program = Program(server := serve())
+    first = program.say(user("one"))
+    program.say(user("one"), first, user("two"))
+    program.say(user("one"), {**first, "content": "answer zero"}, user("two"))  # written anew
+    program.say(user("one"), first, user("two"))  # a second answer to the same
+    program.say(user("a sub-agent's"))
+    program.reward()
+    (episode,) = server.take()
+    parents = [turn.parent and episode.turns.index(turn.parent) for turn in episode.turns]
+    assert parents == [None, 0, None, 0, None]
+    assert len(rows(episode)) == 4
+    assert [turn.messages[-1].content for turn in episode.turns[2:]] == ["two", "two", "a sub-agent's"]
+    assert len(episode.turns[2].messages) == 3
+
+
+def test_a_server_that_renders_itself_is_followed_by_its_tokens(serve):
+    ids = {1: (1, 2), 3: (1, 2, 7, 9, 5), 5: (1, 2, 7, 8, 5)}  # the third history was tokenised anew
+
+    def rendered(ask):
+        return Reply("x", ids[len(ask.messages)], (7, 9), [-1.0, -1.0])
+
+    program = Program(server := serve(rendered))
+    chat = [user("one")]
+    for _ in range(2):
+        chat += [program.say(*chat), user("more")]
+    program.say(*chat)
+    program.reward()
+    (episode,) = server.take()
+    assert [turn.parent for turn in episode.turns] == [None, episode.turns[0], None]
+    assert [list(row.ids) for row in rows(episode)] == [[1, 2, 7, 9, 5, 7, 9], [1, 2, 7, 8, 5, 7, 9]]
+
+
+def test_text_alone_is_recorded_and_not_trainable(serve):
+    program = Program(server := serve(lambda ask: "plain"))
+    said = program.say(user("one"))
+    program.say(user("one"), said, user("two"))
+    told = program.reward(1)
+    assert not told["trainable"]
+    assert "text only" in told["why"]
+    (episode,) = server.take()
+    assert episode.scored
+    assert episode.turns[1].parent is episode.turns[0]
+    with pytest.raises(BadArgument, match="no prompt_ids"):
+        rows(episode)
+
+
+def test_tools_and_parallel_calls_reach_the_program_and_come_back(serve):
+    calls = (ToolCall("c1", "add", '{"a": 1}'), ToolCall("c2", "add", '{"a":2}'))
+    heard = []
+
+    def act(ask):
+        heard.append(ask)
+        return Reply("", (1,), (2,), [-1.0], tool_calls=calls if ask.turn == 0 else ())
+
+    program = Program(server := serve(act))
+    choice = program.chat(user("add"), tools=[TOOL])["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert [call["function"]["arguments"] for call in choice["message"]["tool_calls"]] == [
+        '{"a": 1}',
+        '{"a":2}',
+    ]
+    said = choice["message"]
+    said["tool_calls"][1]["function"]["arguments"] = '{"a": 2}'  # as langchain writes it anew
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "3"} for call in calls]
+    program.chat(user("add"), said, *results, tools=[TOOL])
+    assert heard[0].tools[0].name == "add"
+    assert heard[1].fresh == 2
+    program.reward()
+    (episode,) = server.take()
+    assert episode.turns[0].reply.tool_calls == calls
+    assert episode.starts["agent"]["tools"][0]["name"] == "add"
+    assert "tools" not in (episode.turns[1].extra or {})
+
+
+@pytest.mark.parametrize("path", ["/v1", "/s/p1/v1"])
+def test_streams_are_the_answer_replayed(serve, path):
+    program = Program(serve(lambda ask: Reply("word " * 30, (1,), (2, 3), [-1.0, -1.0])))
+    body = {"model": "m", "messages": [user("x")], "stream": True, "stream_options": {"include_usage": True}}
+    answer = program.client.post(f"{path}/chat/completions", json=body)
+    chunks = events(answer.text)
+    assert answer.text.endswith("data: [DONE]\n\n")
+    said = "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c["choices"])
+    assert said == "word " * 30
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+
+
+def test_responses_whole_streamed_and_behind_an_earlier_one(serve):
+    call = ToolCall("c1", "add", '{"a": 1}')
+    agent = ScriptedAgent(
+        [
+            Reply("let me see", (1,), (2,), [-1.0], tool_calls=(call,), reasoning="hm"),
+            Reply("3", (1, 2, 3), (4,), [-1.0]),
+            Reply("bye", (1, 2, 3, 4, 5), (6,), [-1.0]),
+        ]
+    )
+    program = Program(server := serve(agent))
+    tool = {"type": "function", "name": "add", "parameters": TOOL["function"]["parameters"]}
+    body = {"model": "m", "instructions": "Be short.", "input": "add", "tools": [tool]}
+    first = program.post("/v1/responses", body)
+    assert [item["type"] for item in first["output"]] == ["reasoning", "message", "function_call"]
+    result = {"type": "function_call_output", "call_id": "c1", "output": "3"}
+    again = {**body, "input": [user("add"), *first["output"], result], "stream": True}
+    streamed = events(program.client.post("/v1/responses", json=again).text)
+    assert [each["sequence_number"] for each in streamed] == list(range(len(streamed)))
+    whole = streamed[-1]
+    assert whole["type"] == "response.completed"
+    assert whole["response"]["output"][0]["content"][0]["text"] == "3"
+    third = {"model": "m", "input": "thanks", "previous_response_id": whole["response"]["id"]}
+    assert program.post("/v1/responses", third)["output"][0]["content"][0]["text"] == "bye"
+    program.post("/v1/responses", {**third, "previous_response_id": "nope"}, 404)
+    program.reward()
+    (episode,) = server.take()
+    assert len(rows(episode)) == 1
+    assert [message.role for message in episode.turns[2].messages] == ["user"]
+
+
+def test_a_failure_is_the_servers_and_the_retry_makes_up_for_it(serve):
+    left = [NoVerdict("down"), NoVerdict("down")]
+
+    def act(ask):
+        if left:
+            raise left.pop()
+        return echo(ask)
+
+    program = Program(server := serve(act))
+    refused = program.chat(user("x"), code=503)
+    assert refused["error"]["type"] == "server_error"
+    assert "no verdict" not in refused["error"]["message"]
+    assert "was not answered" in program.client.get("/episodes/p1").json()["why"]
+    program.chat(user("x"), code=503)
+    program.chat(user("x"))
+    assert program.reward()["verdict"] == "scored"
+    left.append(NoVerdict("down"))
+    program.chat(user("x"), code=503)
+    assert program.reward()["verdict"] == "none"
+    first, second = server.take()
+    assert first.scored
+    assert second.error.type == "LostCall"
+    assert second.verdict is Verdict.NONE
+    assert second.sample == 1
+
+
+def test_a_bug_of_the_model_tells_clients_nothing(serve, caplog):
+    def act(ask):
+        raise ValueError("secret path /home")
+
+    program = Program(serve(act))
+    assert program.chat(user("x"), code=503)["error"]["message"] == "the model failed: ValueError"
+    gone = Program(serve(lambda ask: (_ for _ in ()).throw(AgentUnavailable("no server"))))
+    answer = gone.client.post("/v1/chat/completions", json={"messages": [user("x")]})
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (503, "false")
+
+
+def test_a_client_that_vanishes_loses_its_call_unless_it_asks_again(serve):
+    asked, go = threading.Event(), threading.Event()
+
+    def act(ask):
+        asked.set()
+        go.wait(30)
+        return echo(ask)
+
+    server = serve(act)
+    body = json.dumps({"messages": [user("x")]}).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        f"Authorization: Bearer {{}}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    for key in ("gone", "patient"):
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(head.format(key).encode() + body)
+            assert asked.wait(30)
+        asked.clear()
+        session = server.proxy.sessions[key]
+        while not session.unheard:  # until the news arrives
+            threading.Event().wait(0.005)
+        go.set()
+        if key == "patient":
+            program = Program(server, key)
+            answer = program.client.post("/v1/chat/completions", content=body)
+            assert answer.json()["choices"][0]["message"]["content"] == "answer 0"
+        told = Program(server, key).reward(1.0)
+        assert told["verdict"] == ("scored" if key == "patient" else "none")
+        go.clear()
+    lost, whole = server.take()
+    assert lost.error.message == "1 answer reached nobody"
+    assert len(whole.turns) == 1
+
+
+def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
+    server = serve(limits=Limits(turns=2), allowed=Allowed(sessions=2, body_bytes=2000))
+    program = Program(server)
+    for text in "ab":
+        program.chat(user(text))
+    answer = program.client.post("/v1/chat/completions", json={"messages": [user("c")]})
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (403, "false")
+    assert answer.json()["error"]["code"] == "insufficient_quota"
+    Program(server, "p2").chat(user("x"))
+    Program(server, "p3").chat(user("x"), code=429)
+    program.chat(user("x" * 3000), code=413)
+    program.reward(0.25)
+    (episode,) = server.take()
+    assert (episode.stop, episode.truncated, episode.reward()) == (StopReason.TURN_LIMIT, True, 0.25)
+    few = Program(server := serve(limits=Limits(tokens=3)), "t")
+    assert few.chat(user("x"))["choices"][0]["finish_reason"] == "stop"
+    few.chat(user("y"), code=403)
+
+
+def test_rewards_add_up_where_they_were_earned(serve):
+    program = Program(server := serve())
+    program.reward(1.0, code=404)
+    first = program.say(user("one"))
+    program.reward(0.25, done=False)
+    program.say(user("one"), first, user("two"))
+    program.reward(-1.0)
+    for wrong in ("high", None, True, float("nan")):
+        body = json.dumps({"reward": wrong})
+        program.say(user("one"))
+        assert program.client.post("/episodes/p1/reward", content=body).status_code == 400
+    (episode,) = server.take()
+    assert [turn.reward for turn in episode.turns] == [0.25, -1.0]
+    assert episode.success is None
+
+
+def test_a_grader_scores_the_last_answer(serve):
+    from gem.rollout.regrade import named_grader
+
+    server = serve(lambda ask: "it is \\boxed{7}", grader=named_grader("math"))
+    for reference, reward in (("7", 1.0), ("8", 0.0)):
+        opened = server.open("sum", reference=reference)
+        Program(server, opened.api_key).chat(user("3 + 4?"))
+        episode = server.reward(opened.id)
+        assert (episode.reward(), episode.success, episode.group) == (reward, reward == 1, "sum")
+    assert [each.sample for each in server.take()] == [0, 1]
+    Program(server, "p").chat(user("3 + 4?"))
+    Program(server, "p").post("/episodes/p/reward", {}, 400)
+
+
+def test_a_program_plays_an_environment(serve):
+    server = serve(echo)
+    owner = Program(server)
+    opened = owner.post("/episodes", {"env": "game:GuessTheNumber-v0-easy", "seed": 2, "group": "g"}, 201)
+    program = Program(server, opened["api_key"])
+    where = f"/episodes/{opened['id']}"
+    assert "number" in opened["observation"]
+    program.post(f"{where}/step", {"action": "\\boxed{9}"})  # without a call: it is paid before the first
+    number, done = 0, False
+    chat = [user(opened["observation"])]
+    while not done:
+        number += 1
+        program.say(user("think"))
+        chat += [program.say(*chat)]
+        told = program.post(f"{where}/step", {"action": f"\\boxed{{{number}}}"})
+        done = told["done"]
+        chat += [user(told["observation"])]
+    program.chat(*chat, code=401)
+    program.post(f"{where}/step", {"action": "x"}, 404)
+    (episode,) = server.take()
+    assert episode.spec == "game:GuessTheNumber-v0-easy"
+    assert (episode.seed, episode.group) == (2, "g")
+    assert (episode.stop.value, told["stop"]) == (told["stop"], episode.stop.value)
+    assert [turn.action for turn in episode.turns[::2]] == [None] * number
+    assert [turn.action for turn in episode.turns[1::2]] == [f"\\boxed{{{i + 1}}}" for i in range(number)]
+    assert episode.turns[0].reward == 0.0
+    assert rows(episode)
+
+
+def test_the_environments_word_stands_and_its_errors_are_told(serve):
+    owner = Program(serve())
+    assert (
+        "Did you mean" in owner.post("/episodes", {"env": "game:GessTheNumber-v0"}, 404)["error"]["message"]
+    )
+    owner.post("/episodes", {"env": "os:system"}, 404)
+    owner.post("/episodes", {"env": 7}, 400)
+    owner.post("/episodes", {"seed": 7}, 400)
+    owner.post("/episodes", {"name": "../../etc"}, 400)
+    owner.post("/episodes", {"nam": "x"}, 400)
+    opened = owner.post("/episodes", {"env": "game:GuessTheNumber-v0-easy", "name": "n"}, 201)
+    owner.post("/episodes", {"name": "n"}, 409)
+    owner.post("/episodes/n/reward", {"reward": 1}, 409)
+    owner.post("/episodes/n/step", {"action": 1}, 400)
+    assert owner.client.delete("/episodes/n").json()["verdict"] == "none"
+    Program(serve(), opened["api_key"]).chat(user("x"), code=401)
+
+
+def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
+    store = EpisodeStore(tmp_path / "episodes.jsonl")
+    with Server(ScriptedAgent(echo), store, allowed=Allowed(idle_s=0.05)) as server:
+        Program(server, "idle").chat(user("x"))
+        while server.proxy.sessions:
+            threading.Event().wait(0.01)
+    with Server(ScriptedAgent(echo), store) as server:
+        Program(server, "open").chat(user("x"))
+    assert [(each.job, each.stop.value, each.scored) for each in store] == [
+        ("idle", "cancelled", False),
+        ("open", "cancelled", False),
+    ]
+    assert [each.error.message for each in store] == ["nothing came for 0.05 s.", "the proxy was stopped."]
+    store.close()
+
+
+def test_with_a_token_only_its_owner_opens_and_rewards():
+    with pytest.raises(BadArgument, match="token"):
+        Server(ScriptedAgent(echo), host="0.0.0.0")
+    with Server(ScriptedAgent(echo), token="t") as server:
+        Program(server, "anything").chat(user("x"), code=401)
+        Program(server, "x").post("/episodes", {}, 401)
+        opened = Program(server, "t").post("/episodes", {"name": "n"}, 201)
+        program = Program(server, opened["api_key"])
+        program.chat(user("x"))
+        program.post("/episodes/n/reward", {"reward": 1e9}, 401)
+        Program(server, "n").chat(user("x"), code=401)
+        Program(server, "t").post("/episodes/n/reward", {"reward": 1})
+
+
+def test_pages_of_other_sites_and_other_names_are_refused(serve):
+    server = serve()
+    Program(server, Origin="http://evil.example").chat(user("x"), code=403)
+    Program(server, Host="evil.example").chat(user("x"), code=421)
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": [user("x")]})
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "sk-proj-1234567890", "a" * 3000, "n\xe4me"])
+def test_a_key_that_may_be_a_secret_or_a_path_is_not_recorded(serve, key):
+    server = serve()
+    headers = {"Authorization": f"Bearer {key}".encode("latin-1")}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": [user("x")]}, headers=headers)
+    assert answer.status_code == 200
+    (name,) = server.proxy.sessions
+    assert name.startswith("key-")
+    assert key not in repr(server.proxy.sessions[name].recording)
+
+
+WRONG = [
+    {"messages": []},
+    {"messages": "hi"},
+    {"messages": ["hi"]},
+    {"messages": [{"role": "wizard", "content": "x"}]},
+    {"messages": [{"role": "user", "content": 7}]},
+    {"messages": [user([{"type": "video", "video": "x"}])]},
+    {"messages": [user([{"type": "image_url", "image_url": {"url": "http://x/y"}}])]},
+    {"messages": [user([{"type": "image_url", "image_url": "data:image/png;base64,?"}])]},
+    {"messages": [{"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}]},
+    {"messages": [{"role": "assistant", "tool_calls": {"a": 1}}]},
+    {"messages": [user("x")], "n": 2},
+    {"messages": [user("x")], "n": {}},
+    {"messages": [user("x")], "max_tokens": -1},
+    {"messages": [user("x")], "max_tokens": "many"},
+    {"messages": [user("x")], "stop": [""]},
+    {"messages": [user("x")], "stop": 7},
+    {"messages": [user("x")], "stream": "yes"},
+    {"messages": [user("x")], "model": ["m"]},
+    {"messages": [user("x")], "tools": [{"type": "web_search"}]},
+    {"messages": [user("x")], "tools": [{"type": "function", "function": {"name": 7}}]},
+    {"messages": [user("x")], "tools": 7},
+    {"messages": [user("x")], "response_format": {"type": "json_object"}},
+    {"messages": [user("x")], "stream_options": 7},
+    [],
+    "text",
+    None,
+]
+
+
+def test_wrong_requests_are_told_what_is_wrong(serve):
+    program = Program(server := serve())
+    for body in WRONG:
+        error = program.post("/v1/chat/completions", body, 400)["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert len(error["message"]) < 300
+    for given in (7, [], [{"type": "spell"}], [{"type": "function_call_output", "call_id": 1}]):
+        program.post("/v1/responses", {"input": given}, 400)
+    program.post("/v1/responses", {"input": "x", "background": True}, 400)
+    for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000):
+        assert program.client.post("/v1/chat/completions", content=raw).status_code == 400
+    assert program.client.get("/nowhere").json()["error"]["message"] == "Not Found"
+    assert program.client.get("/v1/chat/completions").status_code == 405
+    odd = {"model": "m", "messages": [user("\ud800 lone")], "unknown": {"deep": [1]}, "temperature": 0.5}
+    answer = program.client.post("/v1/chat/completions", content=json.dumps(odd))
+    assert answer.status_code == 200
+    program.reward()
+    (episode,) = server.take()
+    assert episode.scored
+    assert len(episode.turns) == 1
+    assert episode.turns[0].extra["asked"] == {"model": "m", "unknown": {"deep": [1]}, "temperature": 0.5}
+
+
+def test_many_calls_of_one_session_at_once(serve):
+    server = serve()
+
+    async def ask_all():
+        async with httpx.AsyncClient(base_url=server.url, headers={"Authorization": "Bearer p1"}) as client:
+            bodies = [{"messages": [user(f"part {i}")]} for i in range(20)]
+            return await asyncio.gather(*(client.post("/v1/chat/completions", json=b) for b in bodies))
+
+    answers = asyncio.run(ask_all())
+    assert all(each.status_code == 200 for each in answers)
+    program = Program(server)
+    assert program.reward()["trainable"]
+    (episode,) = server.take()
+    assert len(rows(episode)) == 20
+    assert len({turn.messages for turn in episode.turns}) == 20
+
+
+def test_an_answer_ends_where_the_program_said(serve):
+    def act(ask):
+        return Reply("do it\nObservation: fake", (*ask.held, 1), (2,), [-1.0])
+
+    program = Program(server := serve(act))
+    said = program.say(user("x"), stop=["Observation:", "###"])
+    assert said["content"] == "do it\n"
+    program.say(user("x"), said, user("y"))
+    program.reward()
+    (episode,) = server.take()
+    assert episode.turns[0].extra["cut"] == len("Observation: fake")
+    assert episode.turns[0].sampling == {"stop": ["Observation:", "###"]}
+    assert episode.turns[1].messages[0].content == "y"
+
+
+def test_a_full_context_is_the_programs_to_handle(serve):
+    program = Program(server := serve(lambda ask: Reply("", (1,) * 9, finish="context")))
+    assert program.chat(user("x"), code=400)["error"]["code"] == "context_length_exceeded"
+    assert program.reward(0.0)["verdict"] == "scored"
+    (episode,) = server.take()
+    assert not episode.turns
+
+
+def test_token_ids_are_given_to_who_asks(serve):
+    program = Program(serve(lambda ask: Reply("x", (1, 2), (3,), [-1.0])))
+    body = program.chat(user("x"), return_token_ids=True)
+    assert (body["prompt_token_ids"], body["choices"][0]["token_ids"]) == ([1, 2], [3])
+    assert "prompt_token_ids" not in program.chat(user("x"))
+    assert program.client.get("/v1/models").json()["data"][0]["id"] == "gem"

@@ -1,0 +1,170 @@
+"""The proxy over a real, small model: its tokens, the weights that change, and a server behind a server."""
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+for package in ("transformers", "starlette", "uvicorn"):
+    pytest.importorskip(package)
+httpx = pytest.importorskip("httpx")
+
+from random_models import RENDERER, make_model
+
+from gem.agents.hugging_face import HuggingFaceAgent
+from gem.agents.openai import OpenAIAgent
+from gem.serve.proxy.answering import Upstream
+from gem.serve.proxy.server import Server
+from gem.testing.stub_server import RawAnswer, StubServer
+from gem.tokens.rows import rows
+from gem.train import policy_gradient
+from gem.train.batch import collate, weigh
+from gem.train.config import TrainConfig
+from gem.train.learner import Learner, Settings
+from gem.train.policy import CausalPolicy
+from gem.train.steps import Progress
+
+
+def ask(url, key, *messages, code=200, **fields):
+    answer = httpx.post(
+        f"{url}/v1/chat/completions",
+        json={"model": "m", "messages": list(messages), **fields},
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=60,
+    )
+    assert answer.status_code == code, answer.text
+    return answer.json()
+
+
+def say(url, key, *texts, **fields):
+    """Let the program say these texts, each behind the answer to the one before."""
+    chat = []
+    for text in texts:
+        chat.append({"role": "user", "content": text})
+        chat.append(ask(url, key, *chat, **fields)["choices"][0]["message"])
+    return chat[1::2]
+
+
+def test_a_local_models_tokens_are_those_that_the_learner_sees():
+    model = make_model()
+    with Server(HuggingFaceAgent(model, RENDERER, max_tokens=12)) as server:
+        say(server.url, "p", "the secret", "higher", "lower", max_tokens=5)
+        episode = server.reward("p", 1.0)
+    (row,) = rows(episode)
+    assert all(0 < len(turn.token_ids) <= 5 for turn in episode.turns)
+    with torch.inference_mode():
+        logits = model(torch.tensor([list(row.ids)])).logits[0].log_softmax(-1)
+    told = [(place, row.ids[place], row.logprobs[place]) for place, learn in enumerate(row.mask) if learn]
+    for place, token, logprob in told:
+        assert float(logits[place - 1, token]) == pytest.approx(logprob, abs=1e-3)
+    assert episode.turns[0].usage == {
+        "prompt_tokens": len(episode.turns[0].prompt_ids),
+        "completion_tokens": len(episode.turns[0].token_ids),
+    }
+    assert episode.run.vocabulary == RENDERER.vocab_hash
+
+
+def test_many_programs_are_answered_in_batches_and_weights_change_between_them():
+    agent = HuggingFaceAgent(make_model(), RENDERER, max_tokens=6)
+    with Server(agent) as server, ThreadPoolExecutor(8) as pool:
+        keys = [f"p{number}" for number in range(8)]
+        list(pool.map(lambda key: say(server.url, key, "the number", "higher"), keys))
+        assert all(server.reward(key, 0.0).policy_version is None for key in keys)
+        server.publish(4)
+        say(server.url, "q", "the number")
+        assert server.reward("q", 0.0).policy_version == 4
+        assert len(server.take()) == 9
+
+
+def test_an_answer_stops_where_the_program_says():
+    with Server(HuggingFaceAgent(make_model(), RENDERER, max_tokens=64)) as server:
+        for number in range(20):
+            say(server.url, f"p{number}", "the secret number", stop=["e", "r"])
+        episodes = [server.reward(f"p{number}", 0.0) for number in range(20)]
+    cut = [episode.turns[0] for episode in episodes if "cut" in episode.turns[0].extra]
+    assert cut
+    for turn in cut:
+        whole = RENDERER.decode(turn.token_ids)
+        assert whole[-turn.extra["cut"] :][0] in "er"
+        assert not set(turn.reply.text) & set("er")
+        assert not set(RENDERER.decode(turn.token_ids[:-1])) & set("er")  # the last token completed it
+
+
+def test_token_ids_pass_through_from_a_server():
+    agent = HuggingFaceAgent(make_model(), RENDERER, max_tokens=6)
+    with Server(agent) as behind:
+        upstream = Upstream("", base_url=f"{behind.url}/s/inner/v1", temperature=None, token_ids=True)
+        with upstream, Server(upstream) as server:
+            say(server.url, "p", "the secret", "higher")
+            outer = server.reward("p", 1.0)
+        inner = behind.reward("inner", 1.0)
+    (row,) = rows(outer)
+    assert row.ids == rows(inner)[0].ids
+    assert list(row.logprobs) == pytest.approx(list(rows(inner)[0].logprobs))
+    assert inner.turns[0].extra["asked"]["model"] == "m"
+
+
+def test_a_server_without_token_ids_leaves_text():
+    def answer(body):
+        if "return_token_ids" in body:
+            return RawAnswer.error(400, "Unknown field: return_token_ids")
+        assert body["temperature"] == 0.5
+        return "plain"
+
+    with StubServer(answer) as stub, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        agent = Upstream("m", base_url=stub.base_url, temperature=None, token_ids=True)
+        with agent, Server(agent) as server:
+            (said,) = say(server.url, "p", "hi", temperature=0.5)
+            assert said["content"] == "plain"
+            assert server.proxy.sessions["p"].recording.untrainable
+    assert "return_token_ids" in str(warned[0].message)
+
+
+def test_the_proxys_own_temperature_holds():
+    with StubServer("plain") as stub:
+        agent = OpenAIAgent("m", base_url=stub.base_url, temperature=0.25)
+        with agent, Server(agent) as server:
+            say(server.url, "p", "hi", temperature=0.9, top_p=0.5, stop="x", max_tokens=7)
+            episode = server.reward("p", 0.0)
+        (request,) = stub.requests
+    assert (request["temperature"], request["top_p"], request["stop"], request["max_tokens"]) == (
+        0.25,
+        0.5,
+        ["x"],
+        7,
+    )
+    assert episode.turns[0].extra["asked"]["temperature"] == 0.9
+    assert episode.turns[0].sampling == {"top_p": 0.5, "stop": ["x"]}
+
+
+def test_training_on_recorded_episodes_makes_what_was_rewarded_likelier():
+    model = make_model()
+    policy = CausalPolicy(model, RENDERER, HuggingFaceAgent(model, RENDERER, max_tokens=4))
+    learner = Learner(policy, Settings(lr=3e-3))
+    config = TrainConfig(env="proxy:agent", algorithm="grpo", group=8, batch=8)
+    reward = []
+    with Server(policy.agent) as server:
+        for version in range(4):
+            server.publish(version)
+            for _ in range(16):
+                opened = server.open("shout", group="shout")
+                (said,) = say(server.url, opened.api_key, "say e")
+                server.reward(opened.id, said["content"].count("e") / 4)
+            episodes = server.take()
+            reward.append(sum(episode.reward() for episode in episodes) / len(episodes))
+            before = learned(learner, episodes)
+            policy_gradient.learn(learner, episodes, config, Progress(version, 4))
+            assert learned(learner, episodes) > before
+    assert all(turn.policy_version == 3 for episode in episodes for turn in episode.turns)
+
+
+def learned(learner, episodes):
+    """Return the log probability of what earned more than the mean."""
+    mean = sum(episode.reward() for episode in episodes) / len(episodes)
+    good = [episode for episode in episodes if episode.reward() > mean]
+    with torch.no_grad():
+        batch = collate(weigh([replace(each) for each in good], "agent"), 0, learner.policy.capacity)
+        return float(learner.logprobs(batch).mean())
