@@ -52,8 +52,8 @@ class Cluster:
         """Connect.
 
         Args:
-            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine, which
-                `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS names or
+            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine,
+                which `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS names or
                 that runs on this machine, else ``local``.
 
         Raises:
