@@ -53,8 +53,8 @@ class Cluster:
 
         Args:
             address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine,
-                which `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS names or
-                that runs on this machine, else ``local``.
+                which `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS
+                names or that runs on this machine, else ``local``.
 
         Raises:
             MissingExtra: without Ray. BadArgument: for a Ray that is too old, inside a worker of somebody

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TypeAlias
 
 from gem import codec
@@ -350,6 +350,7 @@ class _Kind:
     def __init__(self, needs: Needs, careful: bool) -> None:
         self.needs, self.careful = needs, careful
         self.waiting: deque[Trial] = deque()
+        self.players = 0
         self.unfit: dict[str, GemError] = {}  # nodes that cannot play it, and why
 
 
@@ -386,25 +387,19 @@ class _Crew:
         self.kinds: dict[tuple[str, bool], _Kind] = {}
         self.nodes = Nodes(cluster)
         self.used: dict[str, Node] = {}  # where there may be a spool
+        self.hello: Hello | None = None  # what a player said last when it was up
+        self.carried = 0  # trials that players have
 
     @property
     def in_flight(self) -> int:
-        return sum(len(kind.waiting) for kind in self.kinds.values()) + sum(
-            len(each.trials) for each in self.members
-        )
+        return self.carried + sum(len(kind.waiting) for kind in self.kinds.values())
 
     @property
     def loads(self) -> tuple[int, int]:
         """How many trials players have or are about to have, and how many wait for players of their kind."""
-        there = {id(member.kind) for member in self.members}
-        served = sum(len(member.trials) for member in self.members)
-        waiting = 0
-        for kind in self.kinds.values():
-            if id(kind) in there:
-                served += len(kind.waiting)
-            else:
-                waiting += len(kind.waiting)
-        return served, waiting
+        kinds = self.kinds.values()
+        served = self.carried + sum(len(kind.waiting) for kind in kinds if kind.players)
+        return served, sum(len(kind.waiting) for kind in kinds if not kind.players)
 
     # -- the pump
 
@@ -431,12 +426,11 @@ class _Crew:
         kind = self.kind_of(job, False)
         while True:
             self.hire(kind)
-            for member in self.members:
-                if member.greeting is not None:
-                    found = self.got(member, member.greeting, 0.05)
-                    if isinstance(found, Hello):
-                        member.greeting = None
-                        return found
+            self.listen(0.1)
+            if self.hello is not None:
+                return self.hello
+            if not self.members:  # the node is left alone for a while, or there is none
+                sleep(0.1)
             if monotonic() > until:
                 raise BadArgument(
                     f"no player came up within {START_S:g} s; the cluster needs room for one, and has "
@@ -470,26 +464,27 @@ class _Crew:
         books, nodes = self.books, self.nodes
         takes = reserves(kind.needs, 1)
         whole = nodes.whole(takes)
-        mine = [member for member in self.members if member.kind is kind]
-        if nodes.living and not mine:
+        if nodes.living and not kind.players:
             if not whole:
                 raise BadArgument(f"no node of the cluster has what an environment needs: {kind.needs}.")
             if kind.unfit.keys() >= nodes.living.keys():
                 raise next(reversed(kind.unfit.values()))
         most = 1 if kind.careful else min(whole, books._most or whole, books.concurrency)
         share = -(-books.concurrency // max(1, min(whole, books._most or whole)))
+        while share > 1 and not nodes.whole(reserves(kind.needs, share)):
+            share = share // 2  # the memory of a node is too small for so many
         takes = reserves(kind.needs, share)
         if kind.careful:  # it must not wait for a core to come free: its work is in processes of its own
             takes.pop(CPU, None)
-        busy = sum(bool(member.trials) for member in mine)
-        wanted = min(most, max(1, busy + -(-len(kind.waiting) // share)))
-        while len(mine) < wanted:
+        idle = sum(not member.trials for member in self.members if member.kind is kind)
+        wanted = min(most, max(1, kind.players - idle + -(-len(kind.waiting) // share)))
+        while kind.players < wanted:
             room = nodes.fitting(takes, [(member.node.id, member.takes) for member in self.members])
             room = {node: fits for node, fits in room.items() if fits and node not in kind.unfit}
             if not room:
                 break
-            mine.append(self.start(nodes.living[max(room, key=lambda each: room[each])], kind, share, takes))
-        if not mine and nodes.open():
+            self.start(nodes.living[max(room, key=lambda each: room[each])], kind, share, takes)
+        if not kind.players and nodes.open():
             self.make_room()
 
     def make_room(self) -> None:
@@ -514,6 +509,7 @@ class _Crew:
         room = concurrency + max(1, int(concurrency * AHEAD))
         member = _Member(actor, node, room, kind, takes, monotonic(), greeting=actor.hello.remote())
         self.members.append(member)
+        kind.players += 1
         self.used[node.id] = node
         return member
 
@@ -525,7 +521,6 @@ class _Crew:
             if not member.up or member.call is not None:
                 continue
             if member.leaving and not member.trials:
-                self.members.remove(member)
                 self.part([member])
                 continue
             waiting = member.kind.waiting
@@ -545,6 +540,7 @@ class _Crew:
                 version, weights = published
                 member.version = version
             member.trials.update((trial.number, trial) for trial in taken)
+            self.carried += len(taken)
             member.began = monotonic()
             member.call = member.actor.exchange.remote(packed, POLL_S, version, weights)
 
@@ -560,50 +556,52 @@ class _Crew:
             member.anew = True
 
     def listen(self, wait_s: float) -> None:
-        """Take in what players say, and give up those that say nothing."""
-        calls = [member.greeting or member.call for member in self.members]
-        calls = [call for call in calls if call is not None]
-        if calls:
-            self.cluster.ray.wait(calls, num_returns=1, timeout=wait_s)
-        for member in list(self.members):
-            call = member.greeting or member.call
-            if call is None:
-                continue
-            found = self.got(member, call, 0.0)
-            if isinstance(found, Hello):
-                member.greeting = None
-            elif isinstance(found, Heard):
-                member.call = None
-                self.hear(member, found)
-            elif found is None:
-                patience = self.books._heartbeat_s if member.up else START_S
-                if monotonic() - member.began > patience:
-                    self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
-
-    def got(self, member: _Member, call: Any, wait_s: float) -> Any:
-        """Return what a call came to; None where it has not, or its player is lost, which is noted.
+        """Take in what players say, and give up those that say nothing.
 
         Raises:
-            GemError: what the call met there.
+            GemError: what keeps a player from going on.
         """
         ray = self.cluster.ray
-        ready, _ = ray.wait([call], num_returns=1, timeout=wait_s)
-        if not ready:
-            return None
+        calls = {call: each for each in self.members if (call := each.greeting or each.call) is not None}
+        if not calls:
+            return
+        ready, _ = ray.wait(list(calls), num_returns=1, timeout=wait_s)
+        if ready:  # and what else there is by now
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        now = monotonic()
+        for call in ready:
+            self.take_in(calls.pop(call), call)
+        for member in calls.values():
+            patience = self.books._heartbeat_s if member.up else START_S
+            if now - member.began > patience:
+                self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
+
+    def take_in(self, member: _Member, call: Any) -> None:
+        """Take in what a player's call came to.
+
+        Raises:
+            GemError: what it met there.
+        """
+        exceptions = self.cluster.ray.exceptions
         try:
-            return ray.get(call)
-        except ray.exceptions.RayTaskError as error:
+            found = self.cluster.ray.get(call)
+        except exceptions.RayTaskError as error:
             met = _of_node(own_error(error), member.node)
             if not isinstance(met, SandboxFailed):
                 raise met from error
             member.kind.unfit[member.node.id] = met
-            self.members.remove(member)
-            self.cluster.kill(member.actor)
-        except ray.exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
+            self.part([member])
+        except exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
             self.give_up(member, "it is out of reach", silent=True)
-        except ray.exceptions.RayError as error:
+        except exceptions.RayError as error:
             self.give_up(member, type(error).__name__, silent=False)
-        return None
+        else:
+            if isinstance(found, Hello):
+                member.greeting = None
+                self.hello = found
+            else:
+                member.call = None
+                self.hear(member, found)
 
     def hear(self, member: _Member, heard: Heard) -> None:
         """Take in episodes.
@@ -614,6 +612,7 @@ class _Crew:
         for number, line in heard.ended:
             trial = member.trials.pop(number, None)
             if trial is not None:
+                self.carried -= 1
                 run: RunInfo = self.books._run_of(trial.job, trial.agent)
                 self.books.ended(trial, codec.decode(line, run))
         if heard.broken is not None:
@@ -621,12 +620,18 @@ class _Crew:
 
     def give_up(self, member: _Member, why: str, *, silent: bool) -> None:
         """Give a player up; its jobs are played again as far as they may be."""
-        self.members.remove(member)
+        self.strike(member)
         self.cluster.kill(member.actor)
         node = member.node
         gone = self.nodes.lost(node.id, silent=silent)
         for trial in member.trials.values():
             self.books.lost(trial, f"its player on {node.name} is lost: {why}.", alone=not gone)
+
+    def strike(self, member: _Member) -> None:
+        """Count a player out, with what it has."""
+        self.members.remove(member)
+        member.kind.players -= 1
+        self.carried -= len(member.trials)
 
     # -- spools, and the end
 
@@ -648,15 +653,15 @@ class _Crew:
 
     def dismiss(self) -> None:
         """End every player; what they play is dropped."""
-        members, self.members = self.members, []
         for kind in self.kinds.values():
             kind.waiting.clear()
-        self.part(members)
+        self.part(list(self.members))
 
     def part(self, members: Sequence[_Member]) -> None:
         """Let players close what they have, and end them."""
         closing = []
         for member in members:
+            self.strike(member)
             with suppress(Exception):
                 closing.append(member.actor.close.remote())
         self.cluster.wait_for(closing, 2.0)
