@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import shutil
 import stat
 import sys
 from collections import deque
@@ -171,8 +172,8 @@ class Player:
             for trial in parcel.trials
         ]
 
-    def close(self) -> None:
-        """Close the environments and the spool; the episodes in flight are dropped."""
+    def close(self, drop: bool) -> None:
+        """Close the environments and the spool, and `drop` it; the episodes in flight are lost."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -181,6 +182,8 @@ class Player:
             getattr(self._runner.agent, "close", lambda: None)()
             if self._store is not None:
                 self._store.close()
+                if drop:
+                    drop_spool(str(self._store.path.parent))
 
     # -- the thread that plays
 
@@ -292,6 +295,11 @@ def spool_store(path: Path) -> EpisodeStore:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(path.parent)
     return EpisodeStore(path)
+
+
+def drop_spool(folder: str) -> None:
+    """Remove the spools in a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_own(folder: Path) -> None:

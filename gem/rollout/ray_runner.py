@@ -36,7 +36,7 @@ from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, own_error, reserves
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
-from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player, check_own
+from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player, check_own, drop_spool
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
@@ -51,6 +51,9 @@ POLL_S = 1.0
 
 START_S = 60.0
 """How long a player may take to be up."""
+
+CLOSE_S = 5.0
+"""How long players may take to close what they have; then they are killed."""
 
 AT_ONCE = 100
 """How many episodes of a spool travel together."""
@@ -651,35 +654,35 @@ class _Crew:
                         with suppress(DuplicateEpisode):
                             store.append(codec.decode(line, codec.decode_run(run)))
 
-    def dismiss(self) -> None:
-        """End every player; what they play is dropped."""
+    def dismiss(self, *, drop: bool = False) -> None:
+        """End every player; what they play is lost."""
         for kind in self.kinds.values():
             kind.waiting.clear()
-        self.part(list(self.members))
+        self.part(list(self.members), drop=drop)
 
-    def part(self, members: Sequence[_Member]) -> None:
-        """Let players close what they have, and end them."""
+    def part(self, members: Sequence[_Member], *, drop: bool = False) -> None:
+        """Let players close what they have, `drop` their spools, and end them."""
         closing = []
         for member in members:
             self.strike(member)
             with suppress(Exception):
-                closing.append(member.actor.close.remote())
-        self.cluster.wait_for(closing, 2.0)
+                closing.append(member.actor.close.remote(drop))
+        self.cluster.wait_for(closing, CLOSE_S)
         for member in members:
             self.cluster.kill(member.actor)
 
     def close(self) -> None:
+        """End every player, remove the spools, and leave the cluster."""
         try:
-            self.dismiss()
+            done = {member.node.id for member in self.members if member.up}
+            self.dismiss(drop=True)
             folder = self.books._spool
-            if folder is not None and self.used:
+            if folder is not None:
                 self.nodes.look()
-                calls = [
-                    self.cluster.call(drop_spool, node.id, str(folder))
-                    for node in self.nodes.open()
-                    if node.id in self.used
-                ]
-                self.cluster.wait_for(calls, 5.0)
+                left = [node.id for node in self.nodes.open() if node.id in self.used.keys() - done]
+                self.cluster.wait_for(
+                    [self.cluster.call(drop_spool, node, str(folder)) for node in left], 5.0
+                )
         finally:
             self.cluster.close()
 
@@ -698,13 +701,6 @@ def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes
             for start in range(0, len(new), AT_ONCE):
                 episodes = [spool[number] for number in new[start : start + AT_ONCE]]
                 yield [(codec.encode_run(episode.run), codec.encode(episode)) for episode in episodes]
-
-
-def drop_spool(folder: str) -> None:
-    """Remove the spools in a folder."""
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _of_node(error: BaseException, node: Node) -> BaseException:

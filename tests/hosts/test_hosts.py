@@ -168,7 +168,9 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
 
 
 def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
-    with pytest.raises(BadArgument, match="backend is 'threads'; accepted: serial, thread, process, or an"):
+    with pytest.raises(
+        BadArgument, match="backend is 'threads'; accepted: serial, thread, process, ray, or an"
+    ):
         make_host("threads", [Scripted])
     with pytest.raises(BadArgument, match="the recipe of env 0 is 'game:X'"):
         make_host("serial", ["game:X"])  # type: ignore[list-item]
