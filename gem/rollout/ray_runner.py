@@ -619,7 +619,10 @@ class _Crew:
                 run: RunInfo = self.books._run_of(trial.job, trial.agent)
                 self.books.ended(trial, codec.decode(line, run))
         if heard.broken is not None:
-            raise _of_node(pickle.loads(heard.broken), member.node)
+            broken: BaseException = pickle.loads(heard.broken)
+            if isinstance(broken, Exception):
+                raise _of_node(broken, member.node)
+            self.give_up(member, f"{type(broken).__name__} ended it", silent=False)
 
     def give_up(self, member: _Member, why: str, *, silent: bool) -> None:
         """Give a player up; its jobs are played again as far as they may be."""
