@@ -201,7 +201,7 @@ class Nodes:
         count, until = self._losses.get(node, (0, 0.0))
         if now - until > LONGEST_PAUSE_S:
             count = 0
-        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2**count)
+        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2 ** min(count, 10))
         self._losses[node] = count + 1, max(until, now + min(LONGEST_PAUSE_S, pause))
         self._looked = -LOOK_S
         self.look()

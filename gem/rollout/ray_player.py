@@ -45,7 +45,6 @@ quarter of those in flight, or the player would run out of jobs."""
 class Orders:
     """What a player is told when it starts."""
 
-    agents: Mapping[str, Agent | AgentByName] | Agent | AgentByName
     host: str
     limits: Limits
     concurrency: int
@@ -83,9 +82,9 @@ class Heard(NamedTuple):
 class Player:
     """Plays whole episodes. Its methods are called by the driver, each in a thread of its own."""
 
-    def __init__(self, orders: bytes) -> None:
-        """Keep the orders; `hello` carries them out, so that what is wrong with them can be told."""
-        self._orders = orders
+    def __init__(self, orders: Orders, agents: bytes) -> None:
+        """Keep the orders and the pickled agents; `hello` can tell what is wrong with them."""
+        self._orders, self._agents = orders, agents
         self._changed = Condition()
         self._inbox: deque[Trial] = deque()
         self._outbox: list[tuple[int, bytes]] = []
@@ -102,8 +101,7 @@ class Player:
             SandboxFailed: where the node has no sandbox that isolates, and one is needed. GemError: where it
                 lacks what the agent needs, a variable, or the driver's version of gem.
         """
-        orders: Orders = pickle.loads(self._orders)
-        here = versions()
+        orders, here = self._orders, versions()
         if here != orders.versions:
             raise BadArgument(
                 f"the driver has {dict(orders.versions)}, this node has {here}; make them equal."
@@ -113,7 +111,7 @@ class Player:
             raise BadArgument(f"this node has no {', '.join(missing)} among its environment variables.")
         if orders.sandbox:
             default_sandbox()  # which tests what it can be on this node
-        given = orders.agents
+        given, self._agents = pickle.loads(self._agents), b""
         if orders.host == "process":  # whose workers would import what Ray began with
             sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (
@@ -139,14 +137,8 @@ class Player:
         try:
             taken = self._unpacked(pickle.loads(parcel))
         except Exception as error:
-            return Heard(
-                [],
-                _pickled(
-                    BadArgument(
-                        f"a job cannot be taken up here: {error!r}; its modules must be on every node."
-                    )
-                ),
-            )
+            why = f"a job cannot be taken up here: {error!r}; its modules must be on every node."
+            return Heard([], _pickled(BadArgument(why)))
         with self._changed:
             if version is not None:
                 self._published = version, weights

@@ -12,6 +12,7 @@ place after a pause, which doubles with each loss on the same node, and not on a
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import pickle
 import re
@@ -230,7 +231,7 @@ class RayRunner(Runner):
         self._crew.published()
 
     def close(self) -> None:
-        """Dismiss the players, empty their spools and leave the cluster. Twice is harmless."""
+        """Dismiss the players, remove their spools and leave the cluster. Twice is harmless."""
         if not self._closed:
             self._closed = True
             self._crew.close()
@@ -257,17 +258,19 @@ class RayRunner(Runner):
 
     # -- for the crew
 
-    def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> bytes:
-        """Return what a player on a node is told.
+    def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> Orders:
+        """Return what a player on a node is told."""
+        spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
+        return Orders(host, self.limits, concurrency, versions(), self._secrets, spool, needs.sandbox)
+
+    @functools.cached_property
+    def packed_agents(self) -> Any:
+        """The reference of the agents, which may hold a model: they travel to each node once.
 
         Raises:
-            BadArgument: when the agent cannot be sent.
+            BadArgument: when they cannot be sent.
         """
-        spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
-        limits = self.limits
-        secrets, sandbox = self._secrets, needs.sandbox
-        told = Orders(self._agents, host, limits, concurrency, versions(), secrets, spool, sandbox)
-        return self.packed(told, "the agent")
+        return self._crew.cluster.ray.put(self.packed(self._agents, "the agent"))
 
     def packed(self, what: Any, name: str) -> bytes:
         """Return something pickled, functions and classes of the main module with it.
@@ -508,7 +511,7 @@ class _Crew:
         orders = self.books.orders(
             "process" if kind.careful else self.books._kind, concurrency, node, kind.needs
         )
-        actor = self.cluster.actor(Player, node.id, orders, reserves=takes)
+        actor = self.cluster.actor(Player, node.id, orders, self.books.packed_agents, reserves=takes)
         room = concurrency + max(1, int(concurrency * AHEAD))
         member = _Member(actor, node, room, kind, takes, monotonic(), greeting=actor.hello.remote())
         self.members.append(member)
