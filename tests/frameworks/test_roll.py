@@ -211,6 +211,13 @@ def test_a_broken_environment_ends_the_run_in_the_end():
         Broken.left = 0
 
 
+def test_a_prompt_that_never_fits_ends_the_run_too():
+    run = Run("game:Sudoku-v0-easy", size=1)
+    run.managers[0].pipeline_config.sequence_length = 9
+    with pytest.raises(NoVerdict, match="before a turn"):
+        run.managers[0].run_rollout_loop(DataProto(meta_info={"seed": 0}))
+
+
 def test_settings_that_would_count_no_verdict_as_0_are_refused():
     with pytest.raises(BadArgument, match="group_filter_cls"):
         Run("roll-test:Chatter-v0", filter_cls="roll.pipeline.agentic.agentic_pipeline.GroupFilter")
