@@ -259,7 +259,8 @@ def test_mcp_says_what_is_wrong(serving, until):
     assert "no such session" in rpc(server, "tools/call", -32602, name="echo", session_id="x")
     assert "no such session" in rpc(server, "openenv/session/close", -32602)
     notified = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert httpx.post(server.url + "/mcp", json=notified).content == b""
+    answer = httpx.post(server.url + "/mcp", json=notified)
+    assert (answer.status_code, answer.content) == (202, b"")
     until(lambda: len(server.application.sessions) == 0, "a session stayed")
 
 
