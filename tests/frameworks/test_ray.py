@@ -29,9 +29,8 @@ from gem.hosts.ray_cluster import Cluster as Connection
 from gem.hosts.ray_host import RayHost
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
-from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
-from gem.rollout.ray_player import spool_store
 from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout, rollout_async
+from gem.rollout.ray_player import spool_store
 from gem.rollout.store import merge
 from gem.specs import Needs
 
