@@ -1,16 +1,19 @@
-"""EngineAgent: answers through the inference engine that a framework owns; token ids in, token ids out."""
+"""What adapters of trainers share: an agent over the engine that a framework owns, and rewards of tokens."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
+from math import fsum
 from typing import Any
 
 from gem.agents.base import BaseAgent
 from gem.errors import BadArgument, NoVerdict
+from gem.estimators import turn_rewards
 from gem.record import AgentInfo, Ask, Episode, Reply
 from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.rows import Row
 from gem.tokens.sampled_calls import taken
 
 
@@ -111,3 +114,27 @@ def why_unscored(episode: Episode) -> str:
     """Return why nothing is learned from an episode: what broke, or how it ended before the first answer."""
     error = episode.error
     return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
+
+
+def token_rewards(episode: Episode, row: Row, *, alone: bool) -> list[float]:
+    """Return what each token of a row's completion earned, for a trainer that adds up those of one row.
+
+    They add up to the episode's return: a row of only some turns, whose rewards were their own, would be
+    worth 0 wherever only the last turn of all is paid.
+
+    Args:
+        episode: with a verdict.
+        row: one of `gem.tokens.rows.rows(episode)`.
+        alone: it is the only one: each turn's reward stands on its last token. Else the return stands on the
+            last token of all.
+    """
+    response = row.split()[1]
+    earned = [0.0] * len(response.ids)
+    if alone:
+        each = turn_rewards(episode)
+        last = {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
+        for turn, place in last.items():
+            earned[place] = each[turn]
+    # What was paid before the first turn, or behind one that has no tokens here, belongs to the return too.
+    earned[-1] += episode.reward() - fsum(earned)
+    return earned

@@ -17,9 +17,9 @@ environments as they are. This manager takes its place where more is wanted::
       group_filter_cls: gem.adapters.roll.GroupFilter
 
 A truncated episode ends. Each turn's reward stands on the last token of its answer, and ROLL adds up those of
-a row; `step_scores` has them by turn. A conversation that is not append-only is several rows. An episode
-without verdict is played once more; then its group is dropped, and another takes its place. It is never a
-score of 0. Pictures appear as their `alt`.
+a row; `step_scores` has them by turn. A conversation that is not append-only is several rows, each of which
+carries the whole return. An episode without verdict is played once more; then its group is dropped, and
+another takes its place. It is never a score of 0. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from gem import seeding
+from gem.adapters.engine import token_rewards
 from gem.content import ToolCall
 from gem.core import Env
 from gem.errors import BadArgument, MissingExtra, NoVerdict
@@ -203,7 +204,8 @@ class GemEnvManager(TrajEnvManager):
 
     def formulated(self, episode: Episode) -> DataProto:
         """Return the rows of an episode as ROLL trains on them."""
-        made = [self.row(episode, row) for row in rows(episode)]
+        found = rows(episode)
+        made = [self.row(episode, row, alone=len(found) == 1) for row in found]
         rollout = DataProto.concat(made)
         tag = self.env_config["tag"]
         metrics = {"num_actions": len(episode.turns), "truncated": float(episode.truncated)}
@@ -216,16 +218,13 @@ class GemEnvManager(TrajEnvManager):
         }
         return rollout
 
-    def row(self, episode: Episode, row: Row) -> DataProto:
-        """Return one row, padded to ROLL's sequence length."""
+    def row(self, episode: Episode, row: Row, *, alone: bool = True) -> DataProto:
+        """Return one row, padded to ROLL's sequence length; `alone`: it is the episode's only one."""
         count, turns = len(row.ids), episode.turns_of()
         ids, mask = torch.tensor(list(row.ids)), torch.tensor(list(row.mask), dtype=torch.bool)
-        scores, steps = torch.zeros(count), []
-        for number in sorted({turn for turn in row.turn if turn >= 0}):
-            last = max(place for place, turn in enumerate(row.turn) if turn == number)
-            scores[last] = turns[number].reward or 0.0
-            steps.append(turns[number].reward or 0.0)
+        steps = [turns[number].reward or 0.0 for number in sorted({turn for turn in row.turn if turn >= 0})]
         first = len(row.split()[0].ids)
+        scores = torch.tensor([0.0] * first + token_rewards(episode, row, alone=alone))
         columns = {
             "input_ids": (ids, self.tokenizer.pad_token_id),
             "attention_mask": (torch.ones(count, dtype=torch.long), 0),

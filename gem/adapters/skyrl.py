@@ -32,10 +32,9 @@ import msgspec
 
 from gem import seeding
 from gem.adapters.carried import whole_file
-from gem.adapters.engine import EngineAgent, why_unscored
+from gem.adapters.engine import EngineAgent, token_rewards, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout import Job, rollout_async
@@ -245,24 +244,8 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
             continue
         chance = seeding.stream(episode.seed, "skyrl", "row", episode.sample, episode.salt)
         row = chance.choice(mine)
-        made.append(_Made(place, row, _dense(episode, row, len(mine)), stop))
+        made.append(_Made(place, row, token_rewards(episode, row, alone=len(mine) == 1), stop))
     return made
-
-
-def _dense(episode: Episode, row: Row, count: int) -> list[float]:
-    """Return what each token of a row's response earned; of one row among several, the last earns it all."""
-    response = row.split()[1]
-    earned = [0.0] * len(response.ids)
-    if count > 1:
-        earned[-1] = episode.reward()
-        return earned
-    each = turn_rewards(episode)
-    last = {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
-    for turn, place in last.items():
-        earned[place] = each[turn]
-    # What was paid before the first turn, or behind one that has no tokens here, belongs to the return too.
-    earned[-1] += episode.reward() - fsum(earned)
-    return earned
 
 
 def _about(episode: Episode) -> dict[str, Any]:

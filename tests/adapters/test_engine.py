@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from gem.adapters.engine import EngineAgent
+from gem.adapters.engine import EngineAgent, token_rewards
 from gem.errors import BadArgument, NoVerdict
+from gem.history import HistoryPolicy
 from gem.record import Limits, Reply, StopReason
 from gem.rollout import Job, rollout_async
 from gem.tokens.rows import rows
@@ -33,8 +34,8 @@ def reply(text="\\boxed{3}", **more):
     return Reply("", token_ids=ids, logprobs=[-1.0] * len(ids), **more)
 
 
-def play(engine, limits=Limits(turns=3), seed=5):  # noqa: B008
-    (episode,) = asyncio.run(rollout_async([Job(EASY, seed)], engine, limits=limits))
+def play(engine, limits=Limits(turns=3), seed=5, **settings):  # noqa: B008
+    (episode,) = asyncio.run(rollout_async([Job(EASY, seed)], engine, limits=limits, **settings))
     return episode
 
 
@@ -92,3 +93,19 @@ def test_a_row_stays_within_its_limits():
 def test_limits_below_one_are_refused():
     with pytest.raises(BadArgument, match="response_tokens is 0"):
         Engine(reply(), response_tokens=0)
+
+
+def test_the_rewards_of_a_row_add_up_to_the_return():
+    whole = play(Engine(reply()))
+    (row,) = rows(whole)
+    earned = token_rewards(whole, row, alone=True)
+    assert sum(earned) == pytest.approx(whole.reward())
+    assert whole.reward() > 0
+    ends = [len(row.split()[1].turn) - 1 - row.split()[1].turn[::-1].index(turn) for turn in range(3)]
+    assert [earned[place] for place in ends] == [turn.reward for turn in whole.turns]
+    window = play(Engine(reply()), history=HistoryPolicy(window=1))
+    found = rows(window)
+    assert len(found) == 3
+    for row in found:
+        earned = token_rewards(window, row, alone=False)
+        assert earned == [*[0.0] * (len(earned) - 1), window.reward()]

@@ -26,6 +26,7 @@ import gem
 from gem.adapters.roll import GemEnvManager, GroupFilter
 from gem.agents.sampling import sample
 from gem.errors import BadArgument, NoVerdict
+from gem.history import HistoryPolicy
 from gem.tokens.rows import rows
 from tests.shared.random_models import RENDERER, Chatter, make_model
 
@@ -174,6 +175,18 @@ def test_rollouts_are_the_rows_of_the_record(monkeypatch):
         assert rollout.meta_info["metrics"]["env/x/num_actions"] == len(rewards)
     both = DataProto.concat(rollouts)
     assert both.batch["input_ids"].shape == (2, LENGTH)
+
+
+def test_each_row_of_a_rewritten_past_carries_the_return():
+    run = Run("roll-test:Chatter-v0", size=1)
+    manager = run.managers[0]
+    ray.get(run.queue.shutdown.remote())
+    manager.history, manager.running = HistoryPolicy(window=1), True
+    episode = next(each for seed in range(9) if len((each := manager.play("", seed)).turns) > 1)
+    made = manager.formulated(episode)
+    assert len(made) == len(episode.turns)  # a window of one: each turn is a row
+    assert made.batch["scores"].sum(-1).tolist() == [episode.reward()] * len(made)
+    assert [steps for (steps,) in made.non_tensor_batch["step_scores"]] == [1.0] * len(made)
 
 
 def test_an_episode_without_verdict_is_played_again_or_its_group_dropped(monkeypatch):
