@@ -8,7 +8,8 @@ TRL and others. Conversations are what the model was shown and what it said, in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,9 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
     """Yield a row for each task: the first answer in which its best and its worst episode differ.
 
     Episodes of one task have the same environment and seed. `prompt` is the conversation that both share,
-    exactly; `chosen` and `rejected` are one answer each. What came after is left out: it holds words of the
-    environment, which a preference loss would train on, and two conversations that are no longer comparable.
+    exactly (but for the ids of calls, which servers draw); `chosen` and `rejected` are one answer each. What
+    came after is left out: it holds words of the environment, which a preference loss would train on, and two
+    conversations that are no longer comparable.
     No row is made of episodes that earned the same, or whose environment said different things before they
     did. Several seats, and a reward that is not finite, are left out.
 
@@ -126,11 +128,30 @@ def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Me
     """Return the prompt before the first answers that differ, and these; None where prompts differ first."""
     both = zip(prompts(top, *top.seats[:1]), prompts(worst, *worst.seats[:1]), strict=False)
     for (turn, prompt), (other, other_prompt) in both:
-        if prompt != other_prompt:
+        *before, said = _without_ids((*prompt, turn.said))
+        *other_before, other_said = _without_ids((*other_prompt, other.said))
+        if before != other_before:
             return None
-        if turn.said != other.said:
+        if said != other_said:
             return prompt, turn.said, other.said
     return None
+
+
+def _without_ids(said: Sequence[Message]) -> list[Message]:
+    """Return messages whose calls are told apart by their place alone: servers draw their ids at random."""
+    places: dict[str, str] = {}
+    made = []
+    for message in said:
+        calls = []
+        for call in message.tool_calls:
+            places[call.id] = str(len(places))
+            calls.append(replace(call, id=places[call.id]))
+        answered = message.tool_call_id
+        if calls or answered is not None:
+            answered = None if answered is None else places.get(answered, answered)
+            message = replace(message, tool_calls=tuple(calls), tool_call_id=answered)
+        made.append(message)
+    return made
 
 
 def message_row(message: Message, *, objects: bool = True) -> dict[str, Any]:

@@ -183,6 +183,8 @@ class _Engine(EngineAgent):
         params = deepcopy(self._params)  # the samples of a prompt share them
         limits = [limit for limit in (params.max_tokens, max_tokens) if limit is not None]
         params.max_tokens = min(limits, default=None)
+        # The engine itself stops at the model's own end alone, which need not be where a turn ends.
+        params.stop_token_ids = sorted(self.renderer.stop_ids)
         answer = await self._engine.generate(list(prompt_ids), params, multi_modal_data=None)
         said = answer.outputs[0]
         if said.finish_reason == "abort":

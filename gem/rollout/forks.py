@@ -200,7 +200,7 @@ def turn_values(
     groups = [played[at : at + samples] for at in range(0, len(played), samples)]
     values = [_value([each.reward() for each in group if each.scored]) for group in groups]
     if over:
-        values.append(exact([episode.earned()]))
+        values.append(exact([episode.earned()]) if episode.scored else None)
     return [
         TurnValue(
             turn,

@@ -6,7 +6,7 @@ from awkward_episodes import awkward, with_tools
 from gem.adapters.chats import conversations, preference_rows, sft_rows, write_preferences, write_sft
 from gem.agents import ScriptedAgent
 from gem.agents.random import RandomAgent
-from gem.content import Message
+from gem.content import Message, ToolCall
 from gem.errors import BadArgument
 from gem.history import HistoryPolicy
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -152,3 +152,27 @@ def test_a_context_that_is_full_is_no_answer():
     episode.turns[-1].finish, episode.stop = "context", StopReason.CONTEXT_LIMIT
     (row,) = sft_rows(episode)
     assert len(row["messages"]) == 2
+
+
+def calling(call_id, answer, reward):
+    """One native call, which a server gave an id, then an answer."""
+    called = Message("assistant", "", tool_calls=(ToolCall(call_id, "look", "{}"),))
+    shown = (Message("tool", "seen", tool_call_id=call_id, name="look"),)
+    first = Turn("agent", "go", "look", called, reward=0.0, messages=(Message("user", "go"),))
+    second = Turn("agent", "seen", answer, parent=first, reward=reward, messages=shown)
+    return Episode(
+        TaskRef("x:y", seed=1),
+        RunInfo(call_id),
+        turns=[first, second],
+        ends={"agent": SeatEnd(StopReason.ENDED, terminated=True)},
+        stop=StopReason.ENDED,
+        verdict=Verdict.SCORED,
+    )
+
+
+def test_calls_that_differ_in_the_ids_that_servers_draw_are_the_same():
+    (row,) = preference_rows([calling("a", "good", 1.0), calling("b", "bad", 0.0)])
+    assert [message["role"] for message in row["prompt"]] == ["user", "assistant", "tool"]
+    assert row["prompt"][2]["tool_call_id"] == row["prompt"][1]["tool_calls"][0]["id"]
+    assert (row["chosen"][0]["content"], row["rejected"][0]["content"]) == ("good", "bad")
+    assert not list(preference_rows([calling("a", "same", 1.0), calling("b", "same", 0.0)]))

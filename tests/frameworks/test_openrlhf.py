@@ -61,9 +61,10 @@ class VLLM:
     """The part of vLLM's engine that OpenRLHF's actor uses; the small model samples."""
 
     def __init__(self, finish=None):
-        self.engine, self.finish = TinyEngine(), finish
+        self.engine, self.finish, self.stops = TinyEngine(), finish, None
 
     async def generate(self, prompt, params, request_id):
+        self.stops = params.stop_token_ids
         ids, logprobs = await self.engine.sample_soon(
             prompt["prompt_token_ids"], min(8, params.max_tokens), params.temperature, RENDERER.stop_ids
         )
@@ -75,7 +76,14 @@ class VLLM:
 
 
 def params(**settings):
-    plain = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": None, "logprobs": 1}
+    plain = {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "max_tokens": None,
+        "logprobs": 1,
+        "stop_token_ids": None,
+    }
     return SimpleNamespace(**plain | settings)
 
 
@@ -117,6 +125,7 @@ def test_what_was_sampled_is_what_is_trained_on(actor):
     actor = actor()
     told = responses(actor, letters(1))
     engine = actor.llm.engine
+    assert actor.llm.stops == [RENDERER.tokenizer.eos_token_id]  # where the chat template ends a turn
     asked = {tuple(prompt) for prompt in engine.asked}
     for each, experience in zip(told, experiences(told), strict=True):
         ids = each["observation_tokens"]

@@ -242,6 +242,16 @@ def test_continuations_without_verdict_are_left_out():
     assert values[4].after.mean == 3
 
 
+def test_an_end_without_verdict_is_worth_nothing_that_is_known():
+    episode = played(Walk, 3, ScriptedAgent(["0", "0", "1", "1", "1"]))
+    assert episode.terminated
+    episode.verdict = Verdict.NONE  # as a store may say of one whose grader broke later
+    with Runner(RandomAgent()) as runner:
+        last = turn_values(episode, runner, 4, env=Walk)[-1]
+    assert last.before is not None
+    assert (last.after, last.advantage) == (None, None)
+
+
 def test_values_of_several_seats_or_of_one_sample_are_refused():
     with Runner(RandomAgent()) as runner:
         with pytest.raises(BadArgument, match="has several seats"):
