@@ -164,7 +164,7 @@ class Rollouts:
         }
         self._runner: Runner | None = None
         self._trainer: Any = None
-        self._at: tuple[int, int] = (-1, 0)  # the step, and the calls in it
+        self._at: tuple[str, int, int] = ("", -1, 0)  # what for, the step, and the calls in it
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """Play an episode for each prompt and return their tokens, as TRL wants them from a rollout_func.
@@ -176,14 +176,16 @@ class Rollouts:
         tasks = [read_task(prompt) for prompt in prompts]
         runner = self._runner_of(trainer)
         step = int(trainer.state.global_step)
-        self._at = (step, self._at[1] + 1 if self._at[0] == step else 0)
+        # Evaluation counts for itself: a run that went on from a checkpoint learns from the same noise.
+        what = "trl" if trainer.model.training else "trl-eval"
+        self._at = (what, step, self._at[2] + 1 if self._at[:2] == (what, step) else 0)
         # A group may be spread over processes, each of which numbers its samples from 0.
-        place = (*self._at, int(trainer.accelerator.process_index))
-        salt = seeding.derive(int(trainer.args.seed), "trl", *place)
+        salt = seeding.derive(int(trainer.args.seed), *self._at, int(trainer.accelerator.process_index))
+        calls = f"{'' if what == 'trl' else 'eval-'}{step}-{self._at[2]}"
         samples: Counter[str] = Counter()
         jobs: list[Job] = []
         for prompt, task in zip(prompts, tasks, strict=True):
-            group = f"{step}-{self._at[1]}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
+            group = f"{calls}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
             jobs.append(Job(task, task.seed or 0, group=group, sample=samples[prompt], salt=salt))
             samples[prompt] += 1
         runner.publish(step)
@@ -228,7 +230,7 @@ class Rollouts:
         if self._runner is None or self._trainer is not trainer:
             self.close()
             self._runner = Runner(self._agent or _model_of(trainer), **self._settings)
-            self._trainer, self._at = trainer, (-1, 0)
+            self._trainer, self._at = trainer, ("", -1, 0)
         return self._runner
 
 

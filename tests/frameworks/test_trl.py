@@ -255,6 +255,21 @@ def test_evaluation_plays_too(tmp_path):
     assert found["eval_gem/no_verdict"] == 0
 
 
+def test_evaluation_leaves_the_noise_of_training_alone(tmp_path):
+    salts = []
+    for evaluates in (False, True):
+        episodes = []
+        with Rollouts(on_episode=episodes.append) as rollouts:
+            made = trainer(rollouts, tmp_path, per_device_eval_batch_size=8, num_generations_eval=1)
+            if evaluates:
+                made.evaluate(dataset(ENV, range(8)))
+            made.train()
+        assert len({(each.group, each.sample) for each in episodes}) == len(episodes) == 16 + 8 * evaluates
+        salts.append([(each.seed, each.sample, each.salt) for each in episodes])
+    assert salts[0] == salts[1][8:]
+    assert not {salt for *_, salt in salts[0]} & {salt for *_, salt in salts[1][:8]}
+
+
 def test_adapters_are_trained_too(tmp_path):
     peft = pytest.importorskip("peft", reason="needs peft: pip install 'gem-gym[llm]'")
     with Rollouts() as rollouts:
