@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from gem.adapters.carried import whole_file
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.agents.token_server import TokenServerAgent
 from gem.errors import BadArgument, NoVerdict
@@ -52,10 +53,11 @@ def write_tasks(
         turns: cut an episode off after so many turns.
 
     Raises:
-        UnknownEnv: for an id that nobody registered. BadArgument: see `seeded_tasks`.
+        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
     """
-    rows = [{"task": task_text(task), "turns": turns} for task in seeded_tasks(envs, seeds)]
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    made = [{"task": task_text(task), "turns": turns} for task in seeded_tasks(envs, seeds)]
+    with whole_file(Path(path)) as part:
+        part.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
