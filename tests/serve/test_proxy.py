@@ -524,6 +524,7 @@ def test_wrong_requests_are_told_what_is_wrong(serve):
     deep = b'{"messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 80 + b"]" * 80 + b"}"
     for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000, deep):
         assert program.client.post("/v1/chat/completions", content=raw).status_code == 400
+    assert not server.proxy.sessions  # nothing was opened for them
     assert program.client.get("/nowhere").json()["error"]["message"] == "Not Found"
     assert program.client.get("/v1/chat/completions").status_code == 405
     odd = {"model": "m", "messages": [user("\ud800 lone")], "unknown": {"deep": [1]}, "temperature": 0.5}
