@@ -378,16 +378,14 @@ class Proxy:
         """Ask the model, and record what it answers."""
         recording, began = session.recording, time.perf_counter()
         try:
-            reply = await self.answering.ask(begun.ask)
+            try:
+                reply = await self.answering.ask(begun.ask)
+            except BadArgument as error:  # messages that the chat template refuses
+                raise Refused(text_of_error(error)) from error
             call = recording.take(begun, reply, time.perf_counter() - began)
-        except asyncio.CancelledError:
-            raise
         except Refused:
             recording.refused(begun)
             raise
-        except BadArgument as error:  # messages that the chat template refuses
-            recording.refused(begun)
-            raise Refused(text_of_error(error)) from error
         except Exception as error:
             recording.failed(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
             if not isinstance(error, NoVerdict):
