@@ -35,7 +35,7 @@ import msgspec
 
 from gem import seeding
 from gem.adapters.carried import whole_file
-from gem.adapters.engine import EngineAgent
+from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.errors import NoVerdict, missing_extra
 from gem.history import HistoryPolicy
@@ -87,6 +87,10 @@ class GemExecutor(AgentExecutorBase):
     template: ClassVar[Mapping[str, Any]] = {}
     """What the chat template is told, such as ``enable_thinking``."""
 
+    host: ClassVar[str] = "auto"
+    """Where environments live: ``thread`` or ``process`` for those that compute for long, as all episodes of
+    an actor share its event loop; see gem.rollout.Runner."""
+
     retries: ClassVar[int] = 1
     """How often an episode without verdict is played again, whatever broke it."""
 
@@ -119,25 +123,21 @@ class GemExecutor(AgentExecutorBase):
         limits = replace(self.limits, context=context)
         for _ in range(1 + self.retries):
             job = Job(task, task.seed or 0, group=label)
-            (episode,) = await rollout_async([job], agent, limits=limits, history=self.history, retries=0)
+            (episode,) = await rollout_async(
+                [job], agent, limits=limits, history=self.history, host=self.host, retries=0
+            )
             made = rows(episode) if episode.scored else []
             if made:
                 chance = seeding.stream(episode.seed, "openrlhf", "row", episode.id)
                 return _told(prompt, label, episode, chance.choice(made), agent.logprobs)
         if not self.filtered:
             raise NoVerdict(
-                f"nothing is learned from the episode of {task.spec}, seed {task.seed} ({_why(episode)}); "
-                "OpenRLHF can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
+                f"nothing is learned from {task.spec}, seed {task.seed}: {why_unscored(episode)}; OpenRLHF "
+                "can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
             )
         end = min(self._renderer.stop_ids)
         row = Row([end, end], [0, 0], [0.0, 0.0], [-1, -1])
         return _told(prompt, label, episode, row, agent.logprobs)
-
-
-def _why(episode: Episode) -> str:
-    """Return why nothing is learned from an episode."""
-    error = episode.error
-    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
 
 
 def _told(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:

@@ -51,6 +51,7 @@ COMMANDS: dict[str, Command] = {
     "show": Command("gem.cli.replay:show", "show a stored episode in the terminal"),
     "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and those that are added"),
     "replay": Command("gem.cli.replay:replay", "play stored actions again, and check what comes of them"),
+    "value": Command("gem.cli.value:value", "say what each turn of a stored episode was worth"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "proxy": Command("gem.cli.proxy:proxy", "record the calls of agent programs, to train on them"),
     "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and web sockets"),

@@ -2,6 +2,7 @@
 
 from gem.rollout.conversation import Conversation, drive, drive_async
 from gem.rollout.episode import Branch, play
+from gem.rollout.forks import TurnValue, branches, tree_search, turn_values
 from gem.rollout.ray_runner import RayRunner
 from gem.rollout.runner import Job, Runner, rollout, rollout_async
 from gem.rollout.store import EpisodeStore
@@ -13,9 +14,13 @@ __all__ = [
     "Job",
     "RayRunner",
     "Runner",
+    "TurnValue",
+    "branches",
     "drive",
     "drive_async",
     "play",
     "rollout",
     "rollout_async",
+    "tree_search",
+    "turn_values",
 ]

@@ -154,16 +154,17 @@ def play(
         if actor is not None:
             held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
             verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
-        if (
-            actor is not None and record.sample
-        ):  # sample 0 is what a loop over the environment alone would see
-            yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample),))
         if start is not None:
             record.origin = Origin(start.episode.id, start.turns)
             if start.state is not None:
                 yield Call(env, "set_state", (start.state,))
                 waiting, generated = _restored(record, dialogues[SEAT], start)
                 steps = len(turns)
+        if actor is not None and (record.sample or record.salt):
+            # Sample 0 is what a loop over the environment alone would see. A state that was restored has the
+            # actor's stream of whoever played before, so this comes behind it.
+            salted = ("salt", record.salt) if record.salt else ()
+            yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample, *salted),))
         while waiting:
             if limits.turns is not None and steps >= limits.turns:
                 record.stop = StopReason.TURN_LIMIT

@@ -16,6 +16,7 @@ from threading import Lock
 import pytest
 
 ray = pytest.importorskip("ray")
+from fork_worlds import FarWalk, Walk
 from ray.cluster_utils import Cluster
 from ray_worlds import Poison, Waits
 
@@ -28,7 +29,7 @@ from gem.hosts.ray_cluster import Cluster as Connection
 from gem.hosts.ray_host import RayHost
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
-from gem.rollout import EpisodeStore, Job, RayRunner, rollout, rollout_async
+from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout, rollout_async
 from gem.rollout.ray_player import spool_store
 from gem.rollout.store import merge
 from gem.specs import Needs
@@ -103,6 +104,15 @@ def test_the_same_episodes_as_on_the_serial_host(play_on, tmp_path):
         assert sorted(entry.id for entry in store.select()) == sorted(episode.id for episode in played)
         assert {episode.run.agent for episode in played} == {"RandomAgent"}
     assert not list((tmp_path / "spool").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("host", ["serial", "process"])
+def test_forks_are_the_same_as_on_the_serial_host(play_on, host):
+    (whole,) = rollout([Job(Walk, 3)], RandomAgent())
+    for env, fork in ((Walk, True), (Walk, False), (FarWalk, True)):
+        jobs = branches(whole, [0, 2, 4], 4, env=env, fork=fork)
+        with play_on(host=host) as runner:
+            assert hashes(runner.play(jobs)) == hashes(rollout(jobs, RandomAgent()))
 
 
 def test_what_only_the_driver_knows_travels(play_on):

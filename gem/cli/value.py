@@ -1,0 +1,84 @@
+"""``gem-gym value``: what each turn of a stored episode was worth."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem import seeding
+from gem.cli.players import limits_of, local_agent
+from gem.cli.replay import Run, numbers, store_of
+from gem.cli.terms import FAILED, MaybeInt, table
+from gem.content import printable
+from gem.errors import BadArgument
+from gem.rollout.store import EpisodeStore
+from gem.statistics import Interval
+
+SHOWN = 60
+"""Characters of an action."""
+
+
+def value(
+    run: Run,
+    episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
+    agent: str,
+    samples: Annotated[int, arg(aliases=["-n"])] = 16,
+    seed: int = 0,
+    host: str = "auto",
+    max_turns: MaybeInt = None,
+    trust: bool = False,
+) -> int:
+    """Say what each turn of a stored episode was worth, had an agent gone on from there.
+
+    From before each turn, and from behind it, the agent plays on to the end several times. The value is the
+    mean return of these episodes, with its 95% interval, and the advantage of a turn what it changed. The
+    world's chance stays that of the episode. The exit code is 1 where no turn could be valued.
+
+    Args:
+        run: a store of episodes, or the folder of a run.
+        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
+        agent: who goes on: random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, the name of a model,
+            or the folder of a training run.
+        samples: how often it goes on from each place.
+        seed: another number is other chances of the agent's.
+        host: where environments live: serial, thread or process; auto chooses by environment.
+        max_turns: end each of these episodes behind so many turns, the stored ones among them.
+        trust: make an environment that is not registered, or that the record names code for.
+    """
+    from gem.rollout.forks import turn_values
+    from gem.rollout.replay import check_known
+    from gem.rollout.runner import Runner
+
+    with EpisodeStore(store_of(run), read_only=True) as store:
+        found = numbers(store, (episode,))
+        if len(found) != 1:
+            raise BadArgument(f"episode is {episode!r}; accepted: one id or number.")
+        stored = store[found[0]]
+    if not trust:
+        check_known(stored.task)
+    with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:
+        values = turn_values(stored, runner, samples, salt=seeding.check(seed))
+    rows = [
+        (
+            each.turn + 1,
+            _figure(each.before),
+            _figure(each.advantage, "+"),
+            printable(" ".join(each.action.split()))[:SHOWN],
+        )
+        for each in values
+    ]
+    table("turn", "value before", "advantage", "action", rows=rows, cropped=("action",))
+    end = values[-1].after if values else None
+    print(f"behind the last turn: {_figure(end)}; {samples} episodes of {agent} from each place")
+    if lost := sum(each.lost for each in values):
+        print(f"{lost} of them have no verdict and were left out")
+    return 0 if any(each.before for each in values) else FAILED
+
+
+def _figure(interval: Interval | None, sign: str = "") -> str:
+    if interval is None:
+        return "none"
+    if interval.exact:
+        return f"{interval.mean:{sign}.3f}"
+    return f"{interval.mean:{sign}.3f} [{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"

@@ -1,0 +1,309 @@
+"""Forks: many ways to go on from a turn of an episode, what they say of the turn, and a search over them.
+
+An episode is begun again from its seed, once, in this process, and compared with its record. Where the
+environment can be copied, its state of each turn is what the others start from; where it cannot, each of them
+takes the recorded actions again. What comes of it is the same.
+
+The world's chance is that of the seed: forks of one turn differ in what the agent does, and in nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gem import seeding
+from gem.content import text_of
+from gem.core import Env
+from gem.errors import BadArgument, CannotFork, ContractBroken
+from gem.record import Call, Episode
+from gem.rollout.conversation import Conversation, carry_out
+from gem.rollout.episode import Branch
+from gem.rollout.places import Recipe, maker
+from gem.rollout.runner import Job, Runner
+from gem.statistics import Interval, exact, mean_interval, rate_interval
+
+
+def branches(
+    episode: Episode,
+    turns: int | Iterable[int],
+    samples: int,
+    *,
+    env: Recipe | None = None,
+    fork: bool = True,
+    salt: int = 0,
+) -> list[Job]:
+    """Return jobs that go on from behind the first turns of an episode, for any Runner on any host.
+
+    The episode may be stored, or still be played (`Conversation.episode`). The jobs of one turn are a group;
+    each has noise of its own, also where the same turn is branched at again with another salt.
+
+    Args:
+        episode: what was played before.
+        turns: how many of its turns stay; several numbers give the jobs of each, in order.
+        samples: how many jobs for each number of turns.
+        env: what makes the environment; by default the episode's task does. Make only tasks whose source you
+            trust, or see `gem.rollout.replay.check_known` first.
+        fork: begin from copies of the environment's state, where it has one and there is one seat. False:
+            each job takes the recorded actions again.
+        salt: another number is other noise.
+
+    Raises:
+        BadArgument: for turns that the episode does not have, or a task that cannot be made again.
+        ContractBroken: where the recorded actions lead elsewhere than the record says.
+    """
+    wanted = [turns] if isinstance(turns, int) else list(turns)
+    answered = answered_turns(episode)
+    for turn in wanted:
+        if not 0 <= turn <= answered:
+            raise BadArgument(
+                f"a branch begins behind turn {turn}; accepted: 0 to {answered}, the turns of episode "
+                f"{episode.id!r} that were played."
+            )
+    if samples < 1:
+        raise BadArgument(f"samples is {samples}; accepted: 1 or more.")
+    if env is None and (episode.task.opaque or episode.task.seed is None):
+        lacking = ", ".join(episode.task.opaque) or "its seed"
+        raise BadArgument(
+            f"the task of episode {episode.id!r} was not written down in full ({lacking}); give env, which "
+            "makes its environment."
+        )
+    recipe = episode.task if env is None else env
+    states = _played_again(episode, wanted, recipe, fork)
+    return [
+        Job(
+            recipe,
+            episode.seed,
+            group=f"{episode.id}@{turn}",
+            sample=sample,
+            salt=seeding.derive(salt, "branch", turn),
+            start=Branch(episode, turn, states.get(turn)),
+        )
+        for turn in wanted
+        for sample in range(samples)
+    ]
+
+
+def answered_turns(episode: Episode) -> int:
+    """Return how many turns of an episode were answered and paid: it may still be played, or have broken."""
+    return next((at for at, turn in enumerate(episode.turns) if turn.reward is None), len(episode.turns))
+
+
+def _played_again(
+    episode: Episode, turns: Sequence[int], recipe: Recipe, fork: bool
+) -> Mapping[int, dict[str, Any]]:
+    """Take the actions before the last of `turns` again; return the states of those that have one.
+
+    Raises:
+        ContractBroken: where something else comes of them.
+    """
+    last = max(turns, default=0)
+    states: dict[int, dict[str, Any]] = {}
+    at = 0
+
+    def keep(env: Env) -> None:
+        if fork and not episode.several and at in turns and at < len(episode.turns):
+            with contextlib.suppress(CannotFork):
+                states[at] = env.get_state()
+
+    def call(wanted: Call) -> Any:
+        nonlocal at
+        if wanted.verb == "step":
+            keep(wanted.env)
+            at += 1
+        return carry_out(wanted)
+
+    start = Branch(episode, last)
+    with maker(recipe)() as env, Conversation(env, episode.seed, start=start, call=call) as talk:
+        if talk.asks:
+            keep(env)
+        _check_same(episode, talk, last)
+    return states
+
+
+def _check_same(episode: Episode, talk: Conversation, last: int) -> None:
+    """Refuse what differs from the record, up to what was shown behind its last turn that counts."""
+    said = f"episode {episode.id!r} does not come out as recorded, so none can go on from its middle: "
+    if (error := talk.episode.error) is not None:
+        raise ContractBroken(f"{said}{error.type}: {error.message}")
+    played = talk.episode.turns
+    if len(played) < last:
+        raise ContractBroken(f"{said}it ended behind turn {len(played)}.")
+    for number, (was, now) in enumerate(zip(episode.turns[: last + 1], played, strict=False)):
+        if was.observation != now.observation:
+            shown = f"{text_of(was.observation)!r:.80}, and {text_of(now.observation)!r:.80} now"
+            raise ContractBroken(f"{said}turn {number} was shown {shown}.")
+        # A seat is paid between its turns too: what its last one is worth is settled behind the branch.
+        if number < last and not episode.several and was.reward != now.reward:
+            raise ContractBroken(f"{said}turn {number} earned {was.reward}, and {now.reward} now.")
+    if last < len(episode.turns) and not talk.asks:
+        raise ContractBroken(f"{said}it ended behind turn {last}.")
+
+
+# -- what a turn was worth
+
+
+class TurnValue(NamedTuple):
+    """What a turn changed.
+
+    `before` and `after` are the mean return of the episodes that go on from before the turn and from behind
+    it, each with its 95% interval; where the episode ended with the turn, its return is exact. `advantage` is
+    the difference. All are None where fewer than two continuations have a verdict. `lost`: how many of those
+    from before have none; they are left out, and never count as 0.
+    """
+
+    turn: int
+    action: str
+    before: Interval | None
+    after: Interval | None
+    advantage: Interval | None
+    lost: int
+
+
+def turn_values(
+    episode: Episode,
+    runner: Runner,
+    samples: int = 16,
+    *,
+    env: Recipe | None = None,
+    fork: bool = True,
+    salt: int = 0,
+) -> list[TurnValue]:
+    """Return the Monte-Carlo value and advantage of each turn of an episode, for the runner's agent.
+
+    From before each turn, and from behind the last one where the episode did not end with it, `samples`
+    continuations are played. Returns are undiscounted and count from the episode's beginning. Intervals are
+    of Wilson where all returns are 0 or 1, else of Student's t, which are points where all returns are
+    alike; that of the advantage is made of the two by MOVER (Zou and Donner, Statistics in Medicine 27,
+    2008), for they are independent. The world's chance is that of the seed.
+
+    Args:
+        episode: an episode of one seat; see `branches`.
+        runner: plays the continuations.
+        samples: how many for each turn, 2 or more.
+        env: see `branches`.
+        fork: see `branches`.
+        salt: see `branches`.
+
+    Raises:
+        BadArgument, ContractBroken: see `branches`; and for an episode of several seats.
+    """
+    if episode.several:
+        raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
+    if samples < 2:
+        raise BadArgument(f"samples is {samples}; accepted: 2 or more, for an interval.")
+    count = answered_turns(episode)
+    over = episode.terminated and count == len(episode.turns)
+    played = runner.play(branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt))
+    groups = [played[at : at + samples] for at in range(0, len(played), samples)]
+    values = [_value([each.reward() for each in group if each.scored]) for group in groups]
+    if over:
+        values.append(exact([episode.earned()]))
+    return [
+        TurnValue(
+            turn,
+            episode.turns[turn].action or "",
+            values[turn],
+            values[turn + 1],
+            _difference(values[turn + 1], values[turn]),
+            sum(not each.scored for each in groups[turn]),
+        )
+        for turn in range(count)
+    ]
+
+
+def _value(returns: Sequence[float]) -> Interval | None:
+    if len(returns) < 2:
+        return None
+    return (rate_interval if set(returns) <= {0, 1} else mean_interval)(returns)
+
+
+def _difference(one: Interval | None, other: Interval | None) -> Interval | None:
+    if one is None or other is None:
+        return None
+    mean = one.mean - other.mean
+    low = mean - math.hypot(one.mean - one.low, other.high - other.mean)
+    high = mean + math.hypot(one.high - one.mean, other.mean - other.low)
+    n = one.n + other.n
+    return Interval(mean, low, high, n, n)
+
+
+# -- search
+
+
+class Found(NamedTuple):
+    """What a search found: the best episode, None where none has a verdict; and the steps that it took."""
+
+    episode: Episode | None
+    steps: int
+
+
+def tree_search(
+    env: Recipe,
+    seed: int,
+    runner: Runner,
+    *,
+    samples: int = 8,
+    keep: int = 1,
+    steps: int = 10_000,
+    salt: int = 0,
+) -> Found:
+    """Search for an episode of high return, turn by turn, with the runner's agent.
+
+    From each position that is kept, `samples` episodes are played to their end. What they did first are the
+    candidates; the mean return behind each is its value, and the `keep` best are gone on from. With one kept
+    this is best-of-n at each turn. The best of all episodes that were played is returned, so a lucky one is
+    not lost (Cazenave, Nested Monte-Carlo Search, IJCAI 2009).
+
+    The environment is asked again and again from the same seed, with all that it hides and all the chance
+    that is to come. So what is found is a demonstration, or something to learn from; it is no measure of what
+    the agent does where it plays once.
+
+    Args:
+        env: what makes the environment, of one seat.
+        seed: the episode's.
+        runner: plays; it says which agent, limits and host.
+        samples: episodes from each position.
+        keep: positions that are kept of each turn.
+        steps: stop when so many steps of environments were taken, those that lead to a position too. It is
+            looked at between two turns, so more may be taken.
+        salt: another number is other noise.
+
+    Raises:
+        BadArgument: for numbers that make no sense, or several seats.
+        ContractBroken: where the environment does not follow from its seed.
+    """
+    for name, number in (("samples", samples), ("keep", keep), ("steps", steps)):
+        if number < 1:
+            raise BadArgument(f"{name} is {number}; accepted: 1 or more.")
+    best: Episode | None = None
+    taken = turn = 0
+    jobs = [Job(env, seed, sample=sample, salt=salt) for sample in range(samples)]
+    while True:
+        played = runner.play(jobs)
+        candidates: dict[tuple[str | None, ...], list[Episode]] = {}
+        for job, episode in zip(jobs, played, strict=True):
+            if episode.several:
+                raise BadArgument(f"{episode.spec} has several seats; accepted: environments of one.")
+            taken += len(episode.turns) - (turn if job.start and job.start.state else 0)
+            if not episode.scored:
+                continue
+            if best is None or episode.reward() > best.reward():
+                best = episode
+            if len(episode.turns) > turn + 1:
+                actions = tuple(each.action for each in episode.turns[: turn + 1])
+                candidates.setdefault(actions, []).append(episode)
+        if not candidates or taken >= steps or (best is not None and best.success):
+            return Found(best, taken)
+        turn += 1
+        kept = sorted(candidates.values(), key=_mean_return, reverse=True)[:keep]
+        jobs = []
+        for number, (through, *_) in enumerate(kept):
+            jobs += branches(through, turn, samples, env=env, salt=seeding.derive(salt, "kept", number))
+            taken += turn  # the way to the position
+
+
+def _mean_return(episodes: Sequence[Episode]) -> float:
+    return math.fsum(episode.reward() for episode in episodes) / len(episodes)
