@@ -9,6 +9,7 @@ from gem.core import Step
 from gem.errors import BadArgument, ContractBroken
 from gem.record import Limits, Reply, StopReason, Verdict, group_episodes
 from gem.rollout import (
+    Branch,
     Conversation,
     EpisodeStore,
     Job,
@@ -317,3 +318,23 @@ def test_a_search_is_the_same_again_and_on_another_host():
             searched = tree_search(HANOI, 0, runner, samples=8, steps=300)
             found.append((searched.episode.transcript_hash(), searched.steps))
     assert found[0] == found[1] == found[2]
+
+
+# -- the random actor's noise
+
+
+def test_a_salt_is_other_noise_for_the_random_actor_too():
+    jobs = [Job(Walk, 3, sample=sample, salt=salt) for salt in (0, 7) for sample in (0, 1)]
+    found = rollout(jobs, RandomAgent())
+    assert len({tuple(turn.action for turn in episode.turns) for episode in found}) == 4
+    assert len({episode.turns[0].observation for episode in found}) == 1
+
+
+def test_samples_of_a_restored_state_act_otherwise_each():
+    with Walk() as env:
+        env.reset(3)
+        state = [env.step(env.sample_random_action()), env.get_state()][1]
+    whole = played(Walk, 3)
+    start = Branch(whole, 1, state)
+    found = rollout([Job(Walk, 3, sample=sample, start=start) for sample in range(8)], RandomAgent())
+    assert len({tuple(turn.action for turn in episode.turns) for episode in found}) > 4
