@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer on a game of gem: a model of 100,000 parameters learns to guess a number.
 
 Verified with TRL 1.16.0 and transformers 5.23 by real training (tier A): tests/frameworks/test_trl.py runs
-this file, and the mean return rises. On a CPU it takes about a minute.
+this file, and the mean return rises from 0.5 to 0.7. It takes a minute on a CPU.
 
     pip install 'gem-gym[trl]'
     python examples/trl_grpo.py [--steps 25]
@@ -12,7 +12,8 @@ needs no such warm-up: give its name to GRPOTrainer in place of `model`, and no 
 
 A model that knows tools can act by calling one. TRL then plays the episodes, and the trainer gets
 `train_dataset=tool_dataset(ENV, seeds), environment_factory=ToolEnvironment` in place of the data set, the
-reward function and the rollout function here; both are in gem.adapters.trl.
+reward function and the rollout function here; both are in gem.adapters.trl. Where turns are paid for,
+TurnGRPOTrainer of gem.adapters.trl_turns gives each its own advantage (ReBN).
 """
 
 import argparse
@@ -142,6 +143,7 @@ def train(
         "learning_rate": 1e-3,
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,  # it would slow sampling down
+        "bf16": False,  # TRL's default is True, which CPUs are slow at
         "use_cpu": True,
         "report_to": "none",
         "save_strategy": "no",

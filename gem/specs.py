@@ -31,6 +31,27 @@ LARGEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What a worker on a cluster reserves of its node for environments of one kind.
+
+    `cores`: of the processor, for each worker. `memory_mb`: for each environment. `sandbox`: the node must
+    have one that isolates, by its own self-test. `resources`: what else the cluster gives a name, such as
+    ``{"kvm": 1}``, for each worker.
+    """
+
+    cores: float = 1.0
+    memory_mb: float = 0.0
+    sandbox: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what no node could give."""
+        for name, value in {"cores": self.cores, "memory_mb": self.memory_mb, **self.resources}.items():
+            if not 0 <= value < math.inf:
+                raise BadArgument(f"an environment needs {name}={value}; accepted: 0 or more.")
+
+
+@dataclass(frozen=True, slots=True)
 class EnvSpec:
     """What an id stands for, and what the environment claims; the contract suite tests the claims.
 
@@ -41,7 +62,8 @@ class EnvSpec:
     calls wait for something outside (a sandbox, a server, a network), so that many are best carried out at
     the same time. `solver`: ``exact`` wins every episode with the full reward, ``measured`` wins
     `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`: who acts in it; more than
-    ``agent`` means that it is a `gem.seats.SeatedEnv`, whose solver plays every seat.
+    ``agent`` means that it is a `gem.seats.SeatedEnv`, whose solver plays every seat. `needs`: what it takes
+    of a cluster's nodes.
     """
 
     id: str
@@ -57,6 +79,7 @@ class EnvSpec:
     solver: Solver = "none"
     solver_rate: float | None = None
     seats: tuple[str, ...] = ("agent",)
+    needs: Needs = field(default_factory=Needs)
 
     def __post_init__(self) -> None:
         """Refuse an id or claim that means nothing."""

@@ -109,6 +109,8 @@ def pages() -> list[Page]:
             by_class.setdefault(class_of(spec), []).append(spec)
     written = [class_page(env_class, specs) for env_class, specs in by_class.items()]
     for family in FAMILIES.values():
+        if not family.names:  # addresses: what stands there, nobody knows
+            continue
         with contextlib.suppress(MissingExtra):
             written.append(family_page(family))
     return written

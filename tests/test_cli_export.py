@@ -2,8 +2,9 @@ import pytest
 from awkward_episodes import awkward
 
 from gem import codec
+from gem.agents.random import RandomAgent
 from gem.cli import main
-from gem.rollout import EpisodeStore
+from gem.rollout import EpisodeStore, Job, rollout
 
 
 @pytest.fixture
@@ -91,6 +92,9 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
         (["export", "run.jsonl", "no/out.jsonl"], "cannot be written"),
         (["export", "run.jsonl", "no/out", "--format", "atif"], "cannot be made"),
         (["import", "run.jsonl", "back.jsonl", "--format", "x"], "accepted: parquet"),
+        (["import", "run.jsonl", "back.jsonl", "--format", "sft"], "not made of it again"),
+        (["export", "run.jsonl", "out.jsonl", "--format", "sft", "--per", "turn"], "for parquet and jsonl"),
+        (["export", "run.jsonl", "out.jsonl", "--format", "openenv", "--no-tokens"], "a format of tokens"),
     ],
 )
 def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args, told):
@@ -99,6 +103,29 @@ def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args,
     assert (code, said) == (2, "")
     assert told in err
     assert not (tmp_path / "back.jsonl").exists() or not lines(tmp_path / "back.jsonl")[0]
+
+
+def test_data_sets_to_train_on(store, tmp_path, capsys):
+    code, said, err = run(capsys, "export", store, tmp_path / "sft.jsonl", "--format", "sft")
+    rows = (tmp_path / "sft.jsonl").read_text().splitlines()
+    assert (code, said, err) == (0, f"wrote {len(rows)} rows to {tmp_path / 'sft.jsonl'}\n", "")
+    assert len(rows) >= sum(episode.scored for episode in awkward())
+    code, said, err = run(capsys, "export", store, tmp_path / "pairs.jsonl", "--format", "preferences")
+    assert (code, said) == (1, f"wrote 0 rows to {tmp_path / 'pairs.jsonl'}\n")  # no task was played twice
+
+
+def test_traces(tmp_path, capsys):
+    with EpisodeStore(tmp_path / "run.jsonl") as store:
+        store.append(awkward()[0])
+        store.append(rollout([Job("game:GuessTheNumber-v0-easy", 0)], RandomAgent())[0])
+    out = tmp_path / "traces.jsonl"
+    code, said, err = run(capsys, "export", tmp_path / "run.jsonl", out, "--format", "openenv")
+    assert (code, said) == (0, f"wrote 1 traces to {out}\n")
+    assert "1 episode was left out; the first:" in err
+    back = tmp_path / "back.jsonl"
+    code, said, _ = run(capsys, "import", out, back, "--format", "openenv")
+    assert (code, said) == (0, f"copied 1 episodes to {back}; 0 were there already\n")
+    assert lines(back)[0] == lines(tmp_path / "run.jsonl")[0][:1]
 
 
 def test_tokens_can_be_left_out(store, tmp_path, capsys):

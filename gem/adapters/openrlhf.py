@@ -87,6 +87,10 @@ class GemExecutor(AgentExecutorBase):
     template: ClassVar[Mapping[str, Any]] = {}
     """What the chat template is told, such as ``enable_thinking``."""
 
+    host: ClassVar[str] = "auto"
+    """Where environments live: ``thread`` or ``process`` for those that compute for long, as all episodes of
+    an actor share its event loop; see gem.rollout.Runner."""
+
     retries: ClassVar[int] = 1
     """How often an episode without verdict is played again, whatever broke it."""
 
@@ -119,7 +123,9 @@ class GemExecutor(AgentExecutorBase):
         limits = replace(self.limits, context=context)
         for _ in range(1 + self.retries):
             job = Job(task, task.seed or 0, group=label)
-            (episode,) = await rollout_async([job], agent, limits=limits, history=self.history, retries=0)
+            (episode,) = await rollout_async(
+                [job], agent, limits=limits, history=self.history, host=self.host, retries=0
+            )
             made = rows(episode) if episode.scored else []
             if made:
                 chance = seeding.stream(episode.seed, "openrlhf", "row", episode.id)

@@ -13,7 +13,7 @@ With `Rollouts` gem plays the episodes, with every history, limit and agent that
 
 TRL's rollout functions are given prompts alone, so a prompt of `dataset` is a task: what makes the
 environment, and its seed. The prompts of a group are equal; its episodes begin from the same seed, and differ
-by the noise of sampling.
+by the noise of sampling. A task names what is imported and called: train on data sets that you made.
 
 What the model saw and sampled reaches TRL as token ids; nothing is tokenised again. TRL takes one row of
 tokens per episode. Where an episode has several (its past was rewritten: a history with a window, text that
@@ -38,18 +38,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from hashlib import blake2b
 from math import isnan
 from typing import Any, Self
 
-from gem import codec, seeding
+from gem import seeding
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.content import Obs, Text, join
 from gem.errors import BadArgument, ToolError, missing_extra
 from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.hosts import Host
-from gem.record import SEAT, Agent, Episode, Limits
-from gem.registry import Maker
+from gem.record import Agent, Episode, Limits
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import NO_LIMITS
 from gem.rollout.runner import Job, Runner, Store
@@ -77,7 +77,7 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
         UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
             environment of several seats, or one that cannot be made again from its task.
     """
-    return Dataset.from_dict({"prompt": _packed(envs, seeds)})
+    return Dataset.from_dict({"prompt": [task_text(task) for task in seeded_tasks(envs, seeds)]})
 
 
 INSTRUCTION = (
@@ -98,51 +98,9 @@ def tool_dataset(
     Raises:
         UnknownEnv, BadArgument: as `dataset`.
     """
-    packed = _packed(envs, seeds)
+    texts = [task_text(task) for task in seeded_tasks(envs, seeds)]
     prompt = [{"role": "user", "content": f"{instruction}\n\n"}]
-    return Dataset.from_dict({"prompt": [prompt] * len(packed), "task": packed})
-
-
-def _packed(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]) -> list[str]:
-    """Return each environment with each seed, as text."""
-    tasks = [
-        TaskRef(env) if isinstance(env, str) else env
-        for env in ((envs,) if isinstance(envs, str | TaskRef) else envs)
-    ]
-    numbers = [seeding.check(seed) for seed in seeds]
-    if not tasks or not numbers:
-        raise BadArgument(f"got {len(tasks)} environments and {len(numbers)} seeds; accepted: 1 or more.")
-    for task in tasks:
-        _check(task)
-    return [codec.pack(replace(task, seed=seed)).decode() for seed in numbers for task in tasks]
-
-
-def _check(task: TaskRef) -> None:
-    """Refuse what cannot be played here."""
-    seats = Maker(task).spec.seats
-    if seats != (SEAT,):
-        raise BadArgument(f"{task.spec} has the seats {', '.join(seats)}; TRL trains on one seat.")
-    if task.opaque:
-        raise BadArgument(f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)}.")
-
-
-def _task(text: object, column: str, maker: str) -> TaskRef:
-    """Return the task that a row of a data set holds.
-
-    Raises:
-        BadArgument: for a row that `maker` did not make.
-    """
-    try:
-        if not isinstance(text, str):
-            raise ValueError(f"a {type(text).__name__}")
-        task = codec.unpack(text.encode(), TaskRef)
-        if task.seed is None:
-            raise ValueError("no seed")
-    except ValueError as error:
-        raise BadArgument(
-            f"the {column} {text!r:.80} is no task ({error}); accepted: those of gem.adapters.trl.{maker}()."
-        ) from error
-    return task
+    return Dataset.from_dict({"prompt": [prompt] * len(texts), "task": texts})
 
 
 def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **columns: Any) -> list[Any]:
@@ -167,7 +125,8 @@ class Rollouts:
     DeepSpeed's stage 3.
 
     Reward functions find beside the prompt of each episode: `reward`, the sum of its rewards, None without
-    verdict; `turn_rewards`, what each turn earned, [] without verdict; `success`, whether it was solved, None
+    verdict; `turn_rewards`, what each turn earned, [] without verdict; `turn_of`, the turn that sampled each
+    token of the completion, -1 where none did; `success`, whether it was solved, None
     where nobody knows; `stop`, why it ended; `turns`; `rows`, how many rows of tokens it has; `episode`, its
     id in the store.
     """
@@ -214,7 +173,7 @@ class Rollouts:
             BadArgument: for a prompt that is not of `dataset`, or settings of the trainer that gem does not
                 sample with.
         """
-        tasks = [_task(prompt, "prompt", "dataset") for prompt in prompts]
+        tasks = [read_task(prompt) for prompt in prompts]
         runner = self._runner_of(trainer)
         step = int(trainer.state.global_step)
         self._at = (step, self._at[1] + 1 if self._at[0] == step else 0)
@@ -224,15 +183,15 @@ class Rollouts:
         samples: Counter[str] = Counter()
         jobs: list[Job] = []
         for prompt, task in zip(prompts, tasks, strict=True):
-            group = f"{step}.{self._at[1]} {prompt}"
+            group = f"{step}-{self._at[1]}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
             jobs.append(Job(task, task.seed or 0, group=group, sample=samples[prompt], salt=salt))
             samples[prompt] += 1
         runner.publish(step)
         episodes = runner.play(jobs)
-        counts, drawn = zip(*(_drawn(episode) for episode in episodes), strict=True)
-        eos = trainer.processing_class.eos_token_id
-        blank = Row((eos, eos), (0, 0), (0.0, 0.0), (-1, 0))
-        halves = [(row or blank).split() for row in drawn]
+        made = [rows(episode) if episode.scored else [] for episode in episodes]
+        eos = _tokenizer_of(trainer).eos_token_id
+        blank = Row((eos, eos), (0, 0), (0.0, 0.0), (-1, 0))  # TRL takes no empty one
+        halves = [_one(each, episode, blank).split() for each, episode in zip(made, episodes, strict=True)]
         logprobs = [list(completion.logprobs) for _, completion in halves]
         known = not any(map(isnan, (each for row in logprobs for each in row)))
         return {
@@ -241,11 +200,12 @@ class Rollouts:
             "logprobs": logprobs if known else None,
             "env_mask": [list(completion.mask) for _, completion in halves],
             "reward": [episode.reward() if episode.scored else None for episode in episodes],
+            "turn_of": [list(completion.turn) for _, completion in halves],
             "turn_rewards": [turn_rewards(episode) if episode.scored else [] for episode in episodes],
             "success": [episode.success for episode in episodes],
             "stop": [str(episode.stop) for episode in episodes],
             "turns": [len(episode.turns) for episode in episodes],
-            "rows": list(counts),
+            "rows": [len(each) for each in made],
             "episode": [episode.id for episode in episodes],
         }
 
@@ -268,7 +228,7 @@ class Rollouts:
         if self._runner is None or self._trainer is not trainer:
             self.close()
             self._runner = Runner(self._agent or _model_of(trainer), **self._settings)
-            self._trainer = trainer
+            self._trainer, self._at = trainer, (-1, 0)
         return self._runner
 
 
@@ -289,17 +249,20 @@ def _model_of(trainer: Any) -> HuggingFaceAgent:
     options = getattr(trainer, "chat_template_kwargs", None) or {}
     return HuggingFaceAgent(
         trainer.accelerator.unwrap_model(trainer.model),
-        ChatTemplateRenderer(trainer.processing_class, **options),
+        ChatTemplateRenderer(_tokenizer_of(trainer), **options),
         temperature=args.temperature,
         max_tokens=args.max_completion_length,
     )
 
 
-def _drawn(episode: Episode) -> tuple[int, Row | None]:
-    """Return how many rows an episode has, and the one that is learned on; None where there is none."""
-    made = rows(episode) if episode.scored else []
-    chance = seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt)
-    return len(made), chance.choice(made) if made else None
+def _tokenizer_of(trainer: Any) -> Any:
+    """Return the trainer's tokenizer, which a processor of pictures holds too."""
+    return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+
+
+def _one(made: Sequence[Row], episode: Episode, blank: Row) -> Row:
+    """Return one of an episode's rows, each with the same chance; `blank` where there is none."""
+    return seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt).choice(made or (blank,))
 
 
 class ToolEnvironment:
@@ -323,7 +286,7 @@ class ToolEnvironment:
         """
         if self._talk is not None:
             self._talk.close()
-        wanted = _task(task, "task", "tool_dataset")
+        wanted = read_task(task)
         self._talk = Conversation(wanted, wanted.seed or 0, self._limits)
         return self._said()
 

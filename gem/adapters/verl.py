@@ -32,6 +32,8 @@ older one such an episode raises.
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -55,6 +57,7 @@ from gem.tokens.rows import Row, rows
 
 try:
     import torch
+    from omegaconf import OmegaConf
     from verl.experimental.agent_loop.agent_loop import (
         AgentLoopBase,
         AgentLoopMetrics,
@@ -69,6 +72,8 @@ NAME = "gem"
 """The agent loop's name, in the column agent_name of the data set."""
 
 Rewards = Literal["episode", "turn"]
+
+log = logging.getLogger(__name__)
 
 
 def write_dataset(
@@ -132,6 +137,7 @@ class GemAgentLoop(AgentLoopBase):
         limits: Mapping[str, Any] | None = None,
         history: Mapping[str, Any] | None = None,
         rewards: Rewards = "episode",
+        host: str = "auto",
         retries: int = 1,
         **kwargs: Any,
     ) -> None:
@@ -142,6 +148,8 @@ class GemAgentLoop(AgentLoopBase):
             limits: limits from outside, by the names of gem.record.Limits.
             history: which past turns the model is shown, by the names of gem.history.HistoryPolicy.
             rewards: where rewards stand: ``episode`` or ``turn``.
+            host: where environments live: ``thread`` or ``process`` for those that compute for long, as all
+                episodes of a worker share its event loop; see gem.rollout.Runner.
             retries: how often an episode that infrastructure broke is played again.
             **kwargs: verl's.
 
@@ -156,7 +164,8 @@ class GemAgentLoop(AgentLoopBase):
             self.history = None if history is None else HistoryPolicy(**history)
         except TypeError as error:
             raise BadArgument(f"the settings of the agent loop are not accepted: {error}.") from error
-        self.rewards, self.retries = rewards, retries
+        self.rewards: Rewards = rewards
+        self.host, self.retries = host, retries
         self.gamma = float(self.config.algorithm.get("gamma", 1.0))
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Output | list[Output]:
@@ -180,22 +189,27 @@ class GemAgentLoop(AgentLoopBase):
             salt=max(0, int(row.get("global_steps", 0))),
         )
         (episode,) = await rollout_async(
-            [job], agent, limits=self.limits, history=self.history, retries=self.retries
+            [job],
+            agent,
+            limits=self.limits,
+            history=self.history,
+            host=self.host,
+            retries=self.retries,
         )
         made = outputs(episode, rewards=self.rewards, gamma=self.gamma, logprobs=agent.logprobs)
+        if not made:
+            why = f"nothing is learned from {task.spec}, seed {task.seed}: {_why(episode)}"
+            if not several:
+                raise NoVerdict(f"{why}; the V1 trainer (trainer.use_v1=true) can leave it out.")
+            log.warning("%s; the episode is left out.", why)
         if several:
             return made
-        if len(made) == 1:
-            return made[0]
-        if made:
+        if len(made) > 1:
             raise BadArgument(
                 f"the episode of {task.spec}, seed {task.seed}, is {len(made)} rows, because its past was "
                 "rewritten; the V1 trainer (trainer.use_v1=true) takes several."
             )
-        raise NoVerdict(
-            f"nothing is learned from the episode of {task.spec}, seed {task.seed} ({_why(episode)}); the V1 "
-            "trainer (trainer.use_v1=true) can leave it out."
-        )
+        return made[0]
 
 
 def _why(episode: Episode) -> str:
@@ -210,7 +224,7 @@ class _Server(EngineAgent):
     def __init__(self, loop: GemAgentLoop, sampling: Mapping[str, Any], priority: int) -> None:
         rollout = loop.rollout_config
         super().__init__(
-            _renderer(loop.tokenizer, tuple(sorted(dict(loop.apply_chat_template_kwargs).items()))),
+            _renderer(loop.tokenizer, _plain(loop.apply_chat_template_kwargs)),
             model=str(loop.config.actor_rollout_ref.model.get("path")),
             sampling=sampling,
             prompt_tokens=int(rollout.prompt_length),
@@ -245,10 +259,15 @@ class _Server(EngineAgent):
         )
 
 
+def _plain(options: Any) -> str:
+    """Return settings of verl as JSON."""
+    return json.dumps(OmegaConf.to_container(OmegaConf.create(options), resolve=True), sort_keys=True)
+
+
 @lru_cache(maxsize=8)
-def _renderer(tokenizer: Any, options: tuple[tuple[str, Any], ...]) -> Renderer:
+def _renderer(tokenizer: Any, options: str) -> Renderer:
     """Return a tokenizer's renderer; verl makes an agent loop for every episode."""
-    return ChatTemplateRenderer(tokenizer, **dict(options))
+    return ChatTemplateRenderer(tokenizer, **json.loads(options))
 
 
 def outputs(

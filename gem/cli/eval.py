@@ -258,7 +258,7 @@ def evaluate(given: Arguments) -> int:
         raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
     with ExitStack() as last:
         if given.ray:
-            last.enter_context(Cluster(None if given.ray == "local" else given.ray))
+            last.enter_context(Cluster(given.ray))
         actors = {
             called: _player(last, name, suite.settings, given.ray)
             for called, name in zip(shown, names, strict=True)

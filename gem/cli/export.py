@@ -16,7 +16,9 @@ from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, Sto
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
 
-FORMATS = ("parquet", "jsonl", "atif", "inspect")
+FORMATS = ("parquet", "jsonl", "atif", "inspect", "openenv", "sft", "preferences")
+ONE_WAY = ("sft", "preferences")
+"""Data sets to train on: episodes are not made of them again."""
 SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
 
 Read: TypeAlias = Callable[[], Episode]
@@ -33,17 +35,20 @@ def export(
 
     parquet and jsonl are tables, atif is Harbor's trajectories (a .jsonl file, or a folder of files), inspect
     is the log of Inspect, for `inspect view` (a .eval or .json file for one environment and agent, or a
-    folder with a log for each).
+    folder with a log for each), openenv is OpenEnv's traces of tokens. sft and preferences are data sets of
+    conversations to train on: all that were scored, and the best against the worst of each task.
 
     Args:
         store: a store of episodes, or the folder of a run.
         out: the file or folder to write; it must not be there yet.
-        format: parquet, jsonl, atif or inspect; guessed from OUT's suffix where that is .parquet, .jsonl
-            or .eval.
+        format: parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix where
+            that is .parquet, .jsonl or .eval.
         per: a row for each episode, which `gem-gym import` reads, or for each turn; of tables alone.
         no_tokens: leave token ids and log probabilities out.
     """
     kind = _format(format, out)
+    if kind == "openenv" and no_tokens:
+        raise BadArgument("openenv is a format of tokens; leave out --no-tokens.")
     if per == "turn" and kind not in ("parquet", "jsonl"):
         raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
     with EpisodeStore(store_of(store), read_only=True) as episodes:
@@ -58,6 +63,17 @@ def export(
 
             written = write_atif(left_out.readable(episodes), out, tokens=not no_tokens)
             what = "trajectories"
+        elif kind == "openenv":
+            from gem.adapters.openenv_traces import write_traces
+
+            written = write_traces(left_out.readable(episodes), out, damaged=left_out.note)
+            what = "traces"
+        elif kind in ONE_WAY:
+            from gem.adapters import chats
+
+            write = chats.write_sft if kind == "sft" else chats.write_preferences
+            written = write(left_out.readable(episodes), out)
+            what = "rows"
         else:
             written = _table(kind)(left_out.readable(episodes), out, per, tokens=not no_tokens)
             what = "rows"
@@ -76,15 +92,18 @@ def import_(
 ) -> int:
     """Read episodes from another tool's file into a store; those that it holds already are left out.
 
-    Read is what `gem-gym export` wrote, a row per episode; and any trajectory in atif, which has no verdict.
+    Read is what `gem-gym export` wrote, a row per episode; and any trajectory in atif or trace in openenv,
+    which has no verdict.
 
     Args:
         source: the file, or a folder of such files.
         store: a file of episodes; it is made where it is not there.
-        format: parquet, jsonl, atif or inspect; guessed from FILE's suffix where that is .parquet, .jsonl
-            or .eval.
+        format: parquet, jsonl, atif, inspect or openenv; guessed from FILE's suffix where that is .parquet,
+            .jsonl or .eval.
     """
     kind = _format(format, source)
+    if kind in ONE_WAY:
+        raise BadArgument(f"{kind} is a data set to train on; episodes are not made of it again.")
     if not source.exists():
         raise MissingData(f"{source}: no such file or folder.")
     copied = duplicates = 0
@@ -164,6 +183,10 @@ def _reader(kind: str) -> Callable[[Path], Iterator[Read]]:
         from gem.adapters.atif import read_atif
 
         return read_atif
+    if kind == "openenv":
+        from gem.adapters.openenv_traces import read_traces
+
+        return read_traces
     from gem.adapters.inspect_logs import read_logs
 
     return read_logs

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gem.graders.base import Grader
 
 ENDPOINT = re.compile(r"(?:openai:(.+)@)?(https?://.+)", re.DOTALL)
+BY_TOKENS = re.compile(r"(vllm|sglang):(https?://.+)", re.DOTALL)
 
 
 def proxy(
@@ -24,6 +25,7 @@ def proxy(
     port: int = 8000,
     temperature: MaybeFloat = None,
     max_tokens: MaybeInt = None,
+    template: MaybeText = None,
     calls: MaybeInt = None,
     tokens: MaybeInt = None,
     context: MaybeInt = None,
@@ -42,12 +44,14 @@ def proxy(
 
     Args:
         model: the address of a server of chat completions (or openai:NAME@ADDRESS), a model of
-            `gem-gym models`, hf:NAME_OR_FOLDER, or the folder of a training run.
+            `gem-gym models`, hf:NAME_OR_FOLDER, or the folder of a training run; vllm:ADDRESS or
+            sglang:ADDRESS for a server that is given token ids, which are rendered here.
         out: a folder; episodes go to episodes.jsonl in it.
         host: where to listen. Others than this machine's own programs need a token.
         port: 0 takes a free one.
         temperature: of sampling; by default 1 of a local model, and what programs ask for of a server.
         max_tokens: the longest answer.
+        template: the model whose tokenizer renders for vllm:ADDRESS and sglang:ADDRESS.
         calls: the most calls of an episode.
         tokens: the most tokens that are sampled in an episode.
         context: the most tokens of prompt and answer together.
@@ -68,7 +72,7 @@ def proxy(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
-    agent = _agent(model, temperature, max_tokens, api_key_env)
+    agent = _agent(model, temperature, max_tokens, api_key_env, template)
     with EpisodeStore(out / "episodes.jsonl") as store:
         server = Server(
             agent,
@@ -87,7 +91,25 @@ def proxy(
     return 0
 
 
-def _agent(model: str, temperature: float | None, max_tokens: int | None, api_key_env: str) -> Agent:
+def _agent(
+    model: str, temperature: float | None, max_tokens: int | None, api_key_env: str, template: str | None
+) -> Agent:
+    by_tokens = BY_TOKENS.fullmatch(model)
+    if bool(by_tokens) != (template is not None):
+        raise BadArgument("template goes with a model vllm:ADDRESS or sglang:ADDRESS, which needs one.")
+    if by_tokens and template is not None:
+        from gem.agents.token_server import TokenServerAgent
+        from gem.models import load_tokenizer
+        from gem.tokens.chat_template import ChatTemplateRenderer
+
+        return TokenServerAgent(
+            by_tokens[2],
+            ChatTemplateRenderer(load_tokenizer(template)),
+            "vllm" if by_tokens[1] == "vllm" else "sglang",
+            temperature=1.0 if temperature is None else temperature,
+            max_tokens=1024 if max_tokens is None else max_tokens,
+            api_key_env=api_key_env,
+        )
     endpoint = ENDPOINT.fullmatch(model)
     if endpoint:
         from gem.serve.proxy.answering import Upstream

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from gem import plugins
@@ -21,7 +22,7 @@ from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, text_of_er
 from gem.hosts.verbs import VERBS, failure_of
 from gem.record import Failure
 from gem.registry import load
-from gem.specs import EnvSpec
+from gem.specs import EnvSpec, parameters_of
 
 Kind = Literal["serial", "thread", "process"]
 KINDS: tuple[Kind, ...] = ("serial", "thread", "process")
@@ -33,6 +34,7 @@ _HOMES = {
     "serial": "gem.hosts.serial:Serial",
     "thread": "gem.hosts.threads:Threads",
     "process": "gem.hosts.processes:Processes",
+    "remote": "gem.hosts.remote:Remote",
     "ray": "gem.hosts.ray_host:RayHost",
 }
 
@@ -330,8 +332,9 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
     one is given. Who gave it closes it.
 
     Args:
-        host: ``serial``, ``thread``, ``process``, ``ray``, a name that a package offers under the entry point
-            group ``gem.hosts``, or an instance.
+        host: ``serial``, ``thread``, ``process``, ``ray``, ``remote:http://host:port`` (see
+            `gem.hosts.remote`), a name that a package offers under the entry point group ``gem.hosts``, with
+            ``:address`` behind it where it takes one; or an instance.
         recipes: see Host.add.
         call_s: seconds that a call may take.
 
@@ -355,9 +358,14 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
 
 
 def _class_of(name: str) -> Callable[..., Host]:
-    found = load(_HOMES[name]) if name in _HOMES else None
-    if found is None and isinstance(name, str):
-        found = plugins.find(PLUGIN_GROUP, name)
+    kind, colon, address = name.partition(":") if isinstance(name, str) else (name, "", "")
+    found = load(_HOMES[kind]) if kind in _HOMES else None
+    if found is None and isinstance(kind, str):
+        found = plugins.find(PLUGIN_GROUP, kind)
+    if found is not None and colon:
+        if "address" not in parameters_of(found):
+            raise BadArgument(f"backend is {name!r:.80}; {kind} takes no address.")
+        return partial(found, address=address)
     if found is None:
         known = ", ".join([*_HOMES, *plugins.names(PLUGIN_GROUP)])
         raise BadArgument(f"backend is {name!r:.80}; accepted: {known}, or an instance of gem.hosts.Host.")

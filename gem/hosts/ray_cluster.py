@@ -8,17 +8,24 @@ of actors is switched off for the same reason: whoever holds an actor decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, Self
 
 from gem.errors import BadArgument, missing_extra
+from gem.specs import Needs
 
 OLDEST = (2, 60)
 """The oldest Ray that is known to work."""
 
 EXTRA = "ray"
+
+CPU, MEMORY = "CPU", "memory"
+"""Ray's names of cores and of bytes of memory."""
+
+THREADS = 4
+"""How many calls of an actor may be in flight at a time."""
 
 LOOK_S = 1.0
 """How often Ray is asked which nodes there are."""
@@ -45,9 +52,9 @@ class Cluster:
         """Connect.
 
         Args:
-            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; None: the cluster that this process is
-                connected to or that RAY_ADDRESS names, else one is started on this machine and ended by
-                `close`.
+            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine,
+                which `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS
+                names or that runs on this machine, else ``local``.
 
         Raises:
             MissingExtra: without Ray. BadArgument: for a Ray that is too old, inside a worker of somebody
@@ -59,7 +66,7 @@ class Cluster:
             self._take_over(address)
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
+        if address == "local":
             options["include_dashboard"] = False
         try:
             self.ray.init(address=address, **options)
@@ -88,18 +95,19 @@ class Cluster:
             if each["Alive"]
         ]
 
-    def actor(
-        self, cls: type, node: str, *args: Any, cores: float = 1.0, threads: int = 4, **options: Any
-    ) -> Any:
+    def actor(self, cls: type, node: str, *args: Any, reserves: Mapping[str, float]) -> Any:
         """Start an actor on the node of that id, which is not replaced when it dies; return its handle."""
         scheduling = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        others = {name: amount for name, amount in reserves.items() if name not in (CPU, MEMORY)}
+        options = {"memory": int(reserves[MEMORY])} if reserves.get(MEMORY) else {}
         return (
             self.ray.remote(cls)
             .options(
-                num_cpus=cores,
+                num_cpus=reserves.get(CPU, 0.0),
+                resources=others,
                 max_restarts=0,
                 max_task_retries=0,
-                max_concurrency=threads,
+                max_concurrency=THREADS,
                 scheduling_strategy=scheduling,
                 **options,
             )
@@ -164,6 +172,25 @@ class Nodes:
         """Return the living nodes that are not to be left alone."""
         return [node for node in self.living.values() if not self.pauses(node.id)]
 
+    def fitting(
+        self, reserves: Mapping[str, float], taken: Iterable[tuple[str, Mapping[str, float]]]
+    ) -> dict[str, int]:
+        """Return how many more actors that reserve so much fit on each node that is open.
+
+        Args:
+            reserves: what each of them takes, by Ray's names.
+            taken: what the actors take that are there already, and on which node.
+        """
+        left = {node.id: dict(node.resources) for node in self.open()}
+        for node_id, amounts in taken:
+            for name, amount in amounts.items() if node_id in left else ():
+                left[node_id][name] = left[node_id].get(name, 0.0) - amount
+        return {node_id: _times(reserves, there) for node_id, there in left.items()}
+
+    def whole(self, reserves: Mapping[str, float]) -> int:
+        """Return how many actors that reserve so much the living nodes could hold if they were empty."""
+        return sum(_times(reserves, node.resources) for node in self.living.values())
+
     def pauses(self, node: str) -> bool:
         """Tell whether a node is to be left alone for now."""
         return monotonic() < self._losses.get(node, (0, 0.0))[1]
@@ -174,11 +201,23 @@ class Nodes:
         count, until = self._losses.get(node, (0, 0.0))
         if now - until > LONGEST_PAUSE_S:
             count = 0
-        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2**count)
+        pause = max(SILENT_PAUSE_S if silent else 0.0, PAUSE_S * 2 ** min(count, 10))
         self._losses[node] = count + 1, max(until, now + min(LONGEST_PAUSE_S, pause))
         self._looked = -LOOK_S
         self.look()
         return silent or node not in self.living
+
+
+def reserves(needs: Needs, environments: int) -> dict[str, float]:
+    """Return what an actor with so many environments reserves, by Ray's names."""
+    memory = needs.memory_mb * environments * 2**20
+    wanted = {CPU: needs.cores, MEMORY: memory, **needs.resources}
+    return {name: float(amount) for name, amount in wanted.items() if amount}
+
+
+def _times(reserves: Mapping[str, float], there: Mapping[str, float]) -> int:
+    """Return how often what is there covers what is reserved; once, where nothing is."""
+    return max(0, min((int(there.get(name, 0.0) / amount) for name, amount in reserves.items()), default=1))
 
 
 def ray_module() -> Any:

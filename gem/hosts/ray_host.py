@@ -20,7 +20,9 @@ from typing import Any
 from gem.errors import BadArgument, WorkerDied
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 from gem.hosts.processes import packed, received
-from gem.hosts.ray_cluster import Cluster, Node, Nodes
+from gem.hosts.ray_cluster import Cluster, Node, Nodes, reserves
+from gem.registry import Maker
+from gem.specs import Needs
 
 POLL_S = 1.0
 """How long a worker waits for a call to finish before it says that none has."""
@@ -45,9 +47,10 @@ class RayHost(Host):
     """Environments in actors, each of which holds a share and runs its calls one after another.
 
     An actor starts with each environment that is added until there are `workers` of them; from then on a new
-    environment goes to the one that has fewest. An actor that dies, or whose call takes longer than `call_s`,
-    is replaced, on a node that is heard of. Its calls in flight come back as WorkerDied; each of its other
-    environments says so at its next call, unless that is a reset.
+    environment goes to the one that has fewest. Each reserves of its node what one of its environments needs.
+    An actor that dies, or whose call takes longer than `call_s`, is replaced, on a node that is heard of. Its
+    calls in flight come back as WorkerDied; each of its other environments says so at its next call, unless
+    that is a reset.
     """
 
     def __init__(
@@ -80,10 +83,11 @@ class RayHost(Host):
 
     def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
         self._recipes[index] = self._pickled(index, recipe)
-        shared = [worker for worker in self._workers if not worker.alone]
+        needs = recipe.spec.needs if isinstance(recipe, Maker) else Needs()
+        shared = [worker for worker in self._workers if not worker.alone and worker.needs == needs]
         worker = min(shared, key=lambda each: len(each.envs), default=None)
-        if alone or worker is None or (worker.envs and len(shared) < self._room()):
-            worker = _Worker(self._cluster, self._node(), alone)
+        if alone or worker is None or (worker.envs and len(shared) < self._room(needs)):
+            worker = _Worker(self._cluster, self._node(needs), needs, alone)
             self._workers.append(worker)
         worker.envs.add(index)
         self._homes[index] = worker
@@ -112,31 +116,34 @@ class RayHost(Host):
             self._made.discard(index)
             worker.later.append((index, _REMOVE, (), {}, None))
 
-    def _room(self) -> int:
-        """Return how many workers there may be."""
+    def _room(self, needs: Needs) -> int:
+        """Return how many workers for such environments there may be."""
         self._nodes.look()
-        cores = sum(int(node.resources.get("CPU", 0)) for node in self._nodes.living.values())
-        return self._most or max(1, cores)
+        taken = [
+            (worker.node.id, reserves(worker.needs, 1)) for worker in self._workers if worker.needs != needs
+        ]
+        there = sum(self._nodes.fitting(reserves(needs, 1), taken).values())
+        return self._most or max(1, there)
 
-    def _node(self) -> Node:
-        """Return the node for another worker: the one with most cores for each worker that it has.
+    def _node(self, needs: Needs) -> Node:
+        """Return the node for another worker: the one with most room left.
 
         Raises:
-            WorkerDied: when there is no node that is heard of.
+            BadArgument: when no node has what the environment needs. WorkerDied: when none is heard of.
         """
         until = monotonic() + START_S
+        takes = reserves(needs, 1)
         while True:
             self._nodes.look()
-            nodes = [node for node in self._nodes.open() if node.resources.get("CPU", 0) >= 1]
-            if nodes:
-                return max(nodes, key=self._room_on)
+            if self._nodes.living and not self._nodes.whole(takes):
+                raise BadArgument(f"no node of the cluster has what an environment needs: {needs}.")
+            taken = [(worker.node.id, reserves(worker.needs, 1)) for worker in self._workers]
+            room = self._nodes.fitting(takes, taken)
+            if room:
+                return self._nodes.living[max(room, key=lambda node: room[node])]
             if monotonic() > until:
                 raise WorkerDied(f"the cluster has had no node for a worker for {START_S:g} s.")
             sleep(0.1)
-
-    def _room_on(self, node: Node) -> float:
-        there = sum(worker.node.id == node.id for worker in self._workers)
-        return float(node.resources["CPU"]) / (1 + there)
 
     def _pickled(self, index: int, recipe: Recipe) -> bytes:
         try:
@@ -225,7 +232,7 @@ class RayHost(Host):
         self._lost |= worker.envs & self._made - worker.in_flight
         self._made -= worker.envs
         self._done += [Outcome(index, None, error) for index in sorted(worker.in_flight)]
-        worker.start(self._node())
+        worker.start(self._node(worker.needs))
 
     def _close(self) -> None:
         try:
@@ -240,15 +247,16 @@ class RayHost(Host):
 class _Worker:
     """The caller's end of an actor, and of the one that takes its place when it dies."""
 
-    def __init__(self, cluster: Cluster, node: Node, alone: bool) -> None:
-        self.cluster, self.alone = cluster, alone
+    def __init__(self, cluster: Cluster, node: Node, needs: Needs, alone: bool) -> None:
+        self.cluster, self.needs, self.alone = cluster, needs, alone
         self.envs: set[int] = set()
         self.start(node)
 
     def start(self, node: Node) -> None:
         self.node = node
         # One that is alone for a while must not wait for a core to come free.
-        self.actor = self.cluster.actor(Worker, node.id, cores=0.0 if self.alone else 1.0)
+        takes = reserves(Needs(cores=0.0) if self.alone else self.needs, 1)
+        self.actor = self.cluster.actor(Worker, node.id, reserves=takes)
         self.in_flight: set[int] = set()
         self.later: list[tuple[Any, ...]] = []  # what is told with the next message
         self.calls: list[Any] = []

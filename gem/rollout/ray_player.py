@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import shutil
+import stat
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -32,22 +34,24 @@ from gem.rollout.episode import versions
 from gem.rollout.places import Recipe, maker
 from gem.rollout.runner import Agents, Runner, Trial, infos_of
 from gem.rollout.store import EpisodeStore
+from gem.sandbox import default_sandbox
 
-LINGER_S = 0.01
-"""How long an episode that has ended waits for others, so that they travel together."""
+LINGER_S = 0.005
+"""How long an episode that has ended waits for others, so that they travel together: for no more than a
+quarter of those in flight, or the player would run out of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What a player is told when it starts."""
 
-    agents: Mapping[str, Agent | AgentByName] | Agent | AgentByName
     host: str
     limits: Limits
     concurrency: int
     versions: Mapping[str, str]
     secrets: tuple[str, ...] = ()
     spool: str | None = None
+    sandbox: bool = False
 
 
 class Parcel(NamedTuple):
@@ -78,9 +82,9 @@ class Heard(NamedTuple):
 class Player:
     """Plays whole episodes. Its methods are called by the driver, each in a thread of its own."""
 
-    def __init__(self, orders: bytes) -> None:
-        """Keep the orders; `hello` carries them out, so that what is wrong with them can be told."""
-        self._orders = orders
+    def __init__(self, orders: Orders, agents: bytes) -> None:
+        """Keep the orders and the pickled agents; `hello` can tell what is wrong with them."""
+        self._orders, self._agents = orders, agents
         self._changed = Condition()
         self._inbox: deque[Trial] = deque()
         self._outbox: list[tuple[int, bytes]] = []
@@ -94,10 +98,10 @@ class Player:
         """Get ready to play.
 
         Raises:
-            GemError: where the node lacks what the agent needs, a variable, or the driver's version of gem.
+            SandboxFailed: where the node has no sandbox that isolates, and one is needed. GemError: where it
+                lacks what the agent needs, a variable, or the driver's version of gem.
         """
-        orders: Orders = pickle.loads(self._orders)
-        here = versions()
+        orders, here = self._orders, versions()
         if here != orders.versions:
             raise BadArgument(
                 f"the driver has {dict(orders.versions)}, this node has {here}; make them equal."
@@ -105,7 +109,9 @@ class Player:
         missing = [name for name in orders.secrets if not os.environ.get(name)]
         if missing:
             raise BadArgument(f"this node has no {', '.join(missing)} among its environment variables.")
-        given = orders.agents
+        if orders.sandbox:
+            default_sandbox()  # which tests what it can be on this node
+        given, self._agents = pickle.loads(self._agents), b""
         if orders.host == "process":  # whose workers would import what Ray began with
             sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (
@@ -131,14 +137,8 @@ class Player:
         try:
             taken = self._unpacked(pickle.loads(parcel))
         except Exception as error:
-            return Heard(
-                [],
-                _pickled(
-                    BadArgument(
-                        f"a job cannot be taken up here: {error!r}; its modules must be on every node."
-                    )
-                ),
-            )
+            why = f"a job cannot be taken up here: {error!r}; its modules must be on every node."
+            return Heard([], _pickled(BadArgument(why)))
         with self._changed:
             if version is not None:
                 self._published = version, weights
@@ -149,7 +149,8 @@ class Player:
             while not self._outbox and self._broken is None and (left := until - monotonic()) > 0:
                 self._changed.wait(left)
             if self._outbox and self._broken is None:
-                self._changed.wait_for(lambda: not self.pending, LINGER_S)
+                enough = self._runner.concurrency // 4
+                self._changed.wait_for(lambda: len(self._outbox) > enough or not self.pending, LINGER_S)
             ended, self._outbox = self._outbox, []
             return Heard(ended, self._broken)
 
@@ -163,8 +164,8 @@ class Player:
             for trial in parcel.trials
         ]
 
-    def close(self) -> None:
-        """Close the environments and the spool; the episodes in flight are dropped."""
+    def close(self, drop: bool) -> None:
+        """Close the environments and the spool, and `drop` it; the episodes in flight are lost."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -173,6 +174,8 @@ class Player:
             getattr(self._runner.agent, "close", lambda: None)()
             if self._store is not None:
                 self._store.close()
+                if drop:
+                    drop_spool(str(self._store.path.parent))
 
     # -- the thread that plays
 
@@ -276,12 +279,30 @@ class Portable:
 
 
 def spool_store(path: Path) -> EpisodeStore:
-    """Open a spool, in a folder that nobody else can write."""
-    folder = path.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise StoreError(f"the spool's folder {folder} is somebody else's; choose another one.")
+    """Open a spool.
+
+    Raises:
+        StoreError: when its folder is somebody else's.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own(path.parent)
     return EpisodeStore(path)
+
+
+def drop_spool(folder: str) -> None:
+    """Remove the spools in a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder of another user, who could put episodes into it.
+
+    Raises:
+        StoreError: when it is one.
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StoreError(f"{folder} is not a folder of this user; choose another one for the spool.")
 
 
 def _made(agent: Agent | AgentByName) -> Agent:

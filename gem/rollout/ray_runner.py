@@ -12,17 +12,17 @@ place after a pause, which doubles with each loss on the same node, and not on a
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import pickle
-import socket
+import re
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from os import getuid
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TypeAlias
 
 from gem import codec
@@ -33,14 +33,16 @@ from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
 from gem.hosts import auto_kind
-from gem.hosts.ray_cluster import Cluster, Node, Nodes, own_error
+from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, own_error, reserves
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
-from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player
+from gem.rollout.ray_player import Heard, Hello, Orders, Parcel, Player, check_own, drop_spool
 from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
+from gem.sandbox.base import SandboxFailed
+from gem.specs import Needs
 
 HEARTBEAT_S = 5.0
 """How long a player may be silent."""
@@ -51,8 +53,17 @@ POLL_S = 1.0
 START_S = 60.0
 """How long a player may take to be up."""
 
+CLOSE_S = 5.0
+"""How long players may take to close what they have; then they are killed."""
+
 AT_ONCE = 100
 """How many episodes of a spool travel together."""
+
+BACKLOG = 16
+"""How many jobs may wait for players of another kind, as a multiple of the episodes in flight."""
+
+STAY_S = 10.0
+"""How long a player stays at least while there is something for it to play, though others want its place."""
 
 RECIPES = 4096
 """How many recipes a player keeps; beyond, all are forgotten."""
@@ -145,10 +156,11 @@ class RayRunner(Runner):
         )
         self._kind, self._most, self._secrets = host, players, tuple(secrets)
         self._heartbeat_s = heartbeat_s
-        self._spool = _spool_folder(store, spool)
         self._recipes: dict[Any, tuple[str, Recipe]] = {}  # by what tells them apart: name, recipe
         self._published: tuple[int, Any] | None = None
         self._crew = _Crew(Cluster(address), self)
+        self._spools = _Spool(store, spool) if isinstance(store, EpisodeStore) else None
+        self._spool = None if self._spools is None else self._spools.folder
         self._known_infos = False
 
     # -- what differs from a Runner's
@@ -156,8 +168,8 @@ class RayRunner(Runner):
     def _prepare(self) -> None:
         if self._kind == "auto":
             self._kind = auto_kind(spec for job in self._submitted if (spec := spec_of(job.env)) is not None)
-        if not self._known_infos:
-            self._introduce(self._crew.first_hello())
+        if not self._known_infos and self._submitted:
+            self._introduce(self._crew.first_hello(self._submitted[0]))
         if self._resume and isinstance(self.store, EpisodeStore) and self._held is None:
             self._crew.collect(self.store)
             self._held = Held(self.store)
@@ -219,14 +231,17 @@ class RayRunner(Runner):
         self._crew.published()
 
     def close(self) -> None:
-        """Dismiss the players, empty their spools and leave the cluster. Twice is harmless."""
+        """Dismiss the players, remove their spools and leave the cluster. Twice is harmless."""
         if not self._closed:
             self._closed = True
             self._crew.close()
+            if self._spools is not None:
+                self._spools.end()
 
     @property
     def _full(self) -> bool:
-        return self._in_flight >= self.concurrency * (1 + AHEAD)
+        served, waiting = self._crew.loads
+        return served >= self.concurrency * (1 + AHEAD) or waiting >= self.concurrency * BACKLOG
 
     @property
     def _in_flight(self) -> int:
@@ -243,16 +258,19 @@ class RayRunner(Runner):
 
     # -- for the crew
 
-    def orders(self, host: str, concurrency: int, node: Node) -> bytes:
-        """Return what a player on a node is told.
+    def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> Orders:
+        """Return what a player on a node is told."""
+        spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
+        return Orders(host, self.limits, concurrency, versions(), self._secrets, spool, needs.sandbox)
+
+    @functools.cached_property
+    def packed_agents(self) -> Any:
+        """The reference of the agents, which may hold a model: they travel to each node once.
 
         Raises:
-            BadArgument: when the agent cannot be sent.
+            BadArgument: when they cannot be sent.
         """
-        spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
-        limits = self.limits
-        told = Orders(self._agents, host, limits, concurrency, versions(), self._secrets, spool)
-        return self.packed(told, "the agent")
+        return self._crew.cluster.ray.put(self.packed(self._agents, "the agent"))
 
     def packed(self, what: Any, name: str) -> bytes:
         """Return something pickled, functions and classes of the main module with it.
@@ -332,6 +350,16 @@ class _StandIn(BaseAgent):
         return self.told
 
 
+class _Kind:
+    """Trials that the same players can play: those that need the same of a node, apart or not."""
+
+    def __init__(self, needs: Needs, careful: bool) -> None:
+        self.needs, self.careful = needs, careful
+        self.waiting: deque[Trial] = deque()
+        self.players = 0
+        self.unfit: dict[str, GemError] = {}  # nodes that cannot play it, and why
+
+
 @dataclass(eq=False)
 class _Member:
     """The driver's end of a player."""
@@ -339,7 +367,8 @@ class _Member:
     actor: Any
     node: Node
     room: int  # trials that it may have at a time
-    careful: bool
+    kind: _Kind
+    takes: Mapping[str, float]  # what it reserves of its node
     began: float
     greeting: Any = None  # the reference of its hello, while that is awaited
     call: Any = None  # the reference of its exchange, while one is in flight
@@ -347,6 +376,8 @@ class _Member:
     version: int | None = None  # what was published to it
     has: set[str] = field(default_factory=set)  # the recipes that were sent to it
     anew: bool = False  # it is to forget those of before
+    hired: float = field(default_factory=monotonic)
+    leaving: bool = False  # it is given nothing more, and dismissed when it has finished
 
     @property
     def up(self) -> bool:
@@ -359,13 +390,22 @@ class _Crew:
     def __init__(self, cluster: Cluster, books: RayRunner) -> None:
         self.cluster, self.books = cluster, books
         self.members: list[_Member] = []
-        self.waiting: dict[bool, deque[Trial]] = {False: deque(), True: deque()}  # careful or not
+        self.kinds: dict[tuple[str, bool], _Kind] = {}
         self.nodes = Nodes(cluster)
         self.used: dict[str, Node] = {}  # where there may be a spool
+        self.hello: Hello | None = None  # what a player said last when it was up
+        self.carried = 0  # trials that players have
 
     @property
     def in_flight(self) -> int:
-        return sum(map(len, self.waiting.values())) + sum(len(each.trials) for each in self.members)
+        return self.carried + sum(len(kind.waiting) for kind in self.kinds.values())
+
+    @property
+    def loads(self) -> tuple[int, int]:
+        """How many trials players have or are about to have, and how many wait for players of their kind."""
+        kinds = self.kinds.values()
+        served = self.carried + sum(len(kind.waiting) for kind in kinds if kind.players)
+        return served, sum(len(kind.waiting) for kind in kinds if not kind.players)
 
     # -- the pump
 
@@ -375,66 +415,107 @@ class _Crew:
         while True:
             yield from books._hand_on()
             while not books._full and (trial := books._next()) is not None:
-                self.waiting[trial.alone].append(trial)
+                self.kind_of(trial.job, trial.alone).waiting.append(trial)
             if not self.in_flight and not books._ended:
                 return
             self.hire()
             self.give()
             self.listen(0.1)
 
-    def first_hello(self) -> Hello:
-        """Return what the first player says that is up.
+    def first_hello(self, job: Job) -> Hello:
+        """Return what the first player for a job says when it is up.
 
         Raises:
             GemError: what kept it from getting ready. BadArgument: when none comes up.
         """
         until = monotonic() + START_S
+        kind = self.kind_of(job, False)
         while True:
-            self.hire(at_least=1)
-            for member in self.members:
-                if member.greeting is not None:
-                    found = self.got(member, member.greeting, 0.05)
-                    if isinstance(found, Hello):
-                        member.greeting = None
-                        return found
+            self.hire(kind)
+            self.listen(0.1)
+            if self.hello is not None:
+                return self.hello
+            if not self.members:  # the node is left alone for a while, or there is none
+                sleep(0.1)
             if monotonic() > until:
                 raise BadArgument(
-                    f"no player came up within {START_S:g} s; the cluster needs a free core, and has "
+                    f"no player came up within {START_S:g} s; the cluster needs room for one, and has "
                     f"{len(self.nodes.living)} nodes."
                 )
 
+    def kind_of(self, job: Job, careful: bool) -> _Kind:
+        """Return which players can play a job."""
+        spec = spec_of(job.env)
+        needs = Needs() if spec is None else spec.needs
+        key = repr(needs), careful
+        if key not in self.kinds:
+            self.kinds[key] = _Kind(needs, careful)
+        return self.kinds[key]
+
     # -- who plays
 
-    def hire(self, at_least: int = 0) -> None:
-        """Start players where there is room and a reason."""
-        nodes = self.nodes
-        nodes.look()
-        slots = {node.id: int(node.resources.get("CPU", 0)) for node in nodes.open()}
-        planned = sum(int(node.resources.get("CPU", 0)) for node in nodes.living.values())
-        most = min(planned, self.books._most or planned, self.books.concurrency)
-        plain = [each for each in self.members if not each.careful]
-        share = -(-self.books.concurrency // max(1, most))
-        for member in self.members:
-            if not member.careful and member.node.id in slots:
-                slots[member.node.id] -= 1
-        wanted = max(at_least, -(-len(self.waiting[False]) // share) + len([m for m in plain if m.trials]))
-        while slots and len(plain) < min(most, wanted):
-            node_id = max(slots, key=lambda each: slots[each])
-            if slots[node_id] < 1:
-                break
-            slots[node_id] -= 1
-            plain.append(self.start(nodes.living[node_id], self.books._kind, share, careful=False))
-        if self.waiting[True] and slots and not any(each.careful for each in self.members):
-            node_id = max(slots, key=lambda each: slots[each])
-            self.start(nodes.living[node_id], "process", share, careful=True)
+    def hire(self, first: _Kind | None = None) -> None:
+        """Start players where there is room and a reason: trials that wait, or it is the `first` one."""
+        self.nodes.look()
+        for kind in self.kinds.values():
+            if kind.waiting or kind is first:
+                self.hire_for(kind)
 
-    def start(self, node: Node, host: str, concurrency: int, *, careful: bool) -> _Member:
-        orders = self.books.orders(host, concurrency, node)
-        # A careful one, which waits for processes of its own, must not wait for a core to come free.
-        actor = self.cluster.actor(Player, node.id, orders, cores=0.0 if careful else 1.0)
+    def hire_for(self, kind: _Kind) -> None:
+        """Start players of one kind.
+
+        Raises:
+            GemError: when no node can play it, and why.
+        """
+        books, nodes = self.books, self.nodes
+        takes = reserves(kind.needs, 1)
+        whole = nodes.whole(takes)
+        if nodes.living and not kind.players:
+            if not whole:
+                raise BadArgument(f"no node of the cluster has what an environment needs: {kind.needs}.")
+            if kind.unfit.keys() >= nodes.living.keys():
+                raise next(reversed(kind.unfit.values()))
+        most = 1 if kind.careful else min(whole, books._most or whole, books.concurrency)
+        share = -(-books.concurrency // max(1, min(whole, books._most or whole)))
+        while share > 1 and not nodes.whole(reserves(kind.needs, share)):
+            share = share // 2  # the memory of a node is too small for so many
+        takes = reserves(kind.needs, share)
+        if kind.careful:  # it must not wait for a core to come free: its work is in processes of its own
+            takes.pop(CPU, None)
+        idle = sum(not member.trials for member in self.members if member.kind is kind)
+        wanted = min(most, max(1, kind.players - idle + -(-len(kind.waiting) // share)))
+        while kind.players < wanted:
+            room = nodes.fitting(takes, [(member.node.id, member.takes) for member in self.members])
+            room = {node: fits for node, fits in room.items() if fits and node not in kind.unfit}
+            if not room:
+                break
+            self.start(nodes.living[max(room, key=lambda each: room[each])], kind, share, takes)
+        if not kind.players and nodes.open():
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Let a player of another kind leave, an idle one if there is one."""
+        if any(member.leaving for member in self.members):
+            return
+        now = monotonic()
+        may_leave = [
+            member
+            for member in self.members
+            if member.up and (now - member.hired > STAY_S or not (member.trials or member.kind.waiting))
+        ]
+        if may_leave:
+            min(may_leave, key=lambda member: len(member.trials)).leaving = True
+
+    def start(self, node: Node, kind: _Kind, concurrency: int, takes: Mapping[str, float]) -> _Member:
+        """Start a player."""
+        orders = self.books.orders(
+            "process" if kind.careful else self.books._kind, concurrency, node, kind.needs
+        )
+        actor = self.cluster.actor(Player, node.id, orders, self.books.packed_agents, reserves=takes)
         room = concurrency + max(1, int(concurrency * AHEAD))
-        member = _Member(actor, node, room, careful, monotonic(), greeting=actor.hello.remote())
+        member = _Member(actor, node, room, kind, takes, monotonic(), greeting=actor.hello.remote())
         self.members.append(member)
+        kind.players += 1
         self.used[node.id] = node
         return member
 
@@ -442,12 +523,15 @@ class _Crew:
 
     def give(self) -> None:
         """Give players that are up what waits, and ask them what has ended."""
-        for member in self.members:
+        for member in list(self.members):
             if not member.up or member.call is not None:
                 continue
-            waiting = self.waiting[member.careful]
+            if member.leaving and not member.trials:
+                self.part([member])
+                continue
+            waiting = member.kind.waiting
             taken: list[Trial] = []
-            while waiting and len(member.trials) + len(taken) < member.room:
+            while waiting and not member.leaving and len(member.trials) + len(taken) < member.room:
                 taken.append(waiting.popleft())
             if not taken and not member.trials:
                 continue
@@ -462,6 +546,7 @@ class _Crew:
                 version, weights = published
                 member.version = version
             member.trials.update((trial.number, trial) for trial in taken)
+            self.carried += len(taken)
             member.began = monotonic()
             member.call = member.actor.exchange.remote(packed, POLL_S, version, weights)
 
@@ -477,45 +562,52 @@ class _Crew:
             member.anew = True
 
     def listen(self, wait_s: float) -> None:
-        """Take in what players say, and give up those that say nothing."""
-        calls = [member.greeting or member.call for member in self.members]
-        calls = [call for call in calls if call is not None]
-        if calls:
-            self.cluster.ray.wait(calls, num_returns=1, timeout=wait_s)
-        for member in list(self.members):
-            call = member.greeting or member.call
-            if call is None:
-                continue
-            found = self.got(member, call, 0.0)
-            if isinstance(found, Hello):
-                member.greeting = None
-            elif isinstance(found, Heard):
-                member.call = None
-                self.hear(member, found)
-            elif found is None:
-                patience = self.books._heartbeat_s if member.up else START_S
-                if monotonic() - member.began > patience:
-                    self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
-
-    def got(self, member: _Member, call: Any, wait_s: float) -> Any:
-        """Return what a call came to; None where it has not, or its player is lost, which is noted.
+        """Take in what players say, and give up those that say nothing.
 
         Raises:
-            GemError: what the call met there.
+            GemError: what keeps a player from going on.
         """
         ray = self.cluster.ray
-        ready, _ = ray.wait([call], num_returns=1, timeout=wait_s)
-        if not ready:
-            return None
+        calls = {call: each for each in self.members if (call := each.greeting or each.call) is not None}
+        if not calls:
+            return
+        ready, _ = ray.wait(list(calls), num_returns=1, timeout=wait_s)
+        if ready:  # and what else there is by now
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        now = monotonic()
+        for call in ready:
+            self.take_in(calls.pop(call), call)
+        for member in calls.values():
+            patience = self.books._heartbeat_s if member.up else START_S
+            if now - member.began > patience:
+                self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
+
+    def take_in(self, member: _Member, call: Any) -> None:
+        """Take in what a player's call came to.
+
+        Raises:
+            GemError: what it met there.
+        """
+        exceptions = self.cluster.ray.exceptions
         try:
-            return ray.get(call)
-        except ray.exceptions.RayTaskError as error:
-            raise _of_node(own_error(error), member.node) from error
-        except ray.exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
+            found = self.cluster.ray.get(call)
+        except exceptions.RayTaskError as error:
+            met = _of_node(own_error(error), member.node)
+            if not isinstance(met, SandboxFailed):
+                raise met from error
+            member.kind.unfit[member.node.id] = met
+            self.part([member])
+        except exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
             self.give_up(member, "it is out of reach", silent=True)
-        except ray.exceptions.RayError as error:
+        except exceptions.RayError as error:
             self.give_up(member, type(error).__name__, silent=False)
-        return None
+        else:
+            if isinstance(found, Hello):
+                member.greeting = None
+                self.hello = found
+            else:
+                member.call = None
+                self.hear(member, found)
 
     def hear(self, member: _Member, heard: Heard) -> None:
         """Take in episodes.
@@ -526,19 +618,29 @@ class _Crew:
         for number, line in heard.ended:
             trial = member.trials.pop(number, None)
             if trial is not None:
+                self.carried -= 1
                 run: RunInfo = self.books._run_of(trial.job, trial.agent)
                 self.books.ended(trial, codec.decode(line, run))
         if heard.broken is not None:
-            raise _of_node(pickle.loads(heard.broken), member.node)
+            broken: BaseException = pickle.loads(heard.broken)
+            if isinstance(broken, Exception):
+                raise _of_node(broken, member.node)
+            self.give_up(member, f"{type(broken).__name__} ended it", silent=False)
 
     def give_up(self, member: _Member, why: str, *, silent: bool) -> None:
         """Give a player up; its jobs are played again as far as they may be."""
-        self.members.remove(member)
+        self.strike(member)
         self.cluster.kill(member.actor)
         node = member.node
         gone = self.nodes.lost(node.id, silent=silent)
         for trial in member.trials.values():
             self.books.lost(trial, f"its player on {node.name} is lost: {why}.", alone=not gone)
+
+    def strike(self, member: _Member) -> None:
+        """Count a player out, with what it has."""
+        self.members.remove(member)
+        member.kind.players -= 1
+        self.carried -= len(member.trials)
 
     # -- spools, and the end
 
@@ -558,31 +660,35 @@ class _Crew:
                         with suppress(DuplicateEpisode):
                             store.append(codec.decode(line, codec.decode_run(run)))
 
-    def dismiss(self) -> None:
-        """End every player; what they play is dropped."""
-        members, self.members = self.members, []
-        for waiting in self.waiting.values():
-            waiting.clear()
+    def dismiss(self, *, drop: bool = False) -> None:
+        """End every player; what they play is lost."""
+        for kind in self.kinds.values():
+            kind.waiting.clear()
+        self.part(list(self.members), drop=drop)
+
+    def part(self, members: Sequence[_Member], *, drop: bool = False) -> None:
+        """Let players close what they have, `drop` their spools, and end them."""
         closing = []
         for member in members:
+            self.strike(member)
             with suppress(Exception):
-                closing.append(member.actor.close.remote())
-        self.cluster.wait_for(closing, 2.0)
+                closing.append(member.actor.close.remote(drop))
+        self.cluster.wait_for(closing, CLOSE_S)
         for member in members:
             self.cluster.kill(member.actor)
 
     def close(self) -> None:
+        """End every player, remove the spools, and leave the cluster."""
         try:
-            self.dismiss()
+            done = {member.node.id for member in self.members if member.up}
+            self.dismiss(drop=True)
             folder = self.books._spool
-            if folder is not None and self.used:
+            if folder is not None:
                 self.nodes.look()
-                calls = [
-                    self.cluster.call(drop_spool, node.id, str(folder))
-                    for node in self.nodes.open()
-                    if node.id in self.used
-                ]
-                self.cluster.wait_for(calls, 5.0)
+                left = [node.id for node in self.nodes.open() if node.id in self.used.keys() - done]
+                self.cluster.wait_for(
+                    [self.cluster.call(drop_spool, node, str(folder)) for node in left], 5.0
+                )
         finally:
             self.cluster.close()
 
@@ -592,19 +698,15 @@ class _Crew:
 
 def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes]]]:
     """Yield what the spools in a folder hold beside what is known: each episode's run and its stored form."""
-    for path in sorted(Path(folder).glob("*.jsonl")):
+    found = sorted(Path(folder).glob("*.jsonl"))
+    if found:
+        check_own(Path(folder))
+    for path in found:
         with EpisodeStore(path, read_only=True) as spool:
             new = [entry.number for entry in spool.select() if entry.id and entry.id not in known]
             for start in range(0, len(new), AT_ONCE):
                 episodes = [spool[number] for number in new[start : start + AT_ONCE]]
                 yield [(codec.encode_run(episode.run), codec.encode(episode)) for episode in episodes]
-
-
-def drop_spool(folder: str) -> None:
-    """Remove the spools in a folder."""
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _of_node(error: BaseException, node: Node) -> BaseException:
@@ -632,10 +734,31 @@ def _stand_ins(agents: Any) -> Any:
     return _StandIn()
 
 
-def _spool_folder(store: Store | None, given: str | Path | None) -> Path | None:
-    """Return the folder of the spools of a store: the same one for the same store of the same machine."""
-    if not isinstance(store, EpisodeStore):
-        return None
-    name = blake2b(f"{socket.gethostname()}:{store.path.resolve()}".encode(), digest_size=8).hexdigest()
-    home = Path(tempfile.gettempdir()) / f"gem-gym-{getuid()}" if given is None else Path(given)
-    return home / f"spool-{name}"
+class _Spool:
+    """Where the nodes keep what ends: a folder that is of one store alone.
+
+    A file beside the store holds its name, so that a driver that goes on finds it, and a new store of the
+    same path does not.
+    """
+
+    def __init__(self, store: EpisodeStore, home: str | Path | None) -> None:
+        self._path = store.path.with_name(f"{store.path.name}.spool")
+        inode = store.path.stat().st_ino
+        with suppress(OSError, ValueError):
+            name, of = self._path.read_text(encoding="ascii").split()
+            if re.fullmatch("[0-9a-f]{16}", name) and int(of) == inode:
+                self.folder = self._in(home, name)
+                return
+        name = os.urandom(8).hex()
+        self._path.write_text(f"{name} {inode}", encoding="ascii")
+        self.folder = self._in(home, name)
+
+    @staticmethod
+    def _in(home: str | Path | None, name: str) -> Path:
+        if home is not None:
+            return Path(home) / name
+        return Path(tempfile.gettempdir()) / f"gem-gym-spool-{os.getuid()}-{name}"
+
+    def end(self) -> None:
+        """Forget the name: the nodes have nothing more."""
+        self._path.unlink(missing_ok=True)

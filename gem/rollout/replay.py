@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gem import registry
@@ -115,7 +116,12 @@ def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | Non
     check_replayable(episode)
     actions = script(episode)
     whole = episode.stop not in LIMITS_FROM_OUTSIDE or episode.stop is StopReason.TURN_LIMIT
-    limits = Limits(turns=episode.run.limits.turns, call_s=call_s)
+    # Through a proxy, a step may take several calls of a model: turns that act on nothing, but count there.
+    acted = replace(episode, turns=[turn for turn in episode.turns if turn.action is not None])
+    turns = episode.run.limits.turns
+    if len(acted.turns) < len(episode.turns):
+        turns = len(acted.turns) if episode.stop is StopReason.TURN_LIMIT else None
+    limits = Limits(turns=turns, call_s=call_s)
 
     def answer(ask: Ask) -> Reply:
         mine = actions.get(ask.seat, ())
@@ -125,7 +131,7 @@ def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | Non
 
     job = Job(episode.task, episode.seed, key=PLAYED, limits=limits)
     (played,) = rollout([job], ScriptedAgent(answer), host=host, retries=0)
-    return Replayed(played, first_difference(episode, played, ends=whole), whole)
+    return Replayed(played, first_difference(acted, played, ends=whole), whole)
 
 
 def check_replayable(episode: Episode) -> None:

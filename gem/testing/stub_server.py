@@ -143,7 +143,8 @@ def completion(text: str | None = "", finish_reason: str | None = "stop", **mess
 def completion_events(whole: Body) -> list[Body]:
     """Return the chunks of a completion's stream: its text and its calls' arguments in two pieces each."""
     events: list[Body] = []
-    kept = {key: value for key, value in whole.items() if key not in ("choices", "usage", "object")}
+    kept = {key: value for key, value in whole.items() if key not in ("choices", "usage")}
+    kept["object"] = "chat.completion.chunk"  # clients pass over chunks that do not say so
     for choice in whole.get("choices", ()):
         message = dict(choice.get("message", {}))
         calls = message.pop("tool_calls", None) or []

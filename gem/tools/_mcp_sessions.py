@@ -152,14 +152,14 @@ class McpSession:
         """Return what the server offers."""
         return self._ask(_tools, limit_s)
 
-    def call(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> types.CallToolResult:
+    def call(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Any:
         """Send one call, once, and return its result; of errors see `MCPTool.call_tool`."""
         return self._ask(lambda client: _call(client, name, arguments), limit_s)
 
     def answers(self, limit_s: float) -> bool:
-        """Tell whether the server answers a ping in this session."""
+        """Tell whether the server answers a ping in this session, or where there is none says what it is."""
         try:
-            self._ask(lambda client: client.send_ping(), limit_s)
+            self._ask(_ping, limit_s)
         except Exception:
             return False
         return True
@@ -235,9 +235,8 @@ class McpSession:
                 self._streams() as (read, write),
                 ClientSession(read, write, **self.handlers) as client,
             ):
-                # The handshake, not the newer discovery: only what begins with it is a session with a state.
                 with anyio.fail_after(connect_s):
-                    await client.initialize()
+                    await _begin(client)
                 if not opened.cancelled():
                     opened.set_result(client)
                     await self.closing.wait()
@@ -281,6 +280,30 @@ class McpSession:
             yield streams
 
 
+async def _begin(client: ClientSession) -> None:
+    """Begin with the handshake: only then is there a session with a state.
+
+    A server that knows single requests alone (from the protocol of 2026-07-28 on) refuses it, each in its own
+    way, and says what it is when it is asked.
+    """
+    from mcp.shared.exceptions import MCPError
+
+    try:
+        await client.initialize()
+    except MCPError as refused:
+        try:
+            await client.discover()
+        except (MCPError, RuntimeError, ValueError):
+            raise refused from None
+
+
+async def _ping(client: ClientSession) -> None:
+    if client.discover_result is None:
+        await client.send_ping()
+    else:
+        await client.send_discover(str(client.protocol_version))
+
+
 async def _tools(client: ClientSession) -> list[types.Tool]:
     from mcp import types
 
@@ -295,12 +318,18 @@ async def _tools(client: ClientSession) -> list[types.Tool]:
     return found
 
 
-async def _call(client: ClientSession, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+async def _call(
+    client: ClientSession, name: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult | types.InputRequiredResult:
     from mcp import types
+    from pydantic import TypeAdapter
 
     # Not client.call_tool: that may list the tools again after the call, and fail a call that has happened.
     parameters = types.CallToolRequestParams(name=name, arguments=dict(arguments))
-    return await client.send_request(types.CallToolRequest(params=parameters), types.CallToolResult)
+    results: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+        types.CallToolResult | types.InputRequiredResult
+    )
+    return await client.send_request(types.CallToolRequest(params=parameters), results)
 
 
 def _first(error: BaseException) -> BaseException:

@@ -270,6 +270,8 @@ class MCPTool(BaseTool):
                 f"{session.server} failed in a call of {name}: {type(error).__name__}: {error!s:.300}."
                 f"{session.last_words} The call may have happened, so it was not repeated."
             ) from error
+        if answer.result_type == "input_required":
+            raise ToolError(f"{name} asks for more input before it goes on, which nobody gives here.")
         return self._result(answer)
 
     def _result(self, answer: Any) -> ToolResult:

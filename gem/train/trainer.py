@@ -192,7 +192,7 @@ class Trainer:
                 raise BadArgument("on Ray one process trains, and many sample; begin one, or leave ray out.")
             return RayRunner(
                 self.sampler.agent,
-                address=None if self.config.ray == "local" else self.config.ray,
+                address=self.config.ray,
                 host=self.config.host,
                 limits=self.limits,
                 concurrency=self.config.batch,

@@ -9,7 +9,10 @@ from hypothesis import given, settings
 
 from gem import codec
 from gem.adapters.atif import from_atif, to_atif
+from gem.adapters.chats import preference_rows, sft_rows
+from gem.adapters.openenv_traces import from_trace, to_trace
 from gem.adapters.rows import episode_in_row, episode_row, turn_rows
+from gem.errors import BadArgument
 
 
 def read(values):
@@ -30,6 +33,27 @@ def test_trajectories(episode):
     assert codec.encode(from_atif(read(to_atif(episode)))) == codec.encode(episode)
     foreign = from_atif(read(to_atif(episode, record=False)))
     assert codec.decode(codec.encode(foreign), foreign.run) == foreign
+
+
+@settings(max_examples=30)
+@given(episodes, episodes)
+def test_conversations_to_train_on(episode, other):
+    read(list(sft_rows(episode)))
+    other.task = episode.task
+    read(list(preference_rows([episode, other])))
+
+
+@settings(max_examples=30)
+@given(episodes)
+def test_traces(episode):
+    for seat in dict.fromkeys(turn.seat for turn in episode.turns):
+        try:
+            trace = read(to_trace(episode, seat))
+        except BadArgument:  # of an episode without tokens
+            continue
+        assert codec.encode(from_trace(trace)) == codec.encode(episode)
+        foreign = from_trace(read(to_trace(episode, seat, record=False)))
+        assert codec.decode(codec.encode(foreign), foreign.run) == foreign
 
 
 @settings(max_examples=60)

@@ -13,6 +13,7 @@ from gem.errors import MissingExtra
         ("inspect_logs", "inspect_ai", "inspect"),
         ("inspect_tasks", "inspect_ai", "inspect"),
         ("trl", "trl", "trl"),
+        ("trl_turns", "trl", "trl"),
         ("verl", "verl", "verl"),
         ("openrlhf", "openrlhf", "openrlhf"),
         ("skyrl", "skyrl", "skyrl"),

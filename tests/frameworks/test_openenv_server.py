@@ -1,6 +1,7 @@
 """OpenEnv's own clients, and its own judge of servers, against gem's server."""
 
 import asyncio
+import socket
 import threading
 
 import pytest
@@ -8,11 +9,28 @@ import pytest
 openenv = pytest.importorskip("openenv")
 pytestmark = [pytest.mark.framework, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
+from types import SimpleNamespace
+
+import uvicorn
 from openenv.cli._validation import validate_running_environment
 from openenv.core import GenericEnvClient
+from openenv.core.env_server import Action, Environment, Observation, State
+from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.mcp_client import MCPToolClient
+from openenv.validation.graders.runtime.basic import (
+    ObservationSchemaGrader,
+    RewardWellFormedGrader,
+    StateContractGrader,
+)
+from openenv.validation.runtime.collector import collect_runtime_evidence
+from openenv.validation.runtime.contracts import RuntimePlan, RuntimeReset
+from openenv.validation.types import CheckStatus
 
 import gem
+from gem.agents.scripted import ScriptedAgent
+from gem.errors import NoVerdict
+from gem.record import Verdict
+from gem.rollout import Job, Runner
 from gem.serve.environments.server import EnvironmentServer
 
 TOOLS = "db:Bank-v0-operations"
@@ -84,3 +102,88 @@ def test_its_client_of_tools_calls_them_in_the_episode_it_began(server):
     assert names == [tool.name for tool in gem.make(TOOLS).tool_specs]
     assert isinstance(said, str)
     assert steps == 1
+
+
+class Guess(Action):
+    number: int
+
+
+class Seen(Observation):
+    message: str = ""
+
+
+class Counting(Environment):
+    """Somebody else's environment: guess three, no reward before the end."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        return Seen(message=f"seed {seed}", done=False, reward=None)
+
+    def step(self, action, timeout_s=None, **kwargs):
+        if action.number == 13:
+            raise RuntimeError("a secret of the server")
+        if action.number == 99:
+            return Seen(message="broken", done=True, reward=None)
+        return Seen(
+            message=f"{action.number}", done=action.number == 3, reward=1.0 if action.number == 3 else None
+        )
+
+    @property
+    def state(self):
+        return State()
+
+
+@pytest.fixture
+def theirs():
+    """A server of OpenEnv's own; its address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = create_fastapi_app(Counting, Guess, Seen, max_concurrent_envs=8)
+    served = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=served.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    served.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+def test_its_own_servers_are_environments_here(theirs):
+    with gem.make(f"openenv:{theirs}") as env:
+        assert env.reset(seed=4).obs == "seed 4"
+        assert env.step("2")[:4] == ("2", 0.0, False, False)
+        assert "is to be of type integer" in env.step("two").obs
+        assert "was refused" in env.step('{"number": "x"}').obs
+        assert env.step('{"number": 3}')[:4] == ("3", 1.0, True, False)
+        for action in ("13", "99"):
+            env.reset(seed=4)
+            with pytest.raises(NoVerdict):
+                env.step(action)
+        env.reset(seed=5)
+
+
+def test_a_runner_plays_episodes_on_its_servers(theirs):
+    with Runner(ScriptedAgent(["1", "3"]), host="thread") as runner:
+        played = runner.play([Job(f"openenv:{theirs}", seed=seed) for seed in range(4)])
+    assert [episode.verdict for episode in played] == [Verdict.SCORED] * 4
+    assert [turn.reward for turn in played[0].turns] == [0.0, 1.0]
+
+
+def test_its_graders_of_the_wire_pass_an_episode(server):
+    env = gem.make(ENV)
+    env.reset(seed=5)
+    actions = []
+    while True:
+        actions.append({"text": env.sample_random_action()})
+        if env.step(actions[-1]["text"]).done:
+            break
+    plan = RuntimePlan(
+        plan_schema_version="1", reset=RuntimeReset(seed=5, episode_id="judged"), actions=actions
+    )
+    evidence = collect_runtime_evidence(server.url, plan, episode_timeout_s=30)
+    assert evidence.failure_reason is None
+    manifest = SimpleNamespace(reward=SimpleNamespace(range=(0.0, 1.0)))
+    subject = SimpleNamespace(runtime_evidence=evidence, manifest=manifest)
+    for grader in (RewardWellFormedGrader(), ObservationSchemaGrader(), StateContractGrader()):
+        result = grader.run(subject)
+        assert result.status is CheckStatus.PASS, result

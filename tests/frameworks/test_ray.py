@@ -23,13 +23,16 @@ from ray_worlds import Poison, Waits
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.ray_model import ModelActor
-from gem.errors import AgentUnavailable, BadArgument, UnknownEnv
+from gem.errors import AgentUnavailable, BadArgument, StoreError, UnknownEnv
+from gem.evals import evaluate
 from gem.hosts.ray_cluster import Cluster as Connection
 from gem.hosts.ray_host import RayHost
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout, rollout_async
+from gem.rollout.ray_player import spool_store
 from gem.rollout.store import merge
+from gem.specs import Needs
 
 pytestmark = pytest.mark.framework
 
@@ -183,6 +186,43 @@ class Gone(BaseAgent):
         raise AgentUnavailable("nobody there")
 
 
+def test_a_stream_that_is_left_is_followed_by_another(play_on, tmp_path):
+    async def later(runner):
+        return [episode async for episode in runner.stream_async(games(20))]
+
+    with EpisodeStore(tmp_path / "e.jsonl") as store, play_on(store=store, concurrency=8) as runner:
+        for number, _ in enumerate(runner.stream(games(200))):
+            if number == 10:
+                break
+        assert hashes(runner.play(games(20))) == hashes(rollout(games(20), RandomAgent()))
+        assert len(asyncio.run(later(runner))) == 20
+        assert evaluate(runner, GAMES[0], episodes=10).scored == 10
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".spool"]
+
+
+def test_a_spool_is_of_one_store_alone(play_on, tmp_path):
+    path = tmp_path / "e.jsonl"
+    with EpisodeStore(path) as store:
+        runner = play_on(store=store)
+        runner.play(games(10))
+        runner._crew.dismiss()
+        runner._crew.cluster.close()  # a driver that ends without closing
+    kept = list((tmp_path / "spool").rglob("*.jsonl"))
+    assert kept
+    with EpisodeStore(path) as store, play_on(store=store, resume=True) as runner:
+        assert len(runner.play(games(10))) == len(store) == 10
+    path.rename(tmp_path / "old.jsonl")
+    (tmp_path / "e.jsonl.spool").write_text("0123456789abcdef 1")
+    with EpisodeStore(path) as store, play_on(store=store, resume=True) as runner:
+        assert len(runner.play(games(4))) == len(store) == 4
+
+
+def test_a_spool_in_somebody_elses_folder_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="not a folder of this user"):
+        spool_store(tmp_path / "link" / "node.jsonl")
+
+
 # -- losses
 
 
@@ -319,6 +359,7 @@ def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
         ("random", {"heartbeat_s": 0.5}, "heartbeat_s is 0.5"),
         ("random", {"host": object()}, "give its name"),
         (RandomAgent, {}, "accepted: an agent's name"),
+        ("nobody", {}, "agent is 'nobody'; accepted: random, solver"),
         ({"a": 3}, {}, "accepted: an agent's name"),
     ],
 )
@@ -328,8 +369,6 @@ def test_what_makes_no_sense_is_refused_before_ray_is_asked(agent, options, said
 
 
 def test_what_a_node_lacks_is_told(play_on):
-    with play_on("nobody") as runner, pytest.raises(BadArgument, match=r"no agent .*'nobody'.*on node"):
-        runner.play(games(2))
     with play_on(secrets=["NO_SUCH_KEY"]) as runner, pytest.raises(BadArgument, match="no NO_SUCH_KEY"):
         runner.play(games(2))
     with play_on() as runner, pytest.raises(UnknownEnv):
@@ -342,6 +381,32 @@ def test_what_a_node_lacks_is_told(play_on):
     unsendable.lock = Lock()
     with play_on(unsendable) as runner, pytest.raises(BadArgument, match="cannot be sent"):
         runner.play(games(2))
+
+
+# -- what environments need of a node
+
+
+@pytest.mark.slow
+def test_environments_with_different_needs_take_turns_on_a_small_cluster(tmp_path):
+    register(EnvSpec("ray:Two-v0", "ray_worlds:Waits", {"steps": 2}, needs=Needs(cores=2.0)))
+    register(EnvSpec("ray:Special-v0", "ray_worlds:Waits", {"steps": 1}, needs=Needs(resources={"kvm": 1})))
+    register(EnvSpec("ray:Boxed-v0", "ray_worlds:Waits", {"steps": 1}, needs=Needs(sandbox=True)))
+    register(EnvSpec("ray:Huge-v0", "ray_worlds:Waits", needs=Needs(cores=64.0)))
+    register(EnvSpec("ray:Large-v0", "ray_worlds:Waits", {"steps": 1}, needs=Needs(memory_mb=1000)))
+    names = ("ray:Two-v0", "ray:Special-v0", "ray:Boxed-v0", "ray:Large-v0")
+    jobs = [Job(names[i % 4], i) for i in range(80)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{HERE.parent / 'shared'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        small = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        try:
+            small.add_node(num_cpus=1, resources={"kvm": 1})
+            with RayRunner("random", address=small.address, concurrency=100) as runner:
+                played = runner.play(jobs)
+                assert hashes(played) == hashes(rollout(jobs, RandomAgent()))
+                with pytest.raises(BadArgument, match="no node of the cluster has what an environment needs"):
+                    runner.play([Job("ray:Huge-v0", 1)])
+        finally:
+            small.shutdown()
 
 
 # -- the host, step by step

@@ -66,7 +66,7 @@ class Seen(GRPOTrainer):
         return made
 
 
-def trainer(rollouts, tmp_path, tasks=ENV, **options):
+def trainer(rollouts, tmp_path, tasks=ENV, peft_config=None, **options):
     settings = {
         "output_dir": str(tmp_path),
         "max_steps": 2,
@@ -88,6 +88,7 @@ def trainer(rollouts, tmp_path, tasks=ENV, **options):
         train_dataset=dataset(tasks, range(8)),
         processing_class=RENDERER.tokenizer,
         rollout_func=rollouts,
+        peft_config=peft_config,
     )
 
 
@@ -250,6 +251,29 @@ def test_evaluation_plays_too(tmp_path):
     assert found["eval_gem/no_verdict"] == 0
 
 
+def test_adapters_are_trained_too(tmp_path):
+    peft = pytest.importorskip("peft", reason="needs peft: pip install 'gem-gym[llm]'")
+    with Rollouts() as rollouts:
+        trained = trainer(rollouts, tmp_path, peft_config=peft.LoraConfig(task_type="CAUSAL_LM", r=2))
+        before = {name: each.clone() for name, each in trained.model.named_parameters()}
+        trained.train()
+    moved = {name for name, each in trained.model.named_parameters() if not torch.equal(each, before[name])}
+    assert moved
+    assert all("lora" in name for name in moved)
+
+
+def test_one_object_plays_for_several_trainers(tmp_path):
+    episodes = []
+    with Rollouts(on_episode=episodes.append) as rollouts:
+        for _ in range(2):
+            trainer(rollouts, tmp_path).train()
+        assert rollouts([], trainer(rollouts, tmp_path))["completion_ids"] == []
+    hashes = [
+        sorted(episode.transcript_hash() for episode in half) for half in (episodes[:16], episodes[16:])
+    ]
+    assert hashes[0] == hashes[1]
+
+
 def test_limits_end_episodes_with_what_was_earned(tmp_path):
     with Rollouts(limits=Limits(turns=1)) as rollouts:
         trained = trainer(rollouts, tmp_path)
@@ -313,7 +337,7 @@ def test_an_environment_of_several_seats_is_refused():
     "prompt", ["What is 1 + 1?", "", "{}", '{"spec": "game:Nothing"}', [{"role": "user"}]]
 )
 def test_a_prompt_that_is_no_task_is_refused(prompt):
-    with Rollouts() as rollouts, pytest.raises(BadArgument, match=r"gem\.adapters\.trl\.dataset"):
+    with Rollouts() as rollouts, pytest.raises(BadArgument, match="no task of an episode"):
         rollouts([prompt], None)
 
 
@@ -429,7 +453,7 @@ def test_actions_that_are_no_text_are_the_models_fault():
         made.act(["e"])
     assert made.act("e") == "higher or lower"
     assert made.get_reward() == 0.125
-    with pytest.raises(BadArgument, match=r"tool_dataset"):
+    with pytest.raises(BadArgument, match="no task of an episode"):
         made.reset(prompt="x", task="{}")
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ import torch
 import transfer_queue as tq
 import verl
 from engines import RENDERER, TinyEngine
+from learned_rows import Learned, assert_same, make_plain_model, of_gem
 from omegaconf import OmegaConf, open_dict
 from tensordict import TensorDict
 from verl import DataProto
@@ -41,6 +43,7 @@ from gem.adapters.prompts import task_text
 from gem.errors import BadArgument, NoVerdict
 from gem.estimators import discounted_returns, rebn
 from gem.specs import TaskRef
+from gem.tokens.chat_template import ChatTemplateRenderer
 
 TURN_TOKENS = 8
 TEMPERATURE = 0.7
@@ -94,7 +97,8 @@ def config(checkpoint, tmp_path):
     loops.write_text(
         "- {name: turns, _target_: gem.adapters.verl.GemAgentLoop, rewards: turn}\n"
         "- {name: window, _target_: gem.adapters.verl.GemAgentLoop, rewards: turn, history: {window: 1}}\n"
-        "- {name: short, _target_: gem.adapters.verl.GemAgentLoop, limits: {turns: 1, turn_tokens: 3}}\n"
+        "- {name: short, _target_: gem.adapters.verl.GemAgentLoop, limits: {turns: 1, turn_tokens: 3}, "
+        "host: thread}\n"
         "- {name: wrong, _target_: gem.adapters.verl.GemAgentLoop, limits: {turnips: 1}}\n"
     )
     config = OmegaConf.load(Path(verl.__file__).parent / "trainer/config/_generated_ppo_trainer.yaml")
@@ -229,7 +233,7 @@ def read(batch, *names):
     return [list(data[name]) for name in names]
 
 
-def recompute(engine, batch):
+def recompute(engine, batch, temperature):
     """Write what the actor says of the sampled tokens; return how far that is from what the sampler said."""
     prompts, responses, mask, sampled = read(
         batch, "prompts", "responses", "response_mask", "rollout_log_probs"
@@ -238,7 +242,7 @@ def recompute(engine, batch):
     for prompt, response in zip(prompts, responses, strict=True):
         with torch.inference_mode():
             logits = engine.model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1]
-        known.append(logprobs_from_logits(logits / TEMPERATURE, response))
+        known.append(logprobs_from_logits(logits / temperature, response))
     fields = TensorDict({"old_log_probs": torch.nested.as_nested_tensor(known, layout=torch.jagged)})
     fields.batch_size = [len(known)]
     tq.kv_batch_put(keys=batch.keys, partition_id="train", fields=fields)
@@ -248,7 +252,7 @@ def recompute(engine, batch):
 
 def advantages(config, engine, batch, estimator):
     """Have the V1 trainer compute advantages."""
-    assert recompute(engine, batch) < 1e-5
+    assert recompute(engine, batch, config.actor_rollout_ref.rollout.temperature) < 1e-5
     with open_dict(config):
         config.algorithm.adv_estimator = estimator
     PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, {})
@@ -270,11 +274,14 @@ def ends(mask):
     return [at for at in range(len(mask)) if mask[at] and not mask[at + 1 : at + 2].sum()]
 
 
-def test_v1_rows_and_rebn(config, engine, tmp_path, queue):
+def test_v1_rows_and_rebn(config, engine, tmp_path, queue, caplog):
     batch = play_v1(config, engine, tmp_path, "turns", (0, 1, 2), breaks=(1,))
     mask, rewards, extra = read(batch, "response_mask", "rm_scores", "extra_fields")
     assert len(batch.keys) == 8  # 4 of each seed, and none of the one that breaks
     assert not any("turns-1" in key for key in batch.keys)
+    assert (
+        caplog.text.count("seed 1: env: NoVerdict: the tool server is gone.; the episode is left out.") == 4
+    )
     for row, fields in enumerate(extra):
         assert rewards[row][ends(mask[row])].tolist() == pytest.approx(fields["turn_scores"])
         assert rewards[row].sum().item() == pytest.approx(sum(fields["turn_scores"]))
@@ -325,6 +332,54 @@ def test_v1_takes_every_row_of_a_rewritten_past(config, engine, tmp_path, queue)
 def test_v1_says_so_when_nothing_at_all_is_left(config, engine, tmp_path, queue):
     with pytest.raises(RuntimeError, match="no materializable trajectories"):
         play_v1(config, engine, tmp_path, "gem", (0,), stop_reason="aborted")
+
+
+def test_v1_learns_what_gem_learns(config, tmp_path, queue, monkeypatch):
+    """The same episodes in gem's learner: rows, masks, log probabilities, advantages, gradient."""
+    model = make_plain_model()
+    episodes = []
+    rows_of = adapter.outputs
+    monkeypatch.setattr(adapter, "outputs", lambda each, **how: episodes.append(each) or rows_of(each, **how))
+    with open_dict(config):
+        config.actor_rollout_ref.rollout.temperature = 1.0
+        config.algorithm.norm_adv_by_std_in_grpo = False
+        config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu = 4
+    engine = TinyEngine(model)
+    batch = play_v1(config, engine, tmp_path, "gem", (0, 1, 2, 3), breaks=(1,))
+    advantage = advantages(config, engine, batch, "grpo")
+    names = ("prompts", "responses", "response_mask", "extra_fields", "old_log_probs")
+    rows = list(zip(*read(batch, *names), advantage, strict=True))
+    found = {}
+    for prompt, response, mask, extra, logprobs, advantage_T in rows:
+        learned = mask.bool()
+        (value,) = set(torch.tensor(advantage_T)[learned].tolist())
+        whole = [0] * len(prompt) + mask.tolist()
+        ids = torch.cat([prompt, response]).tolist()
+        found[extra["episode"]] = Learned(ids, whole, logprobs[learned].tolist(), value)
+    scored = [episode for episode in episodes if episode.scored]
+    assert (len(episodes), len(scored)) == (16, 12)
+    wanted, own_gradient = of_gem(model, ChatTemplateRenderer(RENDERER.tokenizer), episodes)
+    assert_same(found, wanted)
+    assert len({row.advantage for row in wanted.values()}) > 4
+
+    pad = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    logprobs = []
+    for prompt, response, *_ in rows:
+        logits = model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1]
+        logprobs.append(logprobs_from_logits(logits, response))
+    loss, _ = compute_policy_loss_vanilla(
+        pad([row[4] for row in rows]),
+        pad(logprobs),
+        pad([torch.tensor(row[5]) for row in rows]),
+        pad([row[2] for row in rows]),
+        "token-mean",
+        omega_conf_to_dataclass(config.actor_rollout_ref.actor),
+    )
+    model.zero_grad()
+    loss.backward()
+    assert max(float(each.abs().max()) for each in own_gradient.values()) > 1e-3
+    for name, each in model.named_parameters():
+        assert float((each.grad - own_gradient[name]).abs().max()) < 1e-5, name
 
 
 # -- the estimator and the loss

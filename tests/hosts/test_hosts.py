@@ -168,7 +168,9 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
 
 
 def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
-    with pytest.raises(BadArgument, match="backend is 'threads'; accepted: serial, thread, process, or an"):
+    with pytest.raises(
+        BadArgument, match="backend is 'threads'; accepted: serial, thread, process, remote, ray, or"
+    ):
         make_host("threads", [Scripted])
     with pytest.raises(BadArgument, match="the recipe of env 0 is 'game:X'"):
         make_host("serial", ["game:X"])  # type: ignore[list-item]
@@ -642,7 +644,7 @@ def test_a_package_offers_hosts_by_name() -> None:
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
     with pytest.raises(BadArgument, match=r"plug-in 'broken' \(other_hosts:Near\) cannot be loaded"):
         make_host("broken")
-    with pytest.raises(BadArgument, match="accepted: serial, thread, process, broken, far, or an instance"):
+    with pytest.raises(BadArgument, match="thread, process, remote, ray, broken, far, or an instance"):
         make_host("fra")
 
 

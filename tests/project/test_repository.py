@@ -75,7 +75,7 @@ def test_every_extra_that_gem_asks_for_exists():
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
 
 
-FRAMEWORKS = {"inspect", "openrlhf", "ray", "skyrl", "tinker", "trl", "verl"}
+FRAMEWORKS = {"inspect", "openrlhf", "ray", "skyrl", "tinker", "trl", "verifiers", "verl"}
 """Extras of other people's frameworks: not part of `all`."""
 
 

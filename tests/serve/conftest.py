@@ -53,6 +53,7 @@ def serving():
         )
         thread = threading.Thread(target=server.serve)
         thread.start()
+        server.thread = thread
         started.append((server, thread))
         return server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, ClassVar
 
@@ -31,6 +32,8 @@ class Obeying(Env):
         self.turn += 1
         word = action.partition(" ")[0]
         info: dict[str, Any] = {"turn": self.turn}
+        if word == "die":
+            os._exit(3)
         if word == "secret":
             raise RuntimeError("/etc/secret-path")
         if word == "broken":

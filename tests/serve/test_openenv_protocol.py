@@ -214,6 +214,13 @@ def test_what_cannot_be_served_is_told_at_the_start():
         ServeLimits(rate=0)
 
 
+def test_several_seats_are_for_gems_clients_alone(serving, connected):
+    server = serving("multi:ConnectFour-v0")
+    assert "several seats" in connected(server).error({"type": "reset"})["message"]
+    assert "several seats" in post(server, "/reset", 422)["detail"]
+    assert "several seats" in rpc(server, "openenv/session/create", -32602)
+
+
 def rpc(server, method, error=None, **params):
     answer = post(server, "/mcp", jsonrpc="2.0", id=1, method=method, params=params)
     if error is not None:

@@ -16,6 +16,7 @@ from gem.content import ToolCall
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore
+from gem.rollout.replay import replay
 from gem.serve.proxy.app import Allowed
 from gem.serve.proxy.server import Server
 from gem.tokens.rows import rows
@@ -394,6 +395,26 @@ def test_a_program_plays_an_environment(serve):
     assert rows(episode)
 
 
+def test_a_played_episode_can_be_played_again_and_a_spent_budget_scores_it(serve):
+    server = serve(limits=Limits(turns=4))
+    owner = Program(server)
+    for guesses in (1, 9):
+        opened = owner.post("/episodes", {"env": "game:GuessTheNumber-v0-easy", "seed": 2}, 201)
+        program = Program(server, opened["api_key"])
+        for _ in range(2 if guesses == 1 else 1):
+            program.say(user("think"))
+            program.say(user("say it"))
+            action = {"action": "\\boxed{1}"}
+            program.post(f"/episodes/{opened['id']}/step", action)
+        if guesses == 1:
+            program.chat(user("more"), code=403)
+        owner.client.delete(f"/episodes/{opened['id']}")
+    spent, given_up = server.take()
+    assert (spent.stop.value, spent.scored, len(spent.turns)) == ("turn_limit", True, 4)
+    assert (given_up.stop.value, given_up.scored) == ("cancelled", False)
+    assert replay(spent).difference is None
+
+
 def test_the_environments_word_stands_and_its_errors_are_told(serve):
     owner = Program(serve())
     assert (
@@ -500,7 +521,8 @@ def test_wrong_requests_are_told_what_is_wrong(serve):
     for given in (7, [], [{"type": "spell"}], [{"type": "function_call_output", "call_id": 1}]):
         program.post("/v1/responses", {"input": given}, 400)
     program.post("/v1/responses", {"input": "x", "background": True}, 400)
-    for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000):
+    deep = b'{"messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 80 + b"]" * 80 + b"}"
+    for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000, deep):
         assert program.client.post("/v1/chat/completions", content=raw).status_code == 400
     assert program.client.get("/nowhere").json()["error"]["message"] == "Not Found"
     assert program.client.get("/v1/chat/completions").status_code == 405
@@ -560,3 +582,55 @@ def test_token_ids_are_given_to_who_asks(serve):
     assert (body["prompt_token_ids"], body["choices"][0]["token_ids"]) == ([1, 2], [3])
     assert "prompt_token_ids" not in program.chat(user("x"))
     assert program.client.get("/v1/models").json()["data"][0]["id"] == "gem"
+
+
+def test_a_call_that_is_running_when_its_episode_ends_is_lost(serve):
+    asked, go = threading.Event(), threading.Event()
+
+    def act(ask):
+        asked.set()
+        go.wait(30)
+        return echo(ask)
+
+    server = serve(act)
+    told = []
+    program = Program(server)
+    calling = threading.Thread(target=lambda: told.append(program.chat(user("x"), code=409)))
+    calling.start()
+    assert asked.wait(30)
+    assert Program(server).reward(1.0)["verdict"] == "none"
+    go.set()
+    calling.join(30)
+    assert "has ended meanwhile" in told[0]["error"]["message"]
+    (episode,) = server.take()
+    assert not episode.turns
+
+
+def test_a_client_that_leaves_a_stream_has_not_heard_it(serve):
+    long = "word " * 1_000_000
+    server = serve(lambda ask: Reply(long, (1,), (2,), [-1.0]))
+    body = json.dumps({"messages": [user("x")], "stream": True}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(
+            f"POST /s/p/v1/chat/completions HTTP/1.1\r\nHost: localhost:{server.port}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    session = server.proxy.sessions["p"]
+    while not session.unheard:
+        threading.Event().wait(0.005)
+    assert Program(server, "p").reward(1.0)["verdict"] == "none"
+
+
+def test_a_long_conversation_is_followed_in_time(serve):
+    program = Program(server := serve())
+    chat = []
+    for number in range(60):
+        chat.append(user(f"{number} " * 200))
+        chat.append(program.say(*chat))
+    program.reward()
+    (episode,) = server.take()
+    (row,) = rows(episode)
+    assert sum(len(turn.new_ids) + len(turn.token_ids) for turn in episode.turns) == len(row.ids)
+    assert sum(len(turn.messages) for turn in episode.turns) == 60

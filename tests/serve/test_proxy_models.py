@@ -11,10 +11,12 @@ for package in ("transformers", "starlette", "uvicorn"):
     pytest.importorskip(package)
 httpx = pytest.importorskip("httpx")
 
-from random_models import RENDERER, make_model
+from random_models import RENDERER, make_model, make_renderer
+from token_server import TokenServer
 
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.openai import OpenAIAgent
+from gem.agents.token_server import TokenServerAgent
 from gem.serve.proxy.answering import Upstream
 from gem.serve.proxy.server import Server
 from gem.testing.stub_server import RawAnswer, StubServer
@@ -106,6 +108,19 @@ def test_token_ids_pass_through_from_a_server():
     assert inner.turns[0].extra["asked"]["model"] == "m"
 
 
+@pytest.mark.parametrize("protocol", ["vllm", "sglang"])
+def test_a_server_that_is_given_tokens_is_told_what_it_sampled(protocol):
+    renderer = make_renderer()
+    with TokenServer(make_model(), protocol) as behind:
+        agent = TokenServerAgent(behind.url, renderer, protocol, max_tokens=6)
+        with agent, Server(agent) as server:
+            say(server.url, "p", "the secret", "higher", "lower", stop=["zzz"], temperature=0.1)
+            episode = server.reward("p", 1.0)
+        prompts = [body.get("prompt") or body.get("input_ids") for _, body in behind.asked]
+    assert [list(turn.prompt_ids) for turn in episode.turns] == prompts
+    assert len(rows(episode)) == 1
+
+
 def test_a_server_without_token_ids_leaves_text():
     def answer(body):
         if "return_token_ids" in body:
@@ -142,23 +157,23 @@ def test_the_proxys_own_temperature_holds():
 
 def test_training_on_recorded_episodes_makes_what_was_rewarded_likelier():
     model = make_model()
-    policy = CausalPolicy(model, RENDERER, HuggingFaceAgent(model, RENDERER, max_tokens=4))
+    policy = CausalPolicy(model, RENDERER, HuggingFaceAgent(model, RENDERER, max_tokens=3))
     learner = Learner(policy, Settings(lr=3e-3))
     config = TrainConfig(env="proxy:agent", algorithm="grpo", group=8, batch=8)
     reward = []
     with Server(policy.agent) as server:
-        for version in range(4):
+        for version in range(3):
             server.publish(version)
-            for _ in range(16):
+            for _ in range(8):
                 opened = server.open("shout", group="shout")
                 (said,) = say(server.url, opened.api_key, "say e")
-                server.reward(opened.id, said["content"].count("e") / 4)
+                server.reward(opened.id, said["content"].count("e") / 3)
             episodes = server.take()
             reward.append(sum(episode.reward() for episode in episodes) / len(episodes))
             before = learned(learner, episodes)
-            policy_gradient.learn(learner, episodes, config, Progress(version, 4))
+            policy_gradient.learn(learner, episodes, config, Progress(version, 3))
             assert learned(learner, episodes) > before
-    assert all(turn.policy_version == 3 for episode in episodes for turn in episode.turns)
+    assert all(turn.policy_version == 2 for episode in episodes for turn in episode.turns)
 
 
 def learned(learner, episodes):

@@ -18,8 +18,8 @@ class TinyEngine:
     `asked` holds every prompt.
     """
 
-    def __init__(self, name="qwen3", seed=0):
-        self.model = make_model(name)
+    def __init__(self, model=None, seed=0):
+        self.model = make_model() if model is None else model
         self.chance = torch.Generator().manual_seed(seed)
         self.asked = []
 

@@ -1,4 +1,5 @@
 import os
+import pickle
 import subprocess
 import sys
 
@@ -113,3 +114,10 @@ def test_an_answer_carries_the_id_that_ends_it(ended_by):
     answer = RENDERER.answer("\\boxed{7" + ended_by)
     assert answer[-1] == (BRACE if ended_by else END)
     assert sum(i in RENDERER.stop_ids for i in answer) == 1
+
+
+def test_a_renderer_can_be_sent_to_another_process():
+    renderer = TinyRenderer()
+    sent = pickle.loads(pickle.dumps(renderer))
+    assert sent.vocab_hash == renderer.vocab_hash
+    assert sent.encode("guess 7") == renderer.encode("guess 7")

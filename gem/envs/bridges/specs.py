@@ -61,6 +61,27 @@ GYMNASIUM = Family(
 )
 
 
+REMOTE = Family(
+    prefix="remote",
+    entry_point="gem.envs.bridges.remote:RemoteEnv",
+    names=(),
+    more="gem.envs.bridges.addresses:addresses",
+    extra="serve",
+    package="websockets",
+    claims={"waits": True},
+)
+
+OPENENV = Family(
+    prefix="openenv",
+    entry_point="gem.envs.bridges.openenv:OpenEnvEnv",
+    names=(),
+    more="gem.envs.bridges.addresses:addresses",
+    extra="serve",
+    package="websockets",
+    claims={"waits": True, "deterministic": False, "forkable": False},
+)
+
+
 TEXTARENA_GAMES: dict[int, str] = {
     1: """
 2048-v0-ultra-easy 2048-v0-mega-easy 2048-v0-super-easy 2048-v0-very-easy 2048-v0-easy 2048-v0
@@ -139,4 +160,4 @@ TEXTARENA = Family(
     },
 )
 
-FAMILIES = (REASONING_GYM, GYMNASIUM, TEXTARENA)
+FAMILIES = (REASONING_GYM, GYMNASIUM, TEXTARENA, REMOTE, OPENENV)

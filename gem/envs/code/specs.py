@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.specs import EnvSpec
+from gem.specs import EnvSpec, Needs
 
 
 def _basics(variant: str, **kwargs: Any) -> EnvSpec:
     claims: dict[str, Any] = {"extra": "code", "max_turns": 1, "waits": True, "solver": "oracle"}
+    claims["needs"] = Needs(sandbox=True)
     return EnvSpec(f"code:Basics-v0-{variant}", "gem.envs.code.env:CodeBasics", kwargs, **claims)
 
 
@@ -21,6 +22,7 @@ def _data(env_id: str, dataset: str, split: str = "train") -> EnvSpec:
         data=dataset,
         max_turns=1,
         waits=True,
+        needs=Needs(sandbox=True),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gem.specs import EnvSpec
+from gem.specs import EnvSpec, Needs
 
 DATABASES = ("Airline", "Bank", "Clinic", "Hotel", "Library", "Music", "Shop", "University", "Warehouse")
 """The worlds of `domains`, each with questions and operations."""
@@ -16,6 +16,7 @@ SPECS = (
             extra="database",
             max_turns=12,
             waits=True,
+            needs=Needs(sandbox=True),
             solver="oracle",
         )
         for name in DATABASES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gem.specs import EnvSpec
+from gem.specs import EnvSpec, Needs
 
 TERMINAL = """
 Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
@@ -20,6 +20,7 @@ SPECS = tuple(
         deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
         forkable=False,
         waits=True,
+        needs=Needs(sandbox=True),
         solver="oracle" if name == "PatchRepo" else "exact",
     )
     for name in TERMINAL

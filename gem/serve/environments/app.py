@@ -13,12 +13,14 @@ from urllib.parse import parse_qs
 import gem
 from gem import registry
 from gem.errors import BadArgument, missing_extra
+from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.serve.environments import openenv
 from gem.serve.environments.carriers import Carrier, Inline, OnHost
 from gem.serve.environments.limits import ServeLimits
 from gem.serve.environments.mcp import Tools
 from gem.serve.environments.metrics import Metrics
+from gem.serve.environments.native import Native
 from gem.serve.environments.sessions import Offer, Session, Sessions
 from gem.tasks.base import Task, TaskSet
 
@@ -91,6 +93,7 @@ class Application:
                 Route("/metrics", self._metrics),
                 Route("/list_environments", self._list),
                 Route("/openapi.json", self._openapi),
+                WebSocketRoute(wire.PATH, Native(self.sessions, self.offers)),
                 *[route for offer in self.offers.values() for route in self._task_routes(offer)],
                 *self._routes(first),
                 *[Mount(f"/{offer.id}", routes=self._routes(offer)) for offer in self.offers.values()],
@@ -238,7 +241,7 @@ class Application:
 
     def _session(self, offer: Offer, session_id: Any) -> Session:
         if session_id is None:
-            return self.sessions.open(offer, offer.recipe())
+            return openenv.opened(self.sessions, offer)
         session = self.sessions.get(session_id)
         if session.offer is not offer:
             raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
@@ -338,7 +341,7 @@ class Socket:
     def _session(self, scope: Scope, task: asyncio.Task[Any] | None) -> Session:
         named = parse_qs(scope["query_string"]).get(b"session_id")
         if named is None:
-            return self.sessions.open(self.offer, self.offer.recipe(), task)
+            return openenv.opened(self.sessions, self.offer, task)
         session = self.sessions.get(named[0].decode("latin-1"))
         if session.offer is not self.offer or session.owner is not None:
             raise BadArgument(f"that session is of {session.offer.id}, or another web socket holds it.")

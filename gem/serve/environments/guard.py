@@ -12,7 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gem.serve.environments.metrics import Metrics
 
-LOCAL_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+NAME = re.compile(r"\[?([0-9a-zA-Z.:-]*?)\]?(?::[0-9]{1,5})?")
+"""A host header: a name or an address, and the port."""
+
 OPEN_PATHS = ("/health",)
 """What a balancer asks, without a token."""
 
@@ -61,9 +63,9 @@ class Guard:
             if said not in self.origins and said.partition("://")[2] != host:
                 return 403, "A page of another site asked.\n"
         if self._wanted is None:
-            return (
-                None if LOCAL_NAME.fullmatch(host) else (421, "This server answers to local names alone.\n")
-            )
+            asked = NAME.fullmatch(host)
+            known = asked is not None and is_local(asked[1])
+            return None if known else (421, "This server answers to local names alone.\n")
         if scope["path"] in OPEN_PATHS or compare_digest(headers.get(b"authorization", b""), self._wanted):
             return None
         return 401, "The token is missing or wrong; send it as `Authorization: Bearer ...`.\n"

@@ -21,7 +21,7 @@ class ServeLimits:
 
     sessions: int = 4096
     message_bytes: int = 1 << 20
-    rate: float = 1000.0
+    rate: float = 2000.0
     steps: int = 10_000
     lease_s: float = 600.0
     call_s: float = 60.0

@@ -90,7 +90,7 @@ class Tools:
                 return await self._call(params, session)
             case "openenv/session/create":
                 if session is None:
-                    session = self.sessions.open(self.offer, self.offer.recipe())
+                    session = openenv.opened(self.sessions, self.offer)
                 return {"session_id": session.id}
             case "openenv/session/close":
                 named = self._named(params.get("session_id"))
@@ -120,7 +120,7 @@ class Tools:
             session = self._named(params["session_id"])
         if session is not None:
             return await self._step(action, session)
-        session = self.sessions.open(self.offer, self.offer.recipe(), asyncio.current_task())
+        session = openenv.opened(self.sessions, self.offer, asyncio.current_task())
         try:
             return await self._step(action, session)
         finally:

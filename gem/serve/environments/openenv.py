@@ -24,7 +24,7 @@ from gem.core import Start, Step
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, GemError, NoVerdict, ResetNeeded
 from gem.record import StopReason, Verdict
 from gem.rollout.episode import cut_off, end_of_task, finite_reward
-from gem.serve.environments.sessions import Draining, Full, Session, Sessions
+from gem.serve.environments.sessions import Draining, Full, Offer, Session, Sessions
 from gem.specs import name_of
 from gem.tools import calls
 
@@ -250,6 +250,20 @@ SCHEMA = {
 
 
 # -- requests
+
+
+def opened(sessions: Sessions, offer: Offer, owner: object = None) -> Session:
+    """Open a session.
+
+    Raises:
+        BadArgument: for an environment with several seats, which the protocol has no words for. Or as
+            Sessions.open.
+    """
+    if offer.several:
+        raise BadArgument(
+            f"{offer.id} has several seats; gem's own clients can play it, as host='remote:...'."
+        )
+    return sessions.open(offer, offer.recipe(), owner)
 
 
 async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ try:
     import websockets  # noqa: F401  uvicorn finds it by itself, and says less clearly that it is absent
 except ImportError as error:
     raise missing_extra("serving environments", "uvicorn and the websockets", "serve") from error
+
+LOG = logging.getLogger("gem.serve")
 
 BACKLOG = 4096
 TOKEN_AT_LEAST = 16
@@ -103,6 +106,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application.app,
+                log_config=None,  # logging is the program's to configure
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -119,6 +123,12 @@ class _Server(uvicorn.Server):
         """Drain at the first signal, end at the second."""
         if self._sessions.draining:
             self.force_exit = self.should_exit = True
+        elif self._sessions.running:
+            LOG.warning(
+                "%d episodes may finish within %g s; another signal ends them now.",
+                self._sessions.running,
+                self._limits.drain_s,
+            )
         self.drain()
 
     def drain(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from time import monotonic
 from typing import Any
 
@@ -23,11 +23,8 @@ from gem.serve.environments.metrics import Metrics
 from gem.specs import EnvSpec
 from gem.tasks.base import TaskSet
 
-REMEMBERED = 4
+REMEMBERED = 2
 """How many answers of a session are kept for requests that come again."""
-
-SNAPSHOTS = 64
-"""How many states a session keeps for its client; beyond that the oldest goes."""
 
 FORSAKEN_S = 60.0
 """When the server is full, a session that no connection holds may be closed after so long without use."""
@@ -89,6 +86,16 @@ class Offer:
         return Maker(self.spec, kwargs, tuple(wrappers))
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far an episode is: what a session knows of it beside its environment's state."""
+
+    seed: int | None
+    steps: int
+    running: bool
+    over: bool
+
+
 class Session:
     """One environment of one client."""
 
@@ -104,17 +111,19 @@ class Session:
         "over",
         "owner",
         "place",
+        "recipe",
         "running",
         "seed",
         "snapshots",
+        "snapshots_made",
         "steps",
         "touched",
     )
 
-    def __init__(self, offer: Offer, place: Any, owner: object) -> None:
+    def __init__(self, name: str, offer: Offer, recipe: Maker, owner: object) -> None:
         """Begin without an episode; `owner`: the connection that holds it, None over HTTP."""
-        self.id = secrets.token_urlsafe(16)
-        self.offer, self.place, self.owner = offer, place, owner
+        self.id, self.offer, self.recipe, self.owner = name, offer, recipe, owner
+        self.place = offer.carrier.add(recipe)
         self.ends_with_its_owner = owner is not None
         self.lock = asyncio.Lock()
         self.free_at = 0.0
@@ -125,7 +134,16 @@ class Session:
         self.running = self.over = False
         self.steps = 0
         self.answers: dict[str | int, bytes] | None = None
-        self.snapshots: dict[str, Any] | None = None
+        self.snapshots: dict[str, tuple[Any, Progress]] | None = None
+        self.snapshots_made = 0
+
+    def progress(self) -> Progress:
+        """Return how far the episode is."""
+        return Progress(self.seed, self.steps, self.running, self.over)
+
+    def resume(self, progress: Progress) -> None:
+        """Be as far as another session was."""
+        self.seed, self.steps, self.running, self.over = astuple(progress)
 
     def recalled(self, request: str | int | None) -> bytes | None:
         """Return the answer to a request that came before."""
@@ -168,8 +186,8 @@ class Sessions:
         """How many of them are in the middle of an episode."""
         return sum(session.running for session in self._sessions.values())
 
-    def open(self, offer: Offer, recipe: Maker, owner: object = None) -> Session:
-        """Open a session.
+    def open(self, offer: Offer, recipe: Maker, owner: object = None, name: str | None = None) -> Session:
+        """Open a session, under the name that a client drew for it.
 
         Raises:
             Full: when there is no room. Draining: when the server is about to end.
@@ -178,7 +196,7 @@ class Sessions:
             raise Draining("the server is about to end and begins nothing new.")
         if len(self._sessions) >= self.limits.sessions:
             self._make_room()
-        session = Session(offer, offer.carrier.add(recipe), owner)
+        session = Session(name or secrets.token_urlsafe(16), offer, recipe, owner)
         self._sessions[session.id] = session
         self.metrics.count("sessions_opened_total")
         return session
@@ -197,10 +215,14 @@ class Sessions:
         Raises:
             BadArgument: when there is none of that id, or no longer.
         """
-        session = self._sessions.get(session_id) if isinstance(session_id, str) else None
+        session = self.find(session_id)
         if session is None:
             raise gone()
         return session
+
+    def find(self, session_id: Any) -> Session | None:
+        """Return a session; None where there is none of that id, or no longer."""
+        return self._sessions.get(session_id) if isinstance(session_id, str) else None
 
     async def leave(self, session: Session) -> None:
         """Note that the connection of a session is gone: close the session, unless it was there before."""
@@ -218,6 +240,11 @@ class Sessions:
             session.running = False
             session.offer.carrier.remove(session.place)
             self.metrics.count("sessions_closed_total")
+
+    def forget(self) -> None:
+        """Close every session at once, as a server that begins anew has."""
+        for session in [*self._sessions.values()]:
+            self._drop(session)
 
     def release(self, owner: object) -> None:
         """Leave the sessions of a connection that is gone to their lease."""
@@ -302,7 +329,7 @@ class Sessions:
         """Take one step, and where that ends the episode begin the next; see `gem.hosts.verbs.advance`."""
         if next_seed is None:
             return tuple(await self.step(session, action))
-        if not session.over and session.steps + 1 < self.limits.steps:
+        if not session.over and not self.draining and session.steps + 1 < self.limits.steps:
             step = await self.call(session, "advance", (action, next_seed))
             session.steps += 1
             if step[2] or step[3]:

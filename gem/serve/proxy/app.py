@@ -55,6 +55,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 KEY = "gem-"
 """What the keys of opened episodes begin with; no other key opens anything by itself that looks so."""
 
+DEEPEST = 64
+"""Levels of a request's JSON."""
+
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 PROTOCOLS = {"chat/completions": chat, "responses": responses}
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -89,6 +92,7 @@ class Session:
     played: Played | None = None
     answers: dict[str, Call] = field(default_factory=dict)
     busy: int = 0
+    running: set[asyncio.Task[Answer]] = field(default_factory=set)
     unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
     """Calls whose client is gone, by what it asked: it gets the answer when it asks again."""
 
@@ -255,22 +259,25 @@ class Proxy:
         return session
 
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
-        """End an episode without verdict.
+        """End an episode without verdict; or scored, where an environment is played and a limit was reached.
 
         Raises:
             NotThere: when it is not open.
         """
         session = self._session(name)
-        await self._end(session, session.recording.cancel(why))
+        recording, played = session.recording, session.played
+        if played is not None and recording.spent:
+            await self._end(session, recording.finish_played(played.episode))
+        else:
+            await self._end(session, recording.cancel(why))
 
     async def _end(self, session: Session, episode: Episode) -> None:
         """Let go of a session, and hand its episode on."""
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
             self._by_key.pop(session.key, None)
-        for left in session.unheard.values():
-            for _, task in left:
-                task.cancel()
+        for task in session.running:
+            task.cancel()
         forget = getattr(self.answering.agent, "forget", None)
         if forget is not None:
             forget(episode.id)
@@ -327,6 +334,9 @@ class Proxy:
             session.seen = time.monotonic()
         try:
             answer = task.result()
+        except asyncio.CancelledError:
+            gone.cancel()
+            raise NotNow(f"the episode {session.name!r} has ended meanwhile.") from None
         except BaseException:
             gone.cancel()
             raise
@@ -354,6 +364,8 @@ class Proxy:
         sampling = self.answering.sampling(request)
         begun = session.recording.begin(key, request, sampling, self.seed)
         task = asyncio.create_task(self._answer(session, begun))
+        session.running.add(task)
+        task.add_done_callback(session.running.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # heard, whoever is gone
         return begun, task
 
@@ -473,6 +485,8 @@ class Proxy:
         finally:
             session.busy -= 1
             session.seen = time.monotonic()
+        if self.sessions.get(session.name) is not session:
+            raise NotNow(f"the episode {session.name!r} has ended meanwhile.")
         session.recording.stepped(turn)
         end = played.episode.ends.get(turn.seat)
         told = {
@@ -482,7 +496,7 @@ class Proxy:
             "truncated": bool(end and end.truncated),
             "done": played.done,
         }
-        if played.done and self.sessions.get(session.name) is session:
+        if played.done:
             await self._end(session, session.recording.finish_played(played.episode))
             told |= _end_of(session)
         return _json_response(told)
@@ -619,9 +633,16 @@ def _bearer(http: HttpRequest) -> str | None:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused(f"The body is no JSON: {text_of_error(error)[:200]}.") from error
+    layer = [data] if isinstance(data, dict | list) else []
+    for _ in range(DEEPEST):
+        inside = (each.values() if isinstance(each, dict) else each for each in layer)
+        layer = [each for values in inside for each in values if isinstance(each, dict | list)]
+        if not layer:
+            return data
+    raise Refused(f"The body is nested more than {DEEPEST} deep.")  # it could not be written again
 
 
 def _fields(body: bytes, *known: str) -> dict[str, Any]:

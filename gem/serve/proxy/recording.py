@@ -326,18 +326,21 @@ class Recording:
         return self._checked()
 
     def finish_played(self, played: Episode) -> Episode:
-        """End the episode as the environment's own record of it says."""
+        """End the episode as the environment's record says; where that goes on, by a limit reached here."""
         for call in self.calls[self._stepped :]:  # behind the last step
             call.turn.action = None
         self._stepped = len(self.calls)
         (seat,) = played.ends or {SEAT: SeatEnd()}
-        end = played.ends.get(seat) or SeatEnd()
+        end, stop, verdict = played.ends.get(seat) or SeatEnd(), played.stop, played.verdict
+        if self.spent and played.error is None and not (end.terminated or end.truncated):
+            end = replace(end, stop=self.spent, truncated=True)
+            stop, verdict = self.spent, Verdict.SCORED
         episode = self.episode
         episode.task, episode.error = played.task, played.error
         starts = {"env": played.starts.get(seat, {})} if played.starts.get(seat) else {}
         episode.starts[SEAT] = {**episode.starts.get(SEAT, {}), **starts}
         self._close(replace(end, unearned=end.unearned + self._unearned))
-        episode.stop, episode.verdict = played.stop, played.verdict
+        episode.stop, episode.verdict = stop, verdict
         return self._checked() if episode.scored else episode
 
     def cancel(self, why: str) -> Episode:

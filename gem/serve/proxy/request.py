@@ -14,8 +14,8 @@ from gem.content import Image, Message, Obs, Text, ToolCall, ToolSpec
 from gem.errors import BadArgument
 
 MOST_STOPS = 16
-LONGEST_NOTE = 1000
-"""Characters of a sampling setting that is noted in the record."""
+MOST_NOTED, LONGEST_NOTE = 64, 1000
+"""Settings of a request that are noted in the record, and the characters that one of them may have."""
 
 
 class Refused(BadArgument):
@@ -97,7 +97,7 @@ class Request:
         wanted = {"model": self.model, "max_tokens": self.max_tokens, "stop": list(self.stop), **self.asked}
         return {
             name: value
-            for name, value in wanted.items()
+            for name, value in list(wanted.items())[:MOST_NOTED]
             if value not in (None, "", []) and len(json.dumps(value)) <= LONGEST_NOTE
         }
 
@@ -152,7 +152,7 @@ def a_count(value: Any, what: str) -> int | None:
     """Return a whole number of 1 or more, or None, or refuse."""
     if value is None:
         return None
-    if type(value) is not int or value < 1:
+    if type(value) is not int or not 1 <= value < 2**31:
         raise Refused(f"{what} is {_short(value)}; accepted: 1 or more.")
     return value
 

@@ -99,7 +99,8 @@ def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
     elif kind == "reasoning":
         thought = "\n".join(
             part["text"]
-            for part in (*(item.get("content") or ()), *(item.get("summary") or ()))
+            for name in ("content", "summary")
+            for part in a_list(item.get(name) or [], f"{what}.{name}")
             if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
         if thought:

@@ -74,8 +74,12 @@ class OfferedResult:
     structured_content: dict[str, Any]
 
 
-def serve(app: MCPServer, argv: Sequence[str] | None = None) -> None:
-    """Run a server until it is ended: over stdio, or over HTTP with its address as a line of output."""
+def serve(app: MCPServer, argv: Sequence[str] | None = None, *, sessions: bool = False) -> None:
+    """Run a server until it is ended: over stdio, or over HTTP with its address as a line of output.
+
+    With `sessions`, for a server with a state, clients over HTTP that ask which versions of the protocol it
+    speaks are told those that begin with a handshake: the newer one has no sessions.
+    """
     parser = argparse.ArgumentParser(description=app.instructions)
     parser.add_argument("--http", type=int, metavar="PORT", help="listen on 127.0.0.1; 0 takes a free port")
     port = parser.parse_args(argv).http
@@ -90,8 +94,26 @@ def serve(app: MCPServer, argv: Sequence[str] | None = None) -> None:
         listening = socket.create_server(("127.0.0.1", port), backlog=1024)
     except OSError as error:
         parser.error(f"cannot listen on port {port}: {error}; --http 0 takes a free one.")
+    if sessions:
+        _tell_of_sessions(app)
     with listening:
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")
         sys.stdout.flush()
         config = uvicorn.Config(app.streamable_http_app(), log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _tell_of_sessions(app: MCPServer) -> None:
+    from mcp import types
+    from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+    inner = app._lowlevel_server
+
+    async def discover(context: Any, params: types.RequestParams) -> types.DiscoverResult:
+        return types.DiscoverResult(
+            supported_versions=list(HANDSHAKE_PROTOCOL_VERSIONS),
+            capabilities=inner.get_capabilities(),
+            instructions=inner.instructions,
+        )
+
+    inner.add_request_handler("server/discover", types.RequestParams, discover)

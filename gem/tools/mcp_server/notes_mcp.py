@@ -26,7 +26,10 @@ _books: OrderedDict[str, _Book] = OrderedDict()
 
 def _book(context: Context) -> _Book:
     """Return the state of the caller's session; over stdio there is one session, without an id."""
-    session = (context.headers or {}).get("mcp-session-id", "")
+    headers = context.headers
+    session = (headers or {}).get("mcp-session-id", "")
+    if headers is not None and not session:  # else all such callers would share their notes
+        raise ToolError("notes belong to a session; begin with the initialize handshake.")
     if session not in _books and len(_books) >= MAX_SESSIONS:
         _books.popitem(last=False)
     _books.setdefault(session, _Book())
@@ -59,4 +62,4 @@ async def count(context: Context) -> int:
 
 
 if __name__ == "__main__":
-    serve(app)
+    serve(app, sessions=True)

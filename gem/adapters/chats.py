@@ -1,0 +1,202 @@
+"""Episodes as data sets of conversations: to imitate (SFT), and preferences between answers.
+
+Both are JSON lines that ``datasets.load_dataset("json", data_files=...)`` reads, and with it the trainers of
+TRL and others. Conversations are what the model was shown and what it said, in text; pictures appear as their
+`alt`. Episodes without verdict are left out of both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gem import codec
+from gem.adapters.carried import arguments_of, shown, whole_file
+from gem.content import Message, ToolCall, tools_in
+from gem.history import CHAT, messages
+from gem.record import SEAT, Episode, Turn
+from gem.tools.base_tool import openai_schema
+
+
+def prompts(episode: Episode, seat: str = SEAT) -> Iterator[tuple[Turn, tuple[Message, ...]]]:
+    """Yield each turn of a seat in which something was said, with all that its model was shown."""
+    policy = episode.run.history or CHAT
+    turns = episode.turns_of(seat)
+    exchanges = episode.exchanges(seat)
+    told: dict[int, tuple[Message, ...]] = {}  # by turn: what its record says, where history does not know
+    for number, turn in enumerate(turns):
+        before = told.get(id(turn.parent))
+        if turn.messages is None and before is None:
+            prompt = messages(exchanges[: number + 1], policy)
+        else:
+            fresh = (Message("user", turn.observation),) if turn.messages is None else turn.messages
+            said = () if turn.parent is None else (*(before or ()), turn.parent.said)
+            prompt = told[id(turn)] = (*said, *fresh)
+        if turn.action is not None and turn.finish != "context":
+            yield turn, prompt
+
+
+def conversations(episode: Episode, seat: str = SEAT) -> list[tuple[Message, ...]]:
+    """Return the conversations of a seat, each whole.
+
+    A prompt that begins with all of an earlier conversation goes on with it, so that an episode whose past
+    was never rewritten is one conversation; any other prompt begins another. It is what
+    `gem.tokens.rows.rows` does with tokens.
+    """
+    made: list[tuple[Message, ...]] = []
+    for turn, prompt in prompts(episode, seat):
+        whole = (*prompt, turn.said)
+        place = next((i for i, said in enumerate(made) if prompt[: len(said)] == said), None)
+        if place is None:
+            made.append(whole)
+        else:
+            made[place] = whole
+    return made
+
+
+def sft_rows(episode: Episode) -> Iterator[dict[str, Any]]:
+    """Yield the conversations of an episode as rows; none without verdict.
+
+    `messages` is the conversation, `tools` what was offered in it as native tools (JSON text, or None).
+    `reward` and `success` are the seat's, and there to choose by: an episode that failed is a row too.
+    """
+    for seat in episode.seats if episode.scored else ():
+        for said in conversations(episode, seat):
+            yield {
+                "messages": [message_row(message) for message in said],
+                "tools": _tools(episode, seat),
+                "env": shown(episode.spec),
+                "seed": _long(episode.seed),
+                "seat": shown(seat),
+                "reward": episode.earned(seat),
+                "success": episode.succeeded(seat),
+                "episode": shown(episode.id),
+            }
+
+
+def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each task: the first answer in which its best and its worst episode differ.
+
+    Episodes of one task have the same environment and seed. `prompt` is the conversation that both share,
+    exactly; `chosen` and `rejected` are one answer each. What came after is left out: it holds words of the
+    environment, which a preference loss would train on, and two conversations that are no longer comparable.
+    No row is made of episodes that earned the same, or whose environment said different things before they
+    did. Several seats, and a reward that is not finite, are left out.
+
+    Two episodes of each task are held at once.
+    """
+    best: dict[bytes, tuple[Episode, Episode]] = {}
+    for episode in episodes:
+        if not episode.scored or episode.several or not -_INF < episode.earned() < _INF:
+            continue
+        key = codec.pack(episode.task)
+        worst, top = best.get(key, (episode, episode))
+        if episode.earned() < worst.earned():
+            worst = episode
+        if episode.earned() > top.earned():
+            top = episode
+        best[key] = worst, top
+    for worst, top in best.values():
+        cut = _cut(top, worst) if worst is not top else None
+        if cut is None:
+            continue
+        prompt, chosen, rejected = cut
+        yield {
+            "prompt": [message_row(message) for message in prompt],
+            "chosen": [message_row(chosen)],
+            "rejected": [message_row(rejected)],
+            "tools": _tools(top, *top.seats[:1]) or _tools(worst, *worst.seats[:1]),
+            "env": shown(top.spec),
+            "seed": _long(top.seed),
+            "reward_chosen": top.earned(),
+            "reward_rejected": worst.earned(),
+            "episode_chosen": shown(top.id),
+            "episode_rejected": shown(worst.id),
+        }
+
+
+_INF = float("inf")
+
+
+def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Message] | None:
+    """Return the prompt before the first answers that differ, and these; None where prompts differ first."""
+    both = zip(prompts(top, *top.seats[:1]), prompts(worst, *worst.seats[:1]), strict=False)
+    for (turn, prompt), (other, other_prompt) in both:
+        if prompt != other_prompt:
+            return None
+        if turn.said != other.said:
+            return prompt, turn.said, other.said
+    return None
+
+
+def message_row(message: Message, *, objects: bool = True) -> dict[str, Any]:
+    """Return a message as chat templates take it.
+
+    Args:
+        message: any.
+        objects: arguments of calls are objects, as templates want them; else JSON text, as servers do.
+    """
+    row: dict[str, Any] = {"role": message.role, "content": shown(message.text)}
+    if message.reasoning is not None:
+        row["reasoning_content"] = shown(message.reasoning)
+    if message.tool_calls:
+        row["tool_calls"] = [_call(call, objects) for call in message.tool_calls]
+    if message.role == "tool":
+        row["tool_call_id"] = shown(message.tool_call_id or "")
+        row["name"] = shown(message.name or "")
+    return row
+
+
+def _call(call: ToolCall, objects: bool) -> dict[str, Any]:
+    given = arguments_of(call) if objects else None
+    arguments = shown(call.arguments) if given is None else given
+    function = {"name": shown(call.name), "arguments": arguments}
+    return {"id": shown(call.id), "type": "function", "function": function}
+
+
+def tools_of(episode: Episode, seat: str) -> list[dict[str, Any]]:
+    """Return the tools of a seat that called some natively, as schemas; [] where it called in its text."""
+    if not any(turn.said.tool_calls for turn in episode.turns_of(seat)):
+        return []
+    return [codec.plain(openai_schema(tool)) for tool in tools_in(episode.starts.get(seat, {}))]
+
+
+def _tools(episode: Episode, seat: str) -> str | None:
+    tools = tools_of(episode, seat)
+    return json.dumps(tools) if tools else None
+
+
+def _long(number: int) -> int | None:
+    """Return an integer of a column, which has 64 bits."""
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def write_sft(episodes: Iterable[Episode], path: str | Path) -> int:
+    """Write the conversations of episodes as JSON lines, and return how many.
+
+    Raises:
+        BadArgument: when the file is there already. StoreError: when it cannot be written.
+    """
+    return _write((row for episode in episodes for row in sft_rows(episode)), Path(path))
+
+
+def write_preferences(episodes: Iterable[Episode], path: str | Path) -> int:
+    """Write preferences between episodes of the same tasks as JSON lines, and return how many.
+
+    Raises:
+        BadArgument: when the file is there already. StoreError: when it cannot be written.
+    """
+    return _write(preference_rows(episodes), Path(path))
+
+
+def _write(rows: Iterable[dict[str, Any]], path: Path) -> int:
+    count = 0
+    with whole_file(path) as part, part.open("wb") as file:
+        for row in rows:
+            file.write(msgspec.json.encode(row) + b"\n")
+            count += 1
+    return count

@@ -1,0 +1,124 @@
+"""gem's environments in Oat: what its multi-turn actor collects, one Transition per turn.
+
+A turn is the unit of Oat's multi-turn learner: each has its prompt and answer as token ids, its own reward
+and, from the learner, its own advantage. So rewards are dense, and it does not matter whether a conversation
+is append-only. An episode without verdict is left out, and counted. Pictures appear as their `alt`.
+
+`VllmAgent` samples from the engine of an Oat actor. See `examples/oat_actor.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gem.agents.base import BaseAgent
+from gem.content import ToolCall, text_of
+from gem.errors import MissingExtra
+from gem.record import Ask, Episode, Reply, StopReason
+from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.sampled_calls import taken
+
+try:
+    from oat.types import Transition
+except ImportError as error:
+    raise MissingExtra(
+        "Oat's transitions need the oat-llm package, which asks for Python below 3.11: "
+        "pip install --no-deps --ignore-requires-python oat-llm"
+    ) from error
+
+
+class VllmAgent(BaseAgent):
+    """Samples from vLLM, a batch at a time: prompts go in as token ids, and log probabilities come back."""
+
+    def __init__(
+        self,
+        generate: Callable[[list[list[int]], list[Any]], Sequence[Any]],
+        sampling: Any,
+        renderer: Renderer,
+        context: int,
+    ) -> None:
+        """Ask `generate`.
+
+        Args:
+            generate: of an Oat actor, or vLLM's own; it is given prompts and the sampling of each.
+            sampling: vLLM's SamplingParams, with logprobs; each ask has a copy with its seed and limits.
+            renderer: turns messages into ids.
+            context: tokens of prompt and answer together.
+        """
+        self.generate, self.sampling, self.renderer, self.context = generate, sampling, renderer, context
+
+    def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
+        """Answer a batch of asks, in order."""
+        prompts = [render(self.renderer, ask) for ask in asks]
+        replies = [Reply("", prompt, finish="context") for prompt in prompts]
+        rooms = [self._room(ask, len(prompt)) for ask, prompt in zip(asks, prompts, strict=True)]
+        fitting = [place for place, room in enumerate(rooms) if room > 0]
+        params = [self._params(asks[place], rooms[place]) for place in fitting]
+        if fitting:
+            outputs = self.generate([list(prompts[place]) for place in fitting], params)
+            for place, output in zip(fitting, outputs, strict=True):
+                replies[place] = self._reply(asks[place], prompts[place], output.outputs[0])
+        return replies
+
+    def _room(self, ask: Ask, prompt: int) -> int:
+        limits: list[int | None] = [self.sampling.max_tokens, ask.max_tokens, self.context - prompt]
+        limits += [] if ask.context is None else [ask.context - prompt]
+        return min(limit for limit in limits if limit is not None)
+
+    def _params(self, ask: Ask, room: int) -> Any:
+        params = self.sampling.clone()
+        params.max_tokens, params.seed = room, ask.seed
+        params.stop_token_ids = sorted(self.renderer.stop_ids)
+        return params
+
+    def _reply(self, ask: Ask, prompt: tuple[int, ...], said: Any) -> Reply:
+        ids = tuple(said.token_ids)
+        logprobs = tuple(at[token].logprob for at, token in zip(said.logprobs, ids, strict=True))
+        text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
+        if ask.tools and knows_tools(self.renderer):
+            text, calls = taken(text, ask.turn)
+        finish = "length" if said.finish_reason == "length" else "stop"
+        return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
+
+
+def transitions(episode: Episode, decode: Callable[[Sequence[int]], str]) -> list[Transition]:
+    """Return the turns of an episode with verdict; `decode` makes text of ids, for Oat's logs.
+
+    The last one is done, however the episode ended: Oat's learner puts no estimate in place of what was cut.
+    """
+    turns = episode.turns
+    made = []
+    for turn in turns:
+        prompt, response = list(turn.prompt_ids), list(turn.token_ids)
+        readable = not (turn is turns[-1] and episode.stop is StopReason.UNREADABLE)
+        made.append(
+            Transition(
+                obs=text_of(turn.observation),
+                action=turn.action or "",
+                rewards=turn.reward or 0.0,
+                done=turn is turns[-1],
+                prompt=decode(prompt),
+                prompt_ids=prompt,
+                response=decode(response),
+                response_ids=response,
+                response_logprobs=list(turn.logprobs or ()),
+                response_is_truncated=turn.finish == "length",
+                action_is_formatted=readable,
+                loss_mask=True,
+                info={},
+            )
+        )
+    return made
+
+
+def experience(
+    episodes: Sequence[Episode], decode: Callable[[Sequence[int]], str]
+) -> tuple[list[list[Transition]], dict[str, float]]:
+    """Return what ``collect_experience`` of Oat's multi-turn actor returns: episodes, and figures of them."""
+    scored = [episode for episode in episodes if episode.scored and episode.turns]
+    known = [episode.success for episode in scored if episode.success is not None]
+    figures = {"actor/no_verdict": float(sum(not episode.scored for episode in episodes))}
+    if known:
+        figures["actor/success"] = sum(known) / len(known)
+    return [transitions(episode, decode) for episode in scored], figures

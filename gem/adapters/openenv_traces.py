@@ -1,0 +1,270 @@
+"""OpenEnv's TrainingTrace (schema 1): episodes out, and traces in.
+
+`to_trace` returns a trace as JSON values, which ``openenv.core.harness.TrainingTrace`` validates; OpenEnv
+itself is not needed. A turn has all that the model saw, what it sampled, and a mask over both. The format has
+no rewards: they stand in the `metadata` of the turns, and the whole record in that of the first one, so that
+`from_trace` gives back the same episode.
+
+The mask of an episode without verdict is 0 throughout: its turns are context, and nothing is learned on them.
+A turn's sampled tokens need log probabilities there, so an episode of an agent that gives none has no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from hashlib import blake2b
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gem.adapters.carried import KEY, carried, carry, shown, whole_file
+from gem.adapters.chats import message_row, prompts, tools_of
+from gem.content import Message, ToolCall, join
+from gem.errors import BadArgument, GemError, MissingData
+from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.specs import TaskRef
+from gem.tools import calls
+
+SCHEMA_VERSION = 1
+
+
+def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict[str, Any]:
+    """Return what a seat's model saw and sampled as a trace.
+
+    Args:
+        episode: any whose turns have token ids and log probabilities.
+        seat: whose turns; those of one model with one reward.
+        record: False leaves out the episode's own record: it then comes back as what the format holds.
+
+    Raises:
+        BadArgument: for a turn without prompt, or with log probabilities that nobody knows; for no turn.
+    """
+    tools = tools_of(episode, seat)
+    turns: list[dict[str, Any]] = []
+    for number, (turn, shown_to) in enumerate(prompts(episode, seat)):
+        prompt = list(turn.prompt_ids)
+        logprobs = [] if turn.logprobs is None else [min(each, 0.0) for each in turn.logprobs]
+        if not prompt or len(logprobs) != len(turn.token_ids) or not all(map(isfinite, logprobs)):
+            raise BadArgument(
+                f"episode {episode.id!r}, turn {number} of {seat!r} has no prompt_ids, or no log "
+                "probabilities of what was sampled; a trace needs an agent that returns them, such as a "
+                "local model."
+            )
+        said = message_row(turn.said, objects=False)
+        metadata: dict[str, Any] = {"turn": number, "seat": shown(seat), "reward": _finite(turn.reward)}
+        turns.append(
+            {
+                "node_id": shown(f"{episode.id}/{seat}/{number}"),
+                "prompt_token_ids": prompt,
+                "completion_token_ids": list(turn.token_ids),
+                "per_token_logps": logprobs,
+                "loss_mask": [0] * len(prompt) + [int(each and episode.scored) for each in turn.mask],
+                "request": {
+                    "messages": [message_row(message, objects=False) for message in shown_to],
+                    "tools": tools or None,
+                },
+                "response": {"choices": [{"message": said, "finish_reason": shown(turn.finish)}]},
+                "metadata": metadata,
+            }
+        )
+    if not turns:
+        raise BadArgument(f"episode {episode.id!r} has no turn of {seat!r}; a trace is made of turns.")
+    turns[0]["metadata"] |= {
+        "env": shown(episode.spec),
+        "seed": str(episode.seed),
+        "stop": str(episode.stop),
+        "return": _finite(episode.earned(seat)) if episode.scored else None,
+        "success": episode.succeeded(seat),
+        **({KEY: carry(episode)} if record else {}),
+    }
+    return {"schema_version": SCHEMA_VERSION, "turns": turns}
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and isfinite(number) else None
+
+
+# -- traces in
+
+
+def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Episode:
+    """Return the episode of a trace: the same one that `to_trace` was given, or one made of its turns.
+
+    A trace says nothing of what was earned, so that an episode made of its turns has no verdict, unless
+    `reward` gives one, which then stands in the last turn. The run's id is a hash of the trace, so that one
+    that is read twice is the same episode.
+
+    Raises:
+        BadArgument: for what is no trace. SchemaMismatch: for the record of another schema.
+    """
+    version = trace.get("schema_version", SCHEMA_VERSION) if isinstance(trace, Mapping) else None
+    turns = _objects(trace.get("turns"), "turns") if version == SCHEMA_VERSION else None
+    if not turns:
+        raise BadArgument(
+            f"{trace!r:.80} is no trace; accepted: a TrainingTrace of schema {SCHEMA_VERSION} with its turns."
+        )
+    if reward is not None and not isfinite(reward):
+        raise BadArgument(f"reward is {reward}; accepted: a finite number.")
+    record = _object(turns[0].get("metadata")).get(KEY)
+    if record is not None:
+        return carried(record)
+    made: list[Turn] = []
+    wholes: dict[int, tuple[Message, ...]] = {}  # by turn: its prompt and its answer
+    for number, turn in enumerate(turns):
+        made.append(_turn(turn, made, wholes, f"turn {number}"))
+    episode = Episode(
+        TaskRef("trace:openenv"),
+        RunInfo(blake2b(msgspec.json.encode(trace), digest_size=8).hexdigest(), agent="openenv"),
+        job=str(turns[0].get("node_id") or ""),
+        turns=made,
+        ends={SEAT: SeatEnd(StopReason.ENDED, truncated=True)},
+        stop=StopReason.ENDED,
+    )
+    if reward is None:
+        episode.error = Failure("env", "NoReward", "a trace says nothing of what it earned.")
+        return episode
+    episode.verdict = Verdict.SCORED
+    end = episode.ends[SEAT]
+    end.terminated, end.truncated = True, False
+    made[-1].reward = float(reward)
+    return episode
+
+
+def _turn(
+    given: Mapping[str, Any], before: list[Turn], wholes: dict[int, tuple[Message, ...]], where: str
+) -> Turn:
+    shown_to = tuple(map(_message, _objects(_object(given.get("request")).get("messages") or [], "messages")))
+    choices = _objects(_object(given.get("response")).get("choices") or [], "choices")
+    choice = choices[0] if choices else {}
+    said = _message({**_object(choice.get("message")), "role": "assistant"})
+    parents = [turn for turn in before if _begins(shown_to, wholes[id(turn)])]
+    fresh = shown_to[len(wholes[id(parents[-1])]) :] if parents else shown_to
+    plain = len(fresh) == 1 and fresh[0].role == "user" and len(parents) == len(before)
+    turn = Turn(
+        SEAT,
+        join([message.content for message in fresh]),
+        calls.write(said.text, said.tool_calls),
+        said if said.tool_calls or said.reasoning else None,
+        finish=str(choice.get("finish_reason") or ""),
+        messages=None if plain else fresh,
+    )
+    names = ("prompt_token_ids", "completion_token_ids", "per_token_logps", "loss_mask")
+    prompt, sampled, logprobs, mask = (given.get(name) or [] for name in names)
+    try:
+        if len(mask) != len(prompt) + len(sampled) or not set(mask) <= {0, 1}:
+            raise ValueError("loss_mask is 0 or 1 for each token of prompt and completion")
+        turn.hold(prompt, sampled, logprobs, mask[len(prompt) :], after=parents[-1:])
+    except (TypeError, ValueError) as error:
+        raise BadArgument(f"the tokens of {where} cannot be read: {error}") from error
+    if turn.parent is None and parents:
+        turn.parent = parents[-1]
+    wholes[id(turn)] = (*shown_to, turn.said)
+    return turn
+
+
+def _begins(messages: tuple[Message, ...], whole: tuple[Message, ...]) -> bool:
+    return len(messages) > len(whole) and messages[: len(whole)] == whole
+
+
+def _message(given: Mapping[str, Any]) -> Message:
+    role, content = given.get("role"), given.get("content")
+    if role == "developer":
+        role = "system"
+    if role not in ("system", "user", "assistant", "tool"):
+        raise BadArgument(f"a message's role is {role!r:.40}; accepted: system, user, assistant, tool.")
+    if isinstance(content, list):
+        content = "\n".join(
+            str(part.get("text") or f"[{part.get('type')}]") for part in map(_object, content)
+        )
+    made = []
+    for call in _objects(given.get("tool_calls") or [], "tool_calls"):
+        function = _object(call.get("function"))
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+        made.append(ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), text))
+    reasoning = given.get("reasoning_content")
+    return Message(
+        role,
+        str(content or ""),
+        tool_calls=tuple(made),
+        tool_call_id=str(given.get("tool_call_id") or "") if role == "tool" else None,
+        name=str(given.get("name") or "") if role == "tool" else None,
+        reasoning=reasoning if isinstance(reasoning, str) else None,
+    )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(values: Any, what: str) -> list[Mapping[str, Any]]:
+    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
+        raise BadArgument(f"{what} is {values!r:.60}; accepted: a list of JSON objects.")
+    return values
+
+
+# -- files
+
+
+def write_traces(
+    episodes: Iterable[Episode],
+    path: str | Path,
+    *,
+    record: bool = True,
+    damaged: Callable[[GemError], None] | None = None,
+) -> int:
+    """Write episodes as JSON lines, a trace for each seat that acted, and return how many.
+
+    Args:
+        episodes: any number; one is held at once.
+        path: the file.
+        record: see `to_trace`.
+        damaged: told why an episode has no trace, and is left out; None: that is raised.
+
+    Raises:
+        BadArgument: when the file is there already. StoreError: when it cannot be written.
+    """
+    count = 0
+    with whole_file(Path(path)) as part, part.open("wb") as file:
+        for episode in episodes:
+            try:
+                seats = dict.fromkeys(turn.seat for turn in episode.turns) or {SEAT: None}
+                made = [to_trace(episode, seat, record=record) for seat in seats]
+            except BadArgument as error:
+                if damaged is None:
+                    raise
+                damaged(error)
+                continue
+            for trace in made:
+                file.write(msgspec.json.encode(trace) + b"\n")
+                count += 1
+    return count
+
+
+def read_traces(path: str | Path) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each line of a file of traces, what reads it; the traces of several seats are one episode.
+
+    One damaged trace so spoils no other: its call raises BadArgument.
+
+    Raises:
+        MissingData: where there is no such file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield partial(_decoded, line, f"{path}, line {number}")
+    except FileNotFoundError as error:
+        raise MissingData(f"{path}: no such file.") from error
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _decoded(line: bytes, where: str) -> Episode:
+    try:
+        trace = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadArgument(f"{where} is no JSON: {error}") from error
+    return from_trace(trace)

@@ -1,0 +1,270 @@
+"""Other people's servers of environments that speak OpenEnv's protocol, as the family ``openenv:``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any, ClassVar
+
+from gem import codec
+from gem.content import Image, Obs, Text
+from gem.core import Env, Start, Step
+from gem.envs.bridges.addresses import is_server
+from gem.errors import BadArgument, NoVerdict, ToolError, WorkerDied, missing_extra
+from gem.record import StopReason
+
+try:
+    from websockets.exceptions import InvalidStatus, WebSocketException
+    from websockets.sync.client import ClientConnection, connect
+except ImportError as error:
+    raise missing_extra("the openenv: family", "websockets", "serve") from error
+
+ANSWER_AT_MOST = 100 << 20
+"""Bytes of one message, as OpenEnv's own client has it."""
+
+USUAL_FIELDS = ("text", "message", "action", "answer", "code", "command")
+"""The fields of an action that are filled where a server's schema has several."""
+
+SHOWN_FIELDS = (
+    "text",
+    "message",
+    "response",
+    "prompt",
+    "observation",
+    "output",
+    "question",
+    "echoed_message",
+)
+"""The fields of an observation that are shown alone where one of them is a text."""
+
+REFUSED = ("INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR")
+
+
+class OpenEnvEnv(Env):
+    """An environment on a server that speaks OpenEnv's protocol, whoever wrote it.
+
+    Task:
+        What the server says; its observation is shown as text.
+
+    Action:
+        Text. It fills the one field of the server's actions, or the one that was named, as text or as the
+        number that the schema wants there. A JSON object of the schema's fields is sent as it is. What the
+        server refuses is shown to the agent, and earns 0.
+
+    Observation:
+        The observation's text where it has one, under one of the usual names; else all its fields, as JSON.
+
+    Reward:
+        The server's. Where it gives none before the end, 0; an end without one is no verdict.
+
+    End:
+        When the server says done. Truncation and the reason stand in its metadata, where it is gem's.
+
+    Source:
+        https://github.com/huggingface/OpenEnv, protocol of release 0.10.
+    """
+
+    forkable: ClassVar[bool] = False
+    shared: ClassVar[tuple[str, ...]] = ("_held", "_socket", "_fields")
+
+    def __init__(
+        self,
+        name: str,
+        field: str | None = None,
+        shown: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        call_s: float = 60.0,
+    ) -> None:
+        """Keep the server's address; it is connected to with the first reset.
+
+        Args:
+            name: the address, as ``http://127.0.0.1:8000``.
+            field: of its actions, that the text fills; None: what its schema suggests.
+            shown: the field of its observations that is shown; None: see above.
+            headers: sent along, as a key.
+            call_s: seconds that one answer may take.
+        """
+        if not is_server(name):
+            raise BadArgument(f"{name!r:.120} is no address of a server; accepted: http://host:port.")
+        if not call_s > 0:
+            raise BadArgument(f"call_s is {call_s}; accepted: more than 0.")
+        self.url, self.field, self.shown = name.rstrip("/"), field, shown
+        self.headers, self.call_s = dict(headers or {}), call_s
+        self._held = ExitStack()
+        self._socket: ClientConnection | None = None
+
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("headers",)
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Begin an episode there; see Env.reset."""
+        super().reset(seed)
+        # Seeds there are often of numpy's or C's size.
+        asked = {"type": "reset", "data": {"seed": (self.seed or 0) % 2**31}}
+        known = self._socket is not None
+        try:
+            result = self._ask(asked)
+        except WorkerDied:
+            if not known:
+                raise
+            result = self._ask(asked)  # the server began anew since the last episode
+        if result.get("done"):
+            raise NoVerdict(f"the server ended the episode in its reset: {_why(result)}")
+        return Start(self._obs(result), _info(result))
+
+    def step(self, action: str) -> Step:
+        """Take one action there; see Env.step."""
+        try:
+            result = self._ask({"type": "step", "data": self._action(action)})
+        except ToolError as refused:  # the agent's doing, and no way out of the episode
+            return Step(f"Your action was refused: {refused}", 0.0, False, False, {"refused": True})
+        done, reward = bool(result.get("done")), result.get("reward")
+        metadata = result.get("metadata") or {}
+        info = _info(result)
+        if reward is None and (done or metadata.get("verdict") == "none"):
+            raise NoVerdict(f"the server ended the episode without a reward: {_why(result)}")
+        if isinstance(reward, bool) or not isinstance(reward, int | float):
+            reward = float(reward or 0.0)
+        truncated = done and metadata.get("truncated") is True and metadata.get("terminated") is not True
+        stop = metadata.get("stop")
+        if done and isinstance(stop, str) and stop in {each.value for each in StopReason}:
+            info["stop"] = stop
+        return Step(self._obs(result), float(reward), done and not truncated, truncated, info)
+
+    def close(self) -> None:
+        """End the session there; see Env.close."""
+        self._drop(b'{"type":"close"}')
+        super().close()
+
+    # -- the wire
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the data of the answer to a message.
+
+        Raises:
+            WorkerDied: when the server, and the session with it, is gone. ToolError, NoVerdict: as it says.
+        """
+        try:
+            socket = self._connected(begins=message["type"] == "reset")
+            socket.send(json.dumps(message))
+            answer = json.loads(socket.recv(self.call_s))
+        except InvalidStatus as refused:
+            raise BadArgument(f"{self.url} answers {refused.response.status_code}.") from refused
+        except (OSError, EOFError, WebSocketException, ValueError, RecursionError) as error:
+            self._drop()  # or a late answer would be taken for the next one's
+            raise WorkerDied(f"the server at {self.url} is gone: {type(error).__name__}: {error}") from error
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, dict):
+            raise NoVerdict(f"the server's answer is unreadable: {answer!r:.200}")
+        if answer.get("type") == "error":
+            why = f"the server says: {data.get('message')!s:.1000} ({data.get('code')})"
+            raise (ToolError if data.get("code") in REFUSED else NoVerdict)(why)
+        return data
+
+    def _connected(self, begins: bool) -> ClientConnection:
+        if self._socket is None:
+            if not begins:
+                raise OSError("the connection was lost, and the session with it")
+            self._socket = self._held.enter_context(
+                connect(
+                    self.url.replace("http", "ws", 1) + "/ws",
+                    additional_headers=self.headers,
+                    compression=None,
+                    max_size=ANSWER_AT_MOST,
+                    open_timeout=self.call_s,
+                    close_timeout=2.0,
+                    proxy=None,
+                )
+            )
+        return self._socket
+
+    def _drop(self, last: bytes | None = None) -> None:
+        socket, self._socket = self._socket, None
+        with suppress(OSError, EOFError, WebSocketException):
+            if socket is not None and last is not None:
+                socket.send(last.decode())
+        with suppress(OSError, EOFError, WebSocketException):
+            self._held.close()
+
+    # -- text and fields
+
+    def _action(self, text: str) -> dict[str, Any]:
+        """Return an action as the server's schema wants it."""
+        with suppress(ValueError, RecursionError):
+            written = json.loads(text)
+            if isinstance(written, dict) and written and set(written) <= set(self._schema()) | {"metadata"}:
+                return written
+        field = self._field()
+        if self._fields is None or self._fields.get(field) in ("string", None):
+            return {field: text}
+        try:
+            return {field: json.loads(text)}
+        except (ValueError, RecursionError):
+            raise ToolError(f"{field} is to be of type {self._fields[field]}, as JSON writes it.") from None
+
+    def _field(self) -> str:
+        if self.field is None:
+            known = [*self._schema()]
+            usual = [name for name in USUAL_FIELDS if name in known]
+            if len(known) != 1 and not usual:
+                raise BadArgument(
+                    f"actions at {self.url} have the fields {', '.join(known) or 'unknown'}; say which one a "
+                    "text fills: field=..."
+                )
+            self.field = usual[0] if usual else known[0]
+        return self.field
+
+    _fields: dict[str, Any] | None = None
+
+    def _schema(self) -> dict[str, Any]:
+        """Return the fields of an action, and their types."""
+        if self._fields is None:
+            import httpx  # where a field was named, nobody asks for the schema
+
+            try:
+                got = httpx.get(
+                    self.url + "/schema", headers=self.headers, timeout=self.call_s, trust_env=False
+                )
+                properties = got.raise_for_status().json()["action"]["properties"]
+                self._fields = {
+                    name: each.get("type") for name, each in properties.items() if name != "metadata"
+                }
+            except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
+                raise WorkerDied(f"the server at {self.url} shows no schema of actions: {error}") from error
+        return self._fields
+
+    def _obs(self, result: dict[str, Any]) -> Obs:
+        seen = result.get("observation")
+        if isinstance(seen, str):
+            return seen
+        if not isinstance(seen, dict):
+            return "" if seen is None else json.dumps(seen)
+        parts = seen.get("parts")
+        if isinstance(parts, list) and parts:
+            with suppress(KeyError, TypeError, ValueError):
+                return tuple(_part(part) for part in parts)
+        for name in (self.shown,) if self.shown else SHOWN_FIELDS:
+            if isinstance(seen.get(name), str):
+                return str(seen[name])
+        return json.dumps(
+            {key: value for key, value in seen.items() if key != "metadata"}, ensure_ascii=False
+        )
+
+
+def _part(part: dict[str, Any]) -> Text | Image:
+    if part["type"] == "image":
+        image = codec.restored({"$image": [part["data"], part["mime"], part.get("alt", "")]})
+        assert isinstance(image, Image)
+        return image
+    return Text(str(part["text"]))
+
+
+def _info(result: dict[str, Any]) -> dict[str, Any]:
+    metadata = result.get("metadata")
+    return {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
+
+
+def _why(result: dict[str, Any]) -> str:
+    return json.dumps(result.get("metadata"))[:500]

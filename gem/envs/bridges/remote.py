@@ -1,0 +1,208 @@
+"""Environments on a server, `gem-gym serve`, as the family ``remote:``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from gem import seeding
+from gem.content import ToolSpec, tools_in
+from gem.core import Env, Start, Step
+from gem.envs.bridges.addresses import split
+from gem.errors import BadArgument, EnvClosed
+from gem.hosts import wire
+from gem.hosts.base import NO_KWARGS
+from gem.hosts.remote import Elsewhere, Remote
+from gem.specs import EnvSpec, TaskRef, written_arguments
+
+
+class RemoteEnv(Env):
+    """An environment that lives on a server of gem's.
+
+    Task:
+        That of the environment there.
+
+    Action:
+        As there.
+
+    Observation:
+        As there, to the letter. What JSON cannot hold in its info comes as text.
+
+    Reward:
+        As there.
+
+    End:
+        As there. A server that goes away is no verdict, as the death of a worker is.
+
+    Source:
+        ``gem-gym serve``. States stay on the server: get_state() returns a name for one, which holds as long
+        as this environment is open.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("_link", "_index", "_claims", "_tools", "_spec")
+    _secret_arguments: ClassVar[tuple[str, ...]] = ("token",)
+
+    def __init__(
+        self, name: str, token: str | None = None, call_s: float | None = None, **keywords: Any
+    ) -> None:
+        """Open a session there.
+
+        Args:
+            name: the server's address and the id, as ``http://127.0.0.1:8000/game:Sudoku-v0-easy``.
+            token: what the server wants; None: the environment variable GEM_SERVE_TOKEN.
+            call_s: seconds that a call may take, the network included; None: any.
+            **keywords: of the environment there; the server takes those that it lists.
+
+        Raises:
+            WorkerDied: when there is no server. Or what it says.
+        """
+        place = split(name)
+        if place is None:
+            raise BadArgument(
+                f"{name!r:.120} is no address of an environment; accepted: http://host:port/ID."
+            )
+        plain, opaque = written_arguments(type(self), keywords)
+        self._open(_Link(place.server, token, call_s), TaskRef(place.env_id, plain, opaque=opaque))
+
+    def _open(self, link: _Link, task: TaskRef) -> None:
+        self._link = link
+        try:
+            self._index = link.host.add(Elsewhere(task))
+            about = link.host.about(self._index)
+            if about["seats"] != ["agent"]:
+                raise BadArgument(
+                    f"{task.spec} has several seats; play it with host='remote:{link.host.url}' instead."
+                )
+        except BaseException:
+            link.host.close()
+            raise
+        link.users += 1
+        self._claims = {claim: about[claim] for claim in wire.CLAIMS}
+        self._tools = tools_in(about)
+
+    def _call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        if self._phase == "closed":
+            raise EnvClosed(f"{self} is closed; make a new one.")
+        return self._link.call(self._index, verb, args, kwargs)
+
+    # -- the contract
+
+    def reset(self, seed: int | None = None, **options: Any) -> Start:
+        """Begin an episode there; see Env.reset."""
+        super().reset(seed)
+        start: Start = self._call("reset", self.seed, **options)
+        return start
+
+    def step(self, action: str) -> Step:
+        """Take one action there; see Env.step."""
+        step: Step = self._call("step", action)
+        return step
+
+    def close(self) -> None:
+        """End the session there; see Env.close."""
+        if self._phase != "closed" and "_link" in vars(self):
+            self._link.leave(self._index)
+        super().close()
+
+    def sample_random_action(self) -> str:
+        """Return a legal action, drawn there; see Env.sample_random_action."""
+        return str(self._call("sample_random_action"))
+
+    def solve(self) -> str:
+        """Return the expert's next action, from there; see Env.solve."""
+        return str(self._call("solve"))
+
+    def seed_actor(self, seed: int) -> None:
+        """Begin another random actor's stream there; see Env.seed_actor."""
+        self._call("seed_actor", seeding.check(seed))
+
+    @property
+    def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
+        """What a model may call natively there."""
+        return self._tools
+
+    @property
+    def forkable(self) -> bool:  # type: ignore[override]
+        """Whether the environment there can be forked."""
+        return bool(self._claims["forkable"])
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What this was made from, with what is claimed of the environment there."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, value: EnvSpec | None) -> None:
+        self._spec = None if value is None else replace(value, **self._claims)
+
+    # -- state
+
+    def get_state(self) -> dict[str, Any]:
+        """Return this end's state, and a name for the environment's, which stays there; see Env.get_state."""
+        return {**super().get_state(), "_there": self._call("get_state")}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Become what get_state() returned; see Env.set_state."""
+        mine = dict(state)
+        there = mine.pop("_there")
+        super().set_state(mine)
+        self._call("set_state", there)
+
+    def fork(self, seed: int | None = None) -> Self:
+        """Return a twin in the same state, in a session of its own; see Env.fork."""
+        self._check_forkable()
+        twin = self._shell()
+        vars(twin).update(super().get_state())
+        twin._index = self._link.fork(self._index, seed)
+        if seed is not None:
+            twin._seed = seeding.derive(seeding.check(seed), "fork")
+            twin._rng = twin._actor_rng = None
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle keeps: what this was made of, without the token, and its state."""
+        args, kwargs = self._init
+        init = args[:1], {name: value for name, value in kwargs.items() if name != "token"}
+        spec = self.spec and replace(
+            self.spec, kwargs={name: value for name, value in self.spec.kwargs.items() if name != "token"}
+        )
+        return {"init": init, "spec": spec, "state": self.get_state()}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        """Open another session in the state that was kept."""
+        self._init = args, kwargs = kept["init"]
+        type(self).__init__(self, *args, **kwargs)
+        self.spec = self._made_by = kept["spec"]
+        self.set_state(kept["state"])
+
+
+class _Link:
+    """A connection, which an environment shares with its forks; one thread at a time uses it."""
+
+    def __init__(self, server: str, token: str | None, call_s: float | None) -> None:
+        self.host = Remote(call_s, server, token)
+        self.users = 0
+        self._lock = threading.Lock()
+
+    def call(self, index: int, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._lock:
+            self.host.submit(index, verb, args, kwargs or NO_KWARGS)
+            (outcome,) = self.host.ready()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def fork(self, index: int, seed: int | None) -> int:
+        with self._lock:
+            twin = self.host.fork(index, seed)
+            self.users += 1
+            return twin
+
+    def leave(self, index: int) -> None:
+        with self._lock:
+            self.host.remove(index)
+            self.users -= 1
+            if not self.users:
+                self.host.close()

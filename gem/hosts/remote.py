@@ -1,0 +1,413 @@
+"""The remote host: environments on a server, `gem-gym serve`, over one web socket.
+
+All calls that are submitted at once are one message. A connection that is lost is made again, and what was in
+flight is asked again: the server answers it from memory where it was carried out already. A server that stays
+away, or that has begun anew, is a worker that died: its episodes end without verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from threading import Event
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from gem.core import Env
+from gem.errors import BadArgument, NoVerdict, WorkerDied, missing_extra
+from gem.hosts import wire
+from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, overdue
+from gem.registry import Maker
+from gem.specs import TaskRef, WrapperRef, written_arguments
+
+try:
+    from websockets.exceptions import InvalidStatus, WebSocketException
+    from websockets.sync.client import ClientConnection, connect
+except ImportError as error:
+    raise missing_extra("the remote host", "websockets", "serve") from error
+
+PATIENCE_S = 10.0
+"""How long a server is looked for that cannot be reached, or that went away."""
+
+FIRST_S = 2.0
+"""How long one is looked for that was never there."""
+
+FRUITLESS = 8
+"""How many connections are made in a row that bring no answer."""
+
+KEEPALIVE = {"SO_KEEPALIVE": 1, "TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""So that a machine that vanished is noticed within a minute."""
+
+CLOSE_S = 2.0
+RETRY_S = 0.2
+ANSWER_AT_MOST = 1 << 28
+"""Bytes of one message from the server."""
+
+LOST = (OSError, EOFError, TimeoutError, WebSocketException)
+
+
+class Remote(Host):
+    """Environments on a server; see `gem-gym serve`.
+
+    Recipes are ids, tasks or Makers whose arguments can be written down; what the server does not list, it
+    refuses. With `call_s`, a call that takes longer is given up, and its environment closed there.
+
+    Args:
+        call_s: seconds that a call may take, the network included.
+        address: the server's, as http://127.0.0.1:8000; None: the environment variable GEM_SERVE_URL.
+        token: what the server wants; None: the environment variable GEM_SERVE_TOKEN.
+        patience_s: how long a server that went away is looked for.
+
+    Raises:
+        BadArgument: without an address, or for one that is none.
+    """
+
+    def __init__(
+        self,
+        call_s: float | None = None,
+        address: str | None = None,
+        token: str | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        super().__init__(call_s)
+        self.url = _checked(address or os.environ.get("GEM_SERVE_URL") or "")
+        self._token = token or os.environ.get("GEM_SERVE_TOKEN") or None
+        self._patience_s = patience_s
+        self._connection: ClientConnection | None = None
+        self._met = False  # the server was there once
+        self._fruitless = 0  # connections in a row that brought no answer
+        self._held = ExitStack()
+        self._envs: dict[int, _Env] = {}
+        self._flights: dict[int, _Flight] = {}  # by the number of the request
+        self._number = 0
+        self._done: list[Outcome] = []
+        self._leaving: list[wire.Request] = []  # sessions to be closed, with the next message
+
+    # -- environments
+
+    def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
+        self._envs[index] = _Env(task_of(index, recipe))
+
+    def _remove(self, index: int) -> None:
+        self._leave(self._envs.pop(index))
+
+    def _renew(self, index: int, recipe: Recipe | None) -> None:
+        env = self._envs[index]
+        self._leave(env)
+        self._envs[index] = _Env(env.task if recipe is None else task_of(index, recipe))
+
+    def _leave(self, env: _Env) -> None:
+        if env.opened:
+            env.opened = False
+            self._leaving.append(wire.Request(self._next(), env.session, wire.CLOSE))
+            if not self.busy:
+                self._send([])
+
+    def env(self, index: int) -> Env:
+        """Refuse: the environment is on the server."""
+        raise BadArgument("these environments live on a server; use the serial or thread host.")
+
+    # -- calls
+
+    def about(self, index: int) -> Any:
+        """Return what the environment at `index` claims, and its tools.
+
+        Raises:
+            Whatever the server says.
+        """
+        asked = self._request(index, wire.ABOUT, (), NO_KWARGS)
+        return self._alone(index, asked)
+
+    def fork(self, index: int, seed: int | None) -> int:
+        """Add a twin of the environment at `index` in its state, and return its index.
+
+        Raises:
+            CannotFork, or what else the server says.
+        """
+        self._check_idle(index)
+        origin = self._envs[index]
+        twin = self.add(Elsewhere(origin.task))
+        mine = self._envs[twin]
+        forked = wire.Request(self._next(), mine.session, wire.FORK, [seed], origin=origin.session)
+        self._flights[forked.id] = _Flight(twin, forked)
+        mine.opened = True
+        try:
+            self._alone(twin, forked)
+        except BaseException:
+            self.remove(twin)
+            raise
+        return twin
+
+    def _alone(self, index: int, asked: wire.Request) -> Any:
+        """Send one request, wait for its answer, and return or raise it; nothing else is in flight."""
+        self.busy.add(index)
+        self._send([asked])
+        (outcome,) = self.ready()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _start(self, commands: Sequence[Command]) -> None:
+        requests = []
+        for index, verb, args, kwargs in commands:
+            env = self._envs[index]
+            if env.lost and verb != "reset":
+                env.lost = False
+                self._done.append(Outcome(index, None, WorkerDied(f"the episode of env {index} is gone.")))
+                continue
+            requests.append(self._request(index, verb, args, kwargs))
+        if requests:
+            self._send(requests)
+
+    def _request(
+        self, index: int, verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> wire.Request:
+        env = self._envs[index]
+        env.lost = False
+        task = None if env.opened else env.task
+        asked = wire.request(self._next(), env.session, verb, args, kwargs, task)
+        env.opened = True
+        self._flights[asked.id] = _Flight(index, asked, args, kwargs)
+        return asked
+
+    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+        until = float("inf") if timeout is None else monotonic() + timeout
+        while len(self._done) < at_least:
+            wake = until
+            if self.call_s is not None:
+                wake = min(wake, min(flight.began for flight in self._flights.values()) + self.call_s)
+            self._receive(None if wake == float("inf") else max(0.0, wake - monotonic()))
+            now = monotonic()
+            self._give_up(now)
+            if now >= until:
+                break
+        done, self._done = self._done, []
+        return done
+
+    def _give_up(self, now: float) -> None:
+        if self.call_s is None:
+            return
+        for number, flight in [*self._flights.items()]:
+            if now - flight.began >= self.call_s:
+                del self._flights[number]
+                self._done.append(Outcome(flight.index, None, overdue(flight.request.verb, self.call_s)))
+                self._leave(self._envs[flight.index])
+                self._envs[flight.index] = _Env(self._envs[flight.index].task)
+
+    # -- the connection
+
+    def _connected(self) -> ClientConnection:
+        if self._connection is None:
+            headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+            self._connection = self._held.enter_context(
+                connect(
+                    self.url.replace("http", "ws", 1) + wire.PATH,
+                    additional_headers=headers,
+                    compression=None,
+                    max_size=ANSWER_AT_MOST,
+                    open_timeout=self._patience_s,
+                    close_timeout=CLOSE_S,
+                    ping_interval=None,  # a thread more; the server's pings are answered all the same
+                    proxy=None,
+                )
+            )
+            self._met = True
+            for name, value in KEEPALIVE.items():
+                if hasattr(socket, name):  # Linux has all of them
+                    level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
+                    self._connection.socket.setsockopt(level, getattr(socket, name), value)
+        return self._connection
+
+    def _drop(self) -> None:
+        self._connection = None
+        with suppress(*LOST):
+            self._held.close()
+
+    def _send(self, requests: Sequence[wire.Request]) -> None:
+        """Send requests, behind what is to be closed; where the connection is lost, all in flight."""
+        leaving, self._leaving = self._leaving, []
+        if not requests and self._connection is None:
+            return  # whom nobody asks for anything any more is left to its lease
+        try:
+            if self._connection is None and len(self._flights) > len(requests):
+                raise ConnectionError  # what was in flight before is asked again with it
+            self._connected().send(wire.ENCODER.encode([*leaving, *requests]).decode())
+        except LOST:
+            if requests:
+                self._again()
+
+    def _receive(self, timeout: float | None) -> None:
+        """Take in one message, or what comes of its absence."""
+        if not self._flights:
+            return
+        try:
+            message = self._connected().recv(timeout)
+        except TimeoutError:
+            return
+        except LOST:
+            self._again()
+            return
+        try:
+            answers = wire.ANSWERS.decode(message)
+        except ValueError:
+            self._again()
+            return
+        self._fruitless = 0
+        for answer in answers:
+            flight = self._flights.pop(answer.id, None)
+            if flight is not None:  # else it was given up, or closed a session
+                self._take(flight, answer)
+
+    def _take(self, flight: _Flight, answer: wire.Answer) -> None:
+        index, env, verb = flight.index, self._envs[flight.index], flight.request.verb
+        if answer.error is None:
+            try:
+                self._done.append(Outcome(index, wire.unpacked(verb, answer.value)))
+            except (ValueError, TypeError, KeyError) as error:
+                self._done.append(
+                    Outcome(index, None, NoVerdict(f"the server's answer is unreadable: {error}"))
+                )
+            return
+        if answer.error.type != wire.GONE:
+            self._done.append(Outcome(index, None, wire.error_of(answer.error)))
+            return
+        self._envs[index] = _Env(env.task)
+        if verb == "reset":  # which begins anew in any case
+            self._send([self._request(index, verb, flight.args, flight.kwargs)])
+        else:
+            self._done.append(
+                Outcome(index, None, WorkerDied(f"the server lost env {index}: {answer.error.message}"))
+            )
+
+    def _again(self) -> None:
+        """Connect again and ask again all that is in flight; without a server, all of it has died."""
+        until = monotonic() + (self._patience_s if self._met else min(self._patience_s, FIRST_S))
+        why: Exception = WorkerDied(f"the server at {self.url} closes every connection without an answer.")
+        self._fruitless += 1
+        while self._fruitless <= FRUITLESS:
+            self._drop()
+            try:
+                everything = [flight.request for flight in self._flights.values()]
+                self._connected().send(wire.ENCODER.encode(everything).decode())
+                return
+            except LOST as failed:
+                status = failed.response.status_code if isinstance(failed, InvalidStatus) else 500
+                if status < 500:
+                    hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if status == 401 else "."
+                    why = BadArgument(f"{self.url} answers {status}{hint}")
+                    break
+                why = WorkerDied(f"the server at {self.url} cannot be reached: {failed}")
+                if monotonic() >= until:
+                    break
+                Event().wait(RETRY_S)
+        self._fruitless = 0
+        flights, self._flights = self._flights, {}
+        told = {flight.index for flight in flights.values()}
+        for flight in flights.values():
+            self._done.append(Outcome(flight.index, None, why))
+        for index, env in self._envs.items():
+            self._envs[index] = _Env(env.task, lost=env.opened and index not in told)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            for env in self._envs.values():
+                if env.opened:
+                    self._leaving.append(wire.Request(self._next(), env.session, wire.CLOSE))
+            if self._leaving:
+                with suppress(*LOST):
+                    self._connection.send(wire.ENCODER.encode(self._leaving).decode())
+        self._drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A recipe for an environment of a server, whose id this process need not know."""
+
+    task: TaskRef
+
+    def __call__(self) -> Env:
+        """Refuse: only the server can make it."""
+        raise BadArgument(f"{self.task.spec} is made on a server; use the remote host.")
+
+
+class _Env:
+    """What is known of an environment there: its task, its session, whether that was begun."""
+
+    __slots__ = ("lost", "opened", "session", "task")
+
+    def __init__(self, task: TaskRef, lost: bool = False) -> None:
+        self.task, self.lost = task, lost
+        self.session = secrets.token_urlsafe(wire.SESSION_AT_LEAST)
+        self.opened = False
+
+
+class _Flight:
+    """A request in flight."""
+
+    __slots__ = ("args", "began", "index", "kwargs", "request")
+
+    def __init__(
+        self,
+        index: int,
+        request: wire.Request,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = NO_KWARGS,
+    ) -> None:
+        self.index, self.request, self.args, self.kwargs = index, request, args, kwargs
+        self.began = monotonic()
+
+
+def task_of(index: int, recipe: Any) -> TaskRef:
+    """Return a recipe as a task that can be sent.
+
+    Raises:
+        BadArgument: for a recipe that cannot be written down.
+    """
+    if isinstance(recipe, Elsewhere):
+        if recipe.task.opaque:
+            raise _unsendable(index, recipe.task.opaque)
+        return recipe.task
+    if not isinstance(recipe, Maker):
+        raise BadArgument(
+            f"the recipe of env {index} is {recipe!r:.80}; accepted on a remote host: a Maker, whose "
+            "arguments can be written down."
+        )
+    task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
+    kwargs, opaque = written_arguments(type(recipe), recipe.kwargs)
+    wrappers = []
+    for wrapper in recipe.wrappers:
+        if callable(wrapper):
+            opaque = (*opaque, f"wrapper {wrapper!r:.60}")
+        else:
+            wrappers.append(wrapper if isinstance(wrapper, WrapperRef) else WrapperRef(wrapper))
+    if task.opaque or opaque:
+        raise _unsendable(index, (*task.opaque, *opaque))
+    return TaskRef(task.spec, {**task.kwargs, **kwargs}, (*task.wrappers, *wrappers))
+
+
+def _unsendable(index: int, opaque: Sequence[str]) -> BadArgument:
+    return BadArgument(f"env {index} cannot be sent: {', '.join(opaque)} cannot be written down.")
+
+
+def _checked(url: str) -> str:
+    """Return the address of a server.
+
+    Raises:
+        BadArgument: for what is none.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise BadArgument(
+            f"the server's address is {url!r:.120}; accepted: http://host:port, in host='remote:http://...' "
+            "or the environment variable GEM_SERVE_URL."
+        )
+    return url.rstrip("/")

@@ -1,0 +1,342 @@
+"""gem's own client: environments on a server, as if they were here."""
+
+import pickle
+import socket
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gem
+from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
+from gem.content import Image, Text
+from gem.envs.bridges.addresses import split
+from gem.errors import (
+    BadArgument,
+    CannotFork,
+    EnvClosed,
+    EpisodeOver,
+    NoVerdict,
+    ResetNeeded,
+    UnknownArgument,
+    UnknownEnv,
+    WorkerDied,
+)
+from gem.hosts import make_host
+from gem.record import StopReason, Verdict
+from gem.registry import Maker
+from gem.rollout.runner import Job, Runner
+from gem.specs import WrapperRef
+from gem.testing import check_env
+
+pytest.importorskip("websockets")
+
+from gem.hosts.remote import Remote
+
+GUESS = "game:GuessTheNumber-v0-easy"
+SUDOKU = "game:Sudoku-v0-easy"
+
+
+@pytest.fixture
+def made():
+    """Return gem.make; what it made is closed with the test."""
+    envs = []
+
+    def make(*args, **kwargs):
+        envs.append(gem.make(*args, **kwargs))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.parametrize("env_id", [GUESS, "qa:Facts-v0-easy", "vision:Charts-v0-easy"])
+def test_the_contract_holds_for_an_environment_elsewhere(serving, env_id):
+    if env_id.startswith("vision:"):
+        pytest.importorskip("PIL")
+    server = serving(env_id, limits={"rate": 1e6})
+    name = f"remote:{server.url}/{env_id}"
+    claims = gem.spec(env_id)
+    solver = {"solver": claims.solver, "solver_rate": claims.solver_rate}
+    spec = replace(gem.spec(name), max_turns=claims.max_turns, **solver)
+    report = check_env(spec, seeds=[0, 1])
+    assert report.ok, str(report)
+    assert {"forks", "pickles", "save-restore"} & set(report.held)
+    assert len(server.application.sessions) == 0, "a session stayed open"
+
+
+def test_its_claims_are_those_of_the_environment_there(serving, made):
+    env = made(f"remote:{serving(SUDOKU).url}/{SUDOKU}")
+    assert env.spec.solver == gem.spec(SUDOKU).solver
+    assert env.spec.max_turns == gem.spec(SUDOKU).max_turns
+    assert env.env_id.endswith(SUDOKU)
+    assert made(f"remote:{serving('served:Obeying').url}/served:Obeying").tool_specs[0].name == "echo"
+
+
+def test_errors_cross_as_gems_own(serving, made):
+    env = made(f"remote:{serving().url}/served:Obeying")
+    with pytest.raises(ResetNeeded):
+        env.step("x")
+    env.reset(seed=1)
+    with pytest.raises(RuntimeError, match="raised RuntimeError; the server's log") as told:
+        env.step("secret")
+    assert type(told.value).__name__ == "RuntimeError"
+    assert "/etc" not in str(told.value)
+    with pytest.raises(UnknownArgument, match="takes no keyword 'length'"):
+        gem.make(f"remote:{serving().url}/served:Obeying", length=9)
+    with pytest.raises(UnknownEnv, match="offers no 'served:Other'; it offers served:Obeying"):
+        gem.make(f"remote:{serving().url}/served:Other")
+    env.close()
+    env.close()
+    with pytest.raises(EnvClosed):
+        env.reset()
+
+
+def test_listed_keywords_reach_it(serving, made):
+    server = serving(keywords=["length"])
+    env = made(f"remote:{server.url}/served:Obeying", length=1)
+    env.reset(seed=1)
+    assert env.step("x").terminated
+    with pytest.raises(EpisodeOver):
+        env.step("x")
+    with pytest.raises(BadArgument, match="plain values"):
+        made(f"remote:{server.url}/served:Obeying", length=float("inf"))
+
+
+def test_the_last_step_that_is_allowed_is_truncated(serving, made):
+    env = made(f"remote:{serving(limits={'steps': 2}).url}/served:Obeying")
+    env.reset(seed=1)
+    assert not env.step("x").done
+    end = env.step("x")
+    assert (end.terminated, end.truncated, end.info["stop"]) == (False, True, "turn_limit")
+
+
+def test_forks_and_states_stay_on_the_server(serving, made):
+    server = serving(SUDOKU)
+    env = made(f"remote:{server.url}/{SUDOKU}")
+    env.reset(seed=4)
+    state = env.get_state()
+    assert set(state["_there"]) == {"snapshot"}
+    with env.fork() as twin, env.fork(seed=3) as other:
+        assert len(server.application.sessions) == 3
+        actions = [env.sample_random_action() for _ in range(3)]
+        mine = [env.step(action) for action in actions]
+        assert [twin.step(action) for action in actions] == mine
+        assert other.seed == gem.make(SUDOKU, seed=0).seed or other.seed != env.seed
+    env.set_state(state)
+    assert [env.step(action) for action in actions] == mine
+    for _ in range(20):
+        env.get_state()
+    with pytest.raises(BadArgument, match="kept no more"):
+        env.set_state(state)
+
+
+@pytest.mark.parametrize("backend", ["serial", "thread"])
+def test_a_vector_is_the_same_on_the_remote_host(serving, until, backend):
+    server = serving(GUESS, SUDOKU, backend=backend)
+    actions = ["\\boxed{3}", "\\boxed{1 1 2}", "nothing"]
+    seen = []
+    for host in ("serial", f"remote:{server.url}"):
+        with gem.make_vec([GUESS, SUDOKU, GUESS], backend=host, seed=7) as envs:
+            steps = [envs.reset()]
+            steps += [envs.step(actions) for _ in range(6)]
+            seen.append(steps)
+    for here, there in zip(*seen, strict=True):
+        for mine, yours in zip(here, there, strict=True):
+            assert np.array_equal(mine, yours) if isinstance(mine, np.ndarray) else list(mine) == list(yours)
+    until(lambda: len(server.application.sessions) == 0, "a session stayed open")
+
+
+def test_a_runner_records_the_same_episodes_on_the_remote_host(serving):
+    server = serving(GUESS, "multi:ConnectFour-v0")
+    ids = [*server.application.offers]
+    jobs = [Job(env_id, seed=seed) for env_id in ids for seed in (1, 2)]
+    played = []
+    for host in ("serial", f"remote:{server.url}"):
+        with Runner(RandomAgent(), host=host) as runner:
+            played.append(runner.play(jobs))
+    for here, there in zip(*played, strict=True):
+        assert here.task == there.task
+        assert [(turn.observation, turn.action, turn.reward, turn.info) for turn in here.turns] == [
+            (turn.observation, turn.action, turn.reward, turn.info) for turn in there.turns
+        ]
+        assert (here.stop, here.verdict, there.error) == (there.stop, there.verdict, None)
+    recorded = played[0][0]
+    with Runner(RandomAgent(), host=f"remote:{server.url}") as runner:
+        (again,) = runner.play([Job(recorded.task, seed=recorded.seed)])
+    assert [turn.action for turn in again.turns] == [turn.action for turn in recorded.turns]
+
+
+def test_a_server_that_dies_is_no_verdict(serving):
+    server = serving("served:Obeying")
+
+    def stopping(ask):
+        if ask.turn == 1:
+            server.stop()
+            server.thread.join(20)
+        return "x"
+
+    host = Remote(address=server.url, patience_s=0.1)
+    with host, Runner(ScriptedAgent(stopping), host=host, retries=0) as runner:
+        (episode,) = runner.play([Job("served:Obeying", seed=1)])
+    assert (episode.stop, episode.verdict) == (StopReason.ERROR, Verdict.NONE)
+    assert (episode.error.boundary, episode.error.type) == ("host", "WorkerDied")
+    assert [turn.reward for turn in episode.turns] == [1 / 8, None]
+
+
+def test_a_lost_connection_is_made_again_and_nothing_is_carried_out_twice(serving):
+    server = serving("served:Waiting")
+    with Remote(address=server.url) as host:
+        for _ in range(3):
+            host.add(Maker("served:Waiting"))
+        host.map([0, 1, 2], "reset", [1, 2, 3])
+        from served_envs import Obeying
+
+        Obeying.gate.clear()
+        host.submit_all([(index, "step", ("wait",), {}) for index in range(3)])
+        assert host.ready(timeout=0.1) == []
+        host._connection.socket.shutdown(
+            socket.SHUT_RDWR
+        )  # the cable is pulled while the calls are in flight
+        Obeying.gate.set()
+        steps = {outcome.index: outcome.value for outcome in host.ready(3)}
+        assert [steps[index].info["turn"] for index in range(3)] == [1, 1, 1]
+        values, errors = host.map([0, 1, 2], "step", ["x"] * 3)
+        assert not errors
+        assert [value.info["turn"] for value in values] == [2, 2, 2]
+    assert server.application.metrics["answers_repeated_total"] == 3
+
+
+def test_a_server_that_began_anew_has_lost_the_episodes_and_nothing_else(serving):
+    first = serving()
+    host = Remote(address=first.url)
+    with host:
+        for _ in range(2):
+            host.add(Maker("served:Obeying"))
+        host.map([0, 1], "reset", [1, 2])
+        first.application.sessions.forget()
+        values, errors = host.map([0, 1], "step", ["x", "x"])
+        assert values == [None, None]
+        assert [type(error) for error in errors.values()] == [WorkerDied, WorkerDied]
+        values, errors = host.map([0, 1], "reset", [1, 2])
+        assert not errors
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_its_session_closed(serving, until):
+    from served_envs import Obeying
+
+    server = serving("served:Waiting", limits={"call_s": 10.0})
+    Obeying.gate.clear()
+    with Remote(address=server.url, call_s=0.3) as host:
+        host.add(Maker("served:Waiting"))
+        host.map([0], "reset", [1])
+        _, errors = host.map([0], "step", ["wait"])
+        assert isinstance(errors[0], WorkerDied)
+        Obeying.gate.set()
+        _, errors = host.map([0], "reset", [1])
+        assert not errors
+    until(lambda: len(server.application.sessions) == 0, "the session stayed")
+
+
+def test_what_cannot_be_sent_or_reached_is_told(serving):
+    server = serving(token="t" * 16)
+    with pytest.raises(BadArgument, match="http://host:port"):
+        make_host("remote")
+    with pytest.raises(BadArgument, match="http://host:port"):
+        make_host("remote:localhost:8000")
+    with pytest.raises(BadArgument, match="serial takes no address"):
+        make_host("serial:x")
+    with Remote(address=server.url) as host:
+        with pytest.raises(BadArgument, match="accepted on a remote host: a Maker"):
+            host.add(lambda: None)
+        with pytest.raises(BadArgument, match="wrapper <function"):
+            host.add(Maker(GUESS, wrappers=(lambda env: env,)))
+        host.add(Maker("served:Obeying"))
+        _, errors = host.map([0], "reset", [1])
+        assert "set GEM_SERVE_TOKEN" in str(errors[0])
+    with Remote(address=server.url, token="t" * 16) as host:
+        host.add(Maker("served:Obeying", wrappers=(WrapperRef("concat", {}),)))
+        host.add(Maker("served:Obeying"))
+        _, errors = host.map([0, 1], "reset", [1, 1])
+        assert "puts no wrapper 'concat'" in str(errors[0])
+        assert 1 not in errors
+    with Remote(address="http://127.0.0.1:9", patience_s=0.0) as host:
+        host.add(Maker("served:Obeying"))
+        _, errors = host.map([0], "reset", [1])
+        assert isinstance(errors[0], WorkerDied)
+
+
+def test_an_environment_of_others_is_played_by_openenvs_protocol(serving, made):
+    env, here = made(f"openenv:{serving(GUESS).url}"), gem.make(GUESS)
+    for seed in (1, 2):
+        assert env.reset(seed=seed).obs == here.reset(seed=seed).obs
+        done = False
+        while not done:
+            action = here.sample_random_action()
+            yours, mine = env.step(action), here.step(action)
+            assert yours[:4] == mine[:4]
+            done = mine.done
+        assert yours.info["stop"] == mine.info["stop"]
+        with pytest.raises(EpisodeOver):
+            env.step("x")
+
+
+def test_a_token_stays_out_of_records_and_pickles(serving, made):
+    token = "t" * 16
+    env = made(f"remote:{serving(token=token).url}/served:Obeying", token=token)
+    env.reset(seed=1)
+    assert token.encode() not in pickle.dumps(env)
+    assert token not in repr(gem.registry.task_of(env))
+
+
+def test_what_goes_wrong_there_is_no_reward_here(serving, made):
+    server = serving(limits={"steps": 2})
+    env = made(f"openenv:{server.url}")
+    assert not env.forkable
+    for action in ("secret", "broken", "nan", "error"):
+        env.reset(seed=1)
+        with pytest.raises(NoVerdict):
+            env.step(action)
+    env.reset(seed=1)
+    assert env.step("picture").obs == (Text("see"), Image(b"\x89PNG", alt="[a cat]"))
+    end = env.step('{"text": "x"}')
+    assert (end.terminated, end.truncated, end.info["stop"]) == (False, True, "turn_limit")
+    assert end.obs.startswith("x ")
+    named = made(f"openenv:{server.url}", field="message")
+    named.reset(seed=1)
+    refused = named.step("x")  # whatever an agent writes is no way out of the episode
+    assert "has message" in refused.obs
+    assert refused[1:] == (0.0, False, False, {"refused": True})
+    server.stop()
+    server.thread.join(20)
+    with pytest.raises(WorkerDied):
+        env.reset(seed=1)
+    for name in ("localhost:8000", "http://", "http://x:port", "http://[", "ftp://x/y"):
+        with pytest.raises(BadArgument, match="accepted: http://host:port"):
+            gem.make(f"openenv:{name}")
+        with pytest.raises(BadArgument, match="accepted: http://host:port/ID"):
+            gem.make(f"remote:{name}/")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("http://a:1/game:X", ("http://a:1", "game:X")),
+        ("https://a/below/game:X-v0", ("https://a/below", "game:X-v0")),
+        ("http://a:1/ta:Taboo-v0-city/country", ("http://a:1", "ta:Taboo-v0-city/country")),
+        ("http://a:1/below/Plain", ("http://a:1/below", "Plain")),
+        ("http://a:1/", None),
+    ],
+)
+def test_an_address_is_split_where_the_id_begins(name, place):
+    assert split(name) == place
+
+
+def test_a_state_that_lives_elsewhere_cannot_be_had(serving, made):
+    server = serving()
+    env = made(f"remote:{server.url}/served:Obeying")
+    env._claims["forkable"] = False
+    with pytest.raises(CannotFork):
+        env.fork()
