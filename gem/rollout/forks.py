@@ -272,7 +272,8 @@ def tree_search(
     From each position that is kept, `samples` episodes are played to their end. What they did first, as the
     environment read it where it says so, are the candidates; the mean return behind each is its value, and
     the `keep` best are gone on from. With one kept this is best-of-n at each turn. The best of all episodes
-    that were played is returned, so a lucky one is not lost (Cazenave, Nested Monte-Carlo Search, IJCAI 2009).
+    that were played is returned, so a lucky one is not lost (Cazenave, Nested Monte-Carlo Search, IJCAI
+    2009).
 
     The environment is asked again and again from the same seed, with all that it hides and all the chance
     that is to come. So what is found is a demonstration, or something to learn from; it is no measure of what
