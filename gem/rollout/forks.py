@@ -10,7 +10,8 @@ The world's chance is that of the seed: forks of one turn differ in what the age
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, NamedTuple
 
 from gem import seeding
@@ -23,6 +24,7 @@ from gem.rollout.episode import Branch
 from gem.rollout.places import Recipe, maker
 from gem.rollout.runner import Job, Runner
 from gem.statistics import Interval, exact, mean_interval, rate_interval
+from gem.statistics.intervals import spread
 
 
 def branches(
@@ -192,9 +194,10 @@ def turn_values(
 
     From before each turn, and from behind the last one where the episode did not end with it, `samples`
     continuations are played. Returns are undiscounted and count from the episode's beginning. Intervals are
-    of Wilson where all returns are 0 or 1, else of Student's t, which are points where all returns are
-    alike; that of the advantage is made of the two by MOVER (Zou and Donner, Statistics in Medicine 27,
-    2008), for they are independent. The world's chance is that of the seed.
+    Wilson's where all returns are 0 or 1, else Student's t. Of a position from which all returns are alike
+    that would be a point, which nobody knows; there it is Wilson's, between the least and the highest return
+    of all continuations. That of the advantage is made of the two by MOVER (Zou and Donner, Statistics in
+    Medicine 27, 2008), for they are independent. The world's chance is that of the seed.
 
     Args:
         episode: an episode of one seat; see `branches`.
@@ -215,7 +218,9 @@ def turn_values(
     over = episode.terminated and count == len(episode.turns)
     played = runner.play(branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt))
     groups = [played[at : at + samples] for at in range(0, len(played), samples)]
-    values = [_value([each.reward() for each in group if each.scored]) for group in groups]
+    returns = [[each.reward() for each in group if each.scored] for group in groups]
+    seen = {*chain(*returns), *([episode.earned()] if over else ())}
+    values = [_value(each, seen) if len(each) > 1 else None for each in returns]
     if over:
         values.append(exact([episode.earned()]))
     return [
@@ -231,10 +236,17 @@ def turn_values(
     ]
 
 
-def _value(returns: Sequence[float]) -> Interval | None:
-    if len(returns) < 2:
-        return None
-    return (rate_interval if set(returns) <= {0, 1} else mean_interval)(returns)
+def _value(returns: Sequence[float], seen: Set[float]) -> Interval:
+    """Return the mean return with its interval; `seen` are the returns from all positions."""
+    if seen <= {0, 1}:
+        return rate_interval(returns)
+    found = mean_interval(returns)
+    least, most = min(seen), max(seen)
+    if found.low < found.high or least == most:
+        return found
+    n = found.n
+    low, high = spread((found.mean - least) / (most - least), [0.0] * n, n, 1.0, n, 0.95)
+    return found._replace(low=least + low * (most - least), high=least + high * (most - least))
 
 
 def _difference(one: Interval | None, other: Interval | None) -> Interval | None:

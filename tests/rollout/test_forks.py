@@ -244,6 +244,18 @@ def test_rates_have_intervals_of_rates():
     assert values[-1].after.mean == 0
 
 
+def test_returns_that_are_alike_leave_doubt():
+    whole = played(Walk, 3, ScriptedAgent(["0", "1", "1", "1", "1"]))
+    with Runner(ScriptedAgent(["0"] * 5)) as runner:
+        values = turn_values(whole, runner, 8, env=Walk)
+        surely = turn_values(played(Walk, 3, ScriptedAgent(["0"] * 5)), runner, 8, env=Walk)
+    assert [value.before.mean for value in values] == [0, 0, 1, 2, 3]
+    for value in values[2:]:
+        assert 0 < value.before.low < value.before.mean < value.before.high < 4.5
+        assert value.advantage.low < value.advantage.mean < value.advantage.high
+    assert all(value.before.low == 0 < value.before.high < 1 for value in surely)
+
+
 def test_behind_an_episode_that_was_cut_off_the_value_is_played_too():
     cut = played(Walk, 3, ScriptedAgent(["1", "1"]), turns=2)
     assert cut.stop is StopReason.TURN_LIMIT
