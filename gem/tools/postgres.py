@@ -37,6 +37,9 @@ _TOO_LONG = f"a row has more than {LARGEST} bytes"
 _NO_FAULT_OF_SQL = frozenset({"57P01", "57P02", "57P03", "57P04"})
 """SQLSTATEs of a server that is shut down, crashed elsewhere, starts, or has dropped the database."""
 
+_SILENT = "silent"
+"""Stands for the SQLSTATE of a server that hung up without a word, while nothing ran."""
+
 _BARRED = (
     *("too many connections for role", "password authentication failed", "could not access file"),
     *("due to idle-session timeout", "due to statement timeout"),
@@ -119,7 +122,7 @@ class Connection:
         if "\0" in sql:
             raise ToolError("SQL may not have a NUL character")
         message = _bytes(sql)
-        line = self._line()
+        line = self._ready()
         idle = line.transaction_status == 0  # a cancelled statement would break an open transaction
         return self._exchange(lambda: line.send_query_params(message, None), seconds, rows, cut and idle)
 
@@ -130,7 +133,7 @@ class Connection:
             ToolError, NoVerdict: as run() does.
         """
         message = _bytes(sql)
-        line = self._line()
+        line = self._ready()
         self._exchange(lambda: line.send_query(message), seconds, 0, False)
 
     def value(self, sql: str, seconds: float = 10.0) -> Any:
@@ -164,6 +167,27 @@ class Connection:
         if self._connection.closed:
             self._reopen()
         return self._connection.pgconn
+
+    def _ready(self) -> PGconn:
+        """Return the connection, on which nothing runs, once what the server has said meanwhile is heard.
+
+        Raises:
+            NoVerdict: when the server has ended the connection without a word: it ran no statement then, so
+                that none is to blame. A server that crashes beside it on a busy machine does that.
+        """
+        line = self._line()
+        self._code = self._said = ""
+        poll = select.poll()
+        poll.register(line.socket, select.POLLIN)
+        for _ in range(100):  # more than it may say before it hangs up
+            if not poll.poll(0):
+                break
+            try:
+                line.consume_input()
+            except self._lost as error:
+                self._reconnect(self._said or str(error), self._code or _SILENT)
+            line.is_busy()  # hears notices
+        return line
 
     def _reopen(self) -> None:
         """Connect anew, and wait for a server that lets nobody in for the moment.
@@ -216,9 +240,9 @@ class Connection:
         self._began = found.rows[0][0]
 
     def _note(self, notice: Diagnostic) -> None:
-        """Remember a warning that the server ends the connection."""
-        if notice.sqlstate in _NO_FAULT_OF_SQL:
-            self._code = notice.sqlstate
+        """Remember why the server ends the connection."""
+        if notice.sqlstate in _NO_FAULT_OF_SQL or notice.severity_nonlocalized == "FATAL":
+            self._code, self._said = notice.sqlstate or "", notice.message_primary or ""
 
     def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
         """Send a message and read what the server says, or say who lost the connection."""
@@ -329,7 +353,7 @@ class Connection:
         """
         began = self._began
         self.close()
-        if code in _NO_FAULT_OF_SQL:
+        if code in _NO_FAULT_OF_SQL or code == _SILENT:
             raise NoVerdict(f"PostgreSQL ended the connection: {why}")
         self._reopen()
         if self._began != began:

@@ -168,6 +168,21 @@ def test_a_statement_that_crashes_its_own_process_is_to_blame_and_its_neighbour_
             neighbour.run("SELECT 1", 5)
 
 
+def test_a_connection_that_is_gone_without_a_word_before_a_statement_is_nobodys_fault(postgres_dsn):
+    with Owned(postgres_dsn) as admin, Owned(postgres_dsn) as other:
+        other.run("BEGIN", 5)
+        other.run("SET LOCAL idle_in_transaction_session_timeout = 1", 5)
+        time.sleep(0.1)
+        with pytest.raises(ToolError, match="the connection was lost"):  # a setting of its own SQL
+            other.run("SELECT 1", 5)
+        pid = other.pid
+        with pytest.raises(ToolError):  # which takes every process of the server along
+            admin.run(f"COPY (SELECT 1) TO PROGRAM 'kill -9 {pid} $PPID'", 20)
+        with pytest.raises(NoVerdict):
+            other.run("SELECT 1", 5)
+        assert other.value("SELECT 7") == 7
+
+
 @pytest.mark.parametrize(
     "alter", ["PASSWORD 'other'", "SET local_preload_libraries = 'nothing'", "CONNECTION LIMIT 0"]
 )
