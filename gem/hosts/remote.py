@@ -59,7 +59,7 @@ FRAME_BYTES = 1 << 18
 TOO_LONG = 1009
 """The code with which a web socket is closed for a message that is too long."""
 
-LOST = (OSError, EOFError, TimeoutError, WebSocketException)
+LOST = (OSError, EOFError, TimeoutError, UnicodeError, WebSocketException)  # a name that is none, too
 
 
 class Remote(Host):
