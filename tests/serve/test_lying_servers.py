@@ -118,6 +118,39 @@ def test_a_session_that_is_gone_each_time_is_not_asked_for_forever(lying):
     assert len(asked) < 20
 
 
+END = {"observation": {"text": "x"}, "reward": 1.0, "done": True}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *[{"data": {**END, "reward": reward}} for reward in ("", "1.5", [], {}, [1], float("nan"), 10**400)],
+        *[{"data": {**END, "done": done}} for done in ("false", 1)],
+        *[{"data": {**END, "metadata": metadata}} for metadata in ([1], "x", {"verdict": "none"})],
+        {"data": {**END, "reward": None}},
+        {"data": {}},
+        {"data": {"reward": 1.0, "done": True}},
+        {"type": "state", "data": END},
+        {"type": "error", "data": {}},
+        {"data": None},
+    ],
+    ids=lambda answer: f"{answer!s:.60}",
+)
+def test_an_openenv_server_that_lies_is_no_verdict(answer):
+    def lie(socket):
+        for message in socket:
+            began = json.loads(message)["type"] == "reset"
+            said = {"data": {**END, "reward": None, "done": False}} if began else answer
+            socket.send(json.dumps({"type": "observation", **said}))
+
+    with serve(lie, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with gem.make(f"openenv:http://127.0.0.1:{server.socket.getsockname()[1]}", field="text") as env:
+            env.reset(seed=1)
+            with pytest.raises(NoVerdict):
+                env.step("act")
+
+
 def carried_out(host, commands):
     host.submit_all(commands)
     outcomes = []
