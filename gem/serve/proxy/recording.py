@@ -263,13 +263,15 @@ class Recording:
 
     def _covering(self, prompt: Sequence[int]) -> Call | None:
         """Return the longest call that a prompt begins with, prompt and answer; of equal ones the latest."""
-        raw = _raw(prompt)
-        for length in sorted(self._lengths, reverse=True):
-            if length <= len(prompt):
-                call = self._by_tokens.get(_digest(raw[: 4 * length]))
-                if call is not None:
-                    return call
-        return None
+        raw, hashed, found = _raw(prompt), blake2b(digest_size=16), None
+        done = 0
+        for length in sorted(self._lengths):
+            if length > len(prompt):
+                break
+            hashed.update(raw[4 * done : 4 * length])
+            found = self._by_tokens.get(hashed.digest(), found)
+            done = length
+        return found
 
     def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
         """Keep the offered tools once; in the turn where they are others than the first call's."""
