@@ -64,7 +64,7 @@ class Generate(HuggingFaceAgent):
         )
         for writing, ids in zip(batch, made[:, longest:].tolist(), strict=True):
             for token in ids:
-                if not self._take(writing, token, 0.0):
+                if not self._take(writing, token, 0.0, 0.0):
                     break
 
 
@@ -148,7 +148,11 @@ def measure(agent: HuggingFaceAgent, rounds: int) -> dict[str, float]:
 def play(agent: HuggingFaceAgent, episodes: int, number: int = 0) -> int:
     torch.manual_seed(number)  # of generate's own chance
     jobs = [Job(lambda: AnyNumber(gem.make(ENV)), number * EPISODES + seed) for seed in range(episodes)]
-    return sum(len(episode.turns) for episode in rollout(jobs, agent))
+    played = rollout(jobs, agent)
+    broken = [episode.error for episode in played if not episode.scored]
+    if broken:
+        raise SystemExit(f"{len(broken)} episodes broke; the first: {broken[0]}")
+    return sum(len(episode.turns) for episode in played)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.agents.base import BaseAgent
 from gem.errors import BadArgument, NoVerdict
-from gem.record import AgentInfo, Ask, Reply
+from gem.record import AgentInfo, Ask, Episode, Reply
 from gem.tokens.renderer import Renderer, knows_tools, render
 from gem.tokens.sampled_calls import taken
 
@@ -105,3 +105,9 @@ class EngineAgent(BaseAgent):
         ended = said.token_ids[-1] in self.renderer.stop_ids
         finish = "stop" if ended else "length"
         return replace(said, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)
+
+
+def why_unscored(episode: Episode) -> str:
+    """Return why nothing is learned from an episode: what broke, or how it ended before the first answer."""
+    error = episode.error
+    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"

@@ -35,7 +35,7 @@ import msgspec
 
 from gem import seeding
 from gem.adapters.carried import whole_file
-from gem.adapters.engine import EngineAgent
+from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.errors import NoVerdict, missing_extra
 from gem.history import HistoryPolicy
@@ -132,18 +132,12 @@ class GemExecutor(AgentExecutorBase):
                 return _told(prompt, label, episode, chance.choice(made), agent.logprobs)
         if not self.filtered:
             raise NoVerdict(
-                f"nothing is learned from the episode of {task.spec}, seed {task.seed} ({_why(episode)}); "
-                "OpenRLHF can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
+                f"nothing is learned from {task.spec}, seed {task.seed}: {why_unscored(episode)}; OpenRLHF "
+                "can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
             )
         end = min(self._renderer.stop_ids)
         row = Row([end, end], [0, 0], [0.0, 0.0], [-1, -1])
         return _told(prompt, label, episode, row, agent.logprobs)
-
-
-def _why(episode: Episode) -> str:
-    """Return why nothing is learned from an episode."""
-    error = episode.error
-    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
 
 
 def _told(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:

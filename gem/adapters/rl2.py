@@ -70,13 +70,15 @@ async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) ->
 
     Raises:
         BadArgument: for a setting that is not accepted, or a row that is no task. NoVerdict: when the
-            episode broke every time.
+            episode broke every time, or has no turn to learn from.
     """
     agent = _agent(router_url, tokenizer, *_settings(config))
     job = _job(sample.sample)
     (episode,) = await rollout_async([job], agent, limits=job.limits or Limits(), retries=RETRIES)
     if not episode.scored:
         raise NoVerdict(f"{1 + RETRIES} tries of {episode.spec}, seed {job.seed}: {episode.error}")
+    if not episode.turns:
+        raise NoVerdict(f"{episode.spec}, seed {job.seed}: it ended before a turn ({episode.stop}).")
     fill(sample, episode, agent.renderer.decode)
 
 

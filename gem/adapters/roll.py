@@ -126,10 +126,12 @@ class GemEnvManager(TrajEnvManager):
             episode = self.play(job, seeding.derive(self.group_seed, number))
             if episode is None:
                 break
-            broken = 0 if episode.scored else broken + 1
+            usable = episode.scored and bool(episode.turns)
+            broken = 0 if usable else broken + 1
             if broken == PATIENCE:
-                raise NoVerdict(f"{PATIENCE} episodes of {episode.spec} broke; the last: {episode.error}")
-            self.put(began, self.formulated(episode) if episode.scored else self.dropped())
+                why = episode.error or f"it ended before a turn ({episode.stop})"
+                raise NoVerdict(f"{PATIENCE} episodes of {episode.spec} broke; the last: {why}")
+            self.put(began, self.formulated(episode) if usable else self.dropped())
         self.put(self.current_step, None)
 
     def put(self, began: int, rollout: DataProto | None) -> None:

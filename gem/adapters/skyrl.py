@@ -32,7 +32,7 @@ import msgspec
 
 from gem import seeding
 from gem.adapters.carried import whole_file
-from gem.adapters.engine import EngineAgent
+from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.estimators import turn_rewards
@@ -221,8 +221,9 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
         if mine:
             scores.setdefault(episode.group, []).append(episode.reward())
     if not scores:
-        error = next((episode.error for episode in episodes if episode.error), None)
-        raise NoVerdict(f"nothing is learned from any of {len(episodes)} episodes: {error}")
+        raise NoVerdict(
+            f"nothing is learned from any of {len(episodes)} episodes: {why_unscored(episodes[0])}"
+        )
     every = [score for group in scores.values() for score in group]
     made: list[_Made] = []
     kept: set[str] = set()  # the groups that have a row at least

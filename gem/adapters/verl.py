@@ -43,7 +43,7 @@ from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from gem.adapters.carried import whole_file
-from gem.adapters.engine import EngineAgent
+from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.estimators import discounted_returns, rebn, turn_rewards
@@ -198,7 +198,7 @@ class GemAgentLoop(AgentLoopBase):
         )
         made = outputs(episode, rewards=self.rewards, gamma=self.gamma, logprobs=agent.logprobs)
         if not made:
-            why = f"nothing is learned from {task.spec}, seed {task.seed}: {_why(episode)}"
+            why = f"nothing is learned from {task.spec}, seed {task.seed}: {why_unscored(episode)}"
             if not several:
                 raise NoVerdict(f"{why}; the V1 trainer (trainer.use_v1=true) can leave it out.")
             log.warning("%s; the episode is left out.", why)
@@ -210,12 +210,6 @@ class GemAgentLoop(AgentLoopBase):
                 "rewritten; the V1 trainer (trainer.use_v1=true) takes several."
             )
         return made[0]
-
-
-def _why(episode: Episode) -> str:
-    """Return why nothing is learned from an episode."""
-    error = episode.error
-    return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
 
 
 class _Server(EngineAgent):

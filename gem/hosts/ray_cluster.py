@@ -8,6 +8,7 @@ of actors is switched off for the same reason: whoever holds an actor decides.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -26,6 +27,9 @@ CPU, MEMORY = "CPU", "memory"
 
 THREADS = 4
 """How many calls of an actor may be in flight at a time."""
+
+REACH_S = 5.0
+"""How long a cluster may take to be reached."""
 
 LOOK_S = 1.0
 """How often Ray is asked which nodes there are."""
@@ -65,6 +69,7 @@ class Cluster:
         if not self._ours:
             self._take_over(address)
             return
+        _check_reachable(address)
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address == "local":
             options["include_dashboard"] = False
@@ -72,8 +77,8 @@ class Cluster:
             self.ray.init(address=address, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise BadArgument(
-                f"there is no Ray cluster at {address!r} ({error}); accepted: 'auto' for the one of this "
-                "machine, HOST:PORT, or nothing, which starts one here."
+                f"there is no Ray cluster at {address!r} ({error}); accepted: HOST:PORT, 'auto' for the one "
+                "of this machine, 'local' to start one here."
             ) from error
 
     def _take_over(self, address: str | None) -> None:
@@ -145,6 +150,21 @@ class Cluster:
         if self._ours:
             self._ours = False
             self.ray.shutdown()
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuse an address at which nothing listens; Ray itself goes on trying for minutes.
+
+    Raises:
+        BadArgument: where that is so.
+    """
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise BadArgument(f"there is no Ray cluster at {address!r}: {error}.") from error
 
 
 class Nodes:

@@ -206,7 +206,12 @@ class RayHost(Host):
             return
         worker.calls.remove(call)
         worker.heard, worker.up = monotonic(), True
-        outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
+        try:
+            outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
+        except Exception as error:  # whose result that is, nobody can tell
+            why = WorkerDied(f"what the worker sent cannot be loaded: {error}")
+            self._replace(worker, why, silent=None)
+            return
         if outcomes:
             worker.progress = monotonic()
         worker.in_flight.difference_update([outcome[0] for outcome in outcomes])

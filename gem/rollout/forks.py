@@ -9,21 +9,22 @@ The world's chance is that of the seed: forks of one turn differ in what the age
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, NamedTuple
 
 from gem import seeding
 from gem.content import text_of
 from gem.core import Env
 from gem.errors import BadArgument, CannotFork, ContractBroken
-from gem.record import Call, Episode
+from gem.record import Call, Episode, Turn
 from gem.rollout.conversation import Conversation, carry_out
 from gem.rollout.episode import Branch
 from gem.rollout.places import Recipe, maker
 from gem.rollout.runner import Job, Runner
 from gem.statistics import Interval, exact, mean_interval, rate_interval
+from gem.statistics.intervals import spread
 
 
 def branches(
@@ -38,7 +39,8 @@ def branches(
     """Return jobs that go on from behind the first turns of an episode, for any Runner on any host.
 
     The episode may be stored, or still be played (`Conversation.episode`). The jobs of one turn are a group;
-    each has noise of its own, also where the same turn is branched at again with another salt.
+    each has noise of its own, also where the same turn is branched at again with another salt. Limits and
+    history are the runner's; what the first turns took counts against its limits.
 
     Args:
         episode: what was played before.
@@ -54,21 +56,22 @@ def branches(
         BadArgument: for turns that the episode does not have, or a task that cannot be made again.
         ContractBroken: where the recorded actions lead elsewhere than the record says.
     """
-    wanted = [turns] if isinstance(turns, int) else list(turns)
+    wanted = list(turns) if isinstance(turns, Iterable) else [turns]
     answered = answered_turns(episode)
     for turn in wanted:
-        if not 0 <= turn <= answered:
+        if not isinstance(turn, int) or not 0 <= turn <= answered:
             raise BadArgument(
-                f"a branch begins behind turn {turn}; accepted: 0 to {answered}, the turns of episode "
+                f"a branch begins behind turn {turn!r:.40}; accepted: 0 to {answered}, the turns of episode "
                 f"{episode.id!r} that were played."
             )
     if samples < 1:
         raise BadArgument(f"samples is {samples}; accepted: 1 or more.")
-    if env is None and (episode.task.opaque or episode.task.seed is None):
-        lacking = ", ".join(episode.task.opaque) or "its seed"
+    if episode.task.seed is None:
+        raise BadArgument(f"the seed of episode {episode.id!r} was not written down.")
+    if env is None and episode.task.opaque:
         raise BadArgument(
-            f"the task of episode {episode.id!r} was not written down in full ({lacking}); give env, which "
-            "makes its environment."
+            f"the task of episode {episode.id!r} has arguments that could not be written down "
+            f"({', '.join(episode.task.opaque)}); give env, which makes its environment."
         )
     recipe = episode.task if env is None else env
     states = _played_again(episode, wanted, recipe, fork)
@@ -97,22 +100,28 @@ def _played_again(
     """Take the actions before the last of `turns` again; return the states of those that have one.
 
     Raises:
-        ContractBroken: where something else comes of them.
+        ContractBroken: where something else comes of them. BadArgument: for a turn in the middle of a step.
     """
     last = max(turns, default=0)
     states: dict[int, dict[str, Any]] = {}
-    at = 0
+    between = [0]  # the numbers of turns behind which a step ended
+    uncopied: list[Exception] = []
 
     def keep(env: Env) -> None:
+        at = between[-1]
         if fork and not episode.several and at in turns and at < len(episode.turns):
-            with contextlib.suppress(CannotFork):
+            try:
                 states[at] = env.get_state()
+            except CannotFork:
+                pass  # its forks take the recorded actions again
+            except Exception as error:
+                uncopied.append(error)
 
     def call(wanted: Call) -> Any:
-        nonlocal at
         if wanted.verb == "step":
             keep(wanted.env)
-            at += 1
+            (actions,) = wanted.args
+            between.append(between[-1] + (len(actions) if episode.several else 1))
         return carry_out(wanted)
 
     start = Branch(episode, last)
@@ -120,6 +129,16 @@ def _played_again(
         if talk.asks:
             keep(env)
         _check_same(episode, talk, last)
+        if uncopied:
+            raise BadArgument(
+                f"{env} cannot be copied ({uncopied[0]!r:.200}); with fork=False actions are taken again, "
+                "and forkable = False on its class says so for good."
+            )
+    if inside := sorted(set(turns).difference(between)):
+        raise BadArgument(
+            f"turn {inside[0]} of episode {episode.id!r} was taken at the same time as the one before; a "
+            "branch begins between two steps."
+        )
     return states
 
 
@@ -175,9 +194,10 @@ def turn_values(
 
     From before each turn, and from behind the last one where the episode did not end with it, `samples`
     continuations are played. Returns are undiscounted and count from the episode's beginning. Intervals are
-    of Wilson where all returns are 0 or 1, else of Student's t, which are points where all returns are
-    alike; that of the advantage is made of the two by MOVER (Zou and Donner, Statistics in Medicine 27,
-    2008), for they are independent. The world's chance is that of the seed.
+    Wilson's where all returns are 0 or 1, else Student's t. Of a position from which all returns are alike
+    that would be a point, which nobody knows; there it is Wilson's, between the least and the highest return
+    of all continuations. That of the advantage is made of the two by MOVER (Zou and Donner, Statistics in
+    Medicine 27, 2008), for they are independent. The world's chance is that of the seed.
 
     Args:
         episode: an episode of one seat; see `branches`.
@@ -198,7 +218,9 @@ def turn_values(
     over = episode.terminated and count == len(episode.turns)
     played = runner.play(branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt))
     groups = [played[at : at + samples] for at in range(0, len(played), samples)]
-    values = [_value([each.reward() for each in group if each.scored]) for group in groups]
+    returns = [[each.reward() for each in group if each.scored] for group in groups]
+    seen = {*chain(*returns), *([episode.earned()] if over else ())}
+    values = [_value(each, seen) if len(each) > 1 else None for each in returns]
     if over:
         values.append(exact([episode.earned()]))
     return [
@@ -214,10 +236,17 @@ def turn_values(
     ]
 
 
-def _value(returns: Sequence[float]) -> Interval | None:
-    if len(returns) < 2:
-        return None
-    return (rate_interval if set(returns) <= {0, 1} else mean_interval)(returns)
+def _value(returns: Sequence[float], seen: Set[float]) -> Interval:
+    """Return the mean return with its interval; `seen` are the returns from all positions."""
+    if seen <= {0, 1}:
+        return rate_interval(returns)
+    found = mean_interval(returns)
+    least, most = min(seen), max(seen)
+    if found.low < found.high or least == most:
+        return found
+    n = found.n
+    low, high = spread((found.mean - least) / (most - least), [0.0] * n, n, 1.0, n, 0.95)
+    return found._replace(low=least + low * (most - least), high=least + high * (most - least))
 
 
 def _difference(one: Interval | None, other: Interval | None) -> Interval | None:
@@ -252,10 +281,11 @@ def tree_search(
 ) -> Found:
     """Search for an episode of high return, turn by turn, with the runner's agent.
 
-    From each position that is kept, `samples` episodes are played to their end. What they did first are the
-    candidates; the mean return behind each is its value, and the `keep` best are gone on from. With one kept
-    this is best-of-n at each turn. The best of all episodes that were played is returned, so a lucky one is
-    not lost (Cazenave, Nested Monte-Carlo Search, IJCAI 2009).
+    From each position that is kept, `samples` episodes are played to their end. What they did first, as the
+    environment read it where it says so, are the candidates; the mean return behind each is its value, and
+    the `keep` best are gone on from. With one kept this is best-of-n at each turn. The best of all episodes
+    that were played is returned, so a lucky one is not lost (Cazenave, Nested Monte-Carlo Search, IJCAI
+    2009).
 
     The environment is asked again and again from the same seed, with all that it hides and all the chance
     that is to come. So what is found is a demonstration, or something to learn from; it is no measure of what
@@ -267,8 +297,8 @@ def tree_search(
         runner: plays; it says which agent, limits and host.
         samples: episodes from each position.
         keep: positions that are kept of each turn.
-        steps: stop when so many steps of environments were taken, those that lead to a position too. It is
-            looked at between two turns, so more may be taken.
+        steps: stop when so many steps of environments were taken, those that lead to a position too, but not
+            those of attempts that broke. It is looked at between two turns, so more may be taken.
         salt: another number is other noise.
 
     Raises:
@@ -283,7 +313,7 @@ def tree_search(
     jobs = [Job(env, seed, sample=sample, salt=salt) for sample in range(samples)]
     while True:
         played = runner.play(jobs)
-        candidates: dict[tuple[str | None, ...], list[Episode]] = {}
+        candidates: dict[tuple[str, str], list[Episode]] = {}
         for job, episode in zip(jobs, played, strict=True):
             if episode.several:
                 raise BadArgument(f"{episode.spec} has several seats; accepted: environments of one.")
@@ -293,8 +323,8 @@ def tree_search(
             if best is None or episode.reward() > best.reward():
                 best = episode
             if len(episode.turns) > turn + 1:
-                actions = tuple(each.action for each in episode.turns[: turn + 1])
-                candidates.setdefault(actions, []).append(episode)
+                position = "" if job.start is None else job.start.episode.id
+                candidates.setdefault((position, _move(episode.turns[turn])), []).append(episode)
         if not candidates or taken >= steps or (best is not None and best.success):
             return Found(best, taken)
         turn += 1
@@ -303,6 +333,12 @@ def tree_search(
         for number, (through, *_) in enumerate(kept):
             jobs += branches(through, turn, samples, env=env, salt=seeding.derive(salt, "kept", number))
             taken += turn  # the way to the position
+
+
+def _move(turn: Turn) -> str:
+    """Return what was done, as the environment read it: models say one thing in many ways."""
+    read = turn.info.get("parsed_action")
+    return str(turn.action if read is None else read)
 
 
 def _mean_return(episodes: Sequence[Episode]) -> float:

@@ -18,6 +18,7 @@ from gem.errors import MissingExtra
         ("openrlhf", "openrlhf", "openrlhf"),
         ("skyrl", "skyrl", "skyrl"),
         ("tinker", "tinker", "tinker"),
+        ("verifiers", "verifiers", "verifiers"),
     ],
 )
 def test_an_adapter_without_its_package_says_how_to_get_it(monkeypatch, name, package, extra):
@@ -26,4 +27,14 @@ def test_an_adapter_without_its_package_says_how_to_get_it(monkeypatch, name, pa
             monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"pip install 'gem-gym\[{extra}\]'"):
+        importlib.import_module(f"gem.adapters.{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("roll", "alibaba/ROLL"), ("oat", "--ignore-requires-python oat-llm")]
+)
+def test_an_adapter_of_what_no_extra_brings_says_so_too(monkeypatch, name, line):
+    monkeypatch.delitem(sys.modules, f"gem.adapters.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=f"pip install .*{line}"):
         importlib.import_module(f"gem.adapters.{name}")

@@ -13,7 +13,7 @@ from gem.content import Message
 from gem.errors import BadArgument
 from gem.history import HistoryPolicy
 from gem.record import Ask, Limits, StopReason
-from gem.rollout import Job, rollout
+from gem.rollout import Job, branches, rollout
 from gem.tokens.rows import rows
 
 each_model = pytest.mark.parametrize("name", ["qwen3", "gpt2", "gemma3"])
@@ -47,6 +47,25 @@ def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(name, temper
     for episode in episodes:
         (row,) = rows(episode)  # every prompt begins with all that came before it, token for token
         logp = forward_logprobs(model, row.ids, temperature)
+        for t in range(len(row.ids)):
+            if row.mask[t]:
+                assert row.logprobs[t] == pytest.approx(logp[t - 1, row.ids[t]].item(), abs=2e-5)
+
+
+def test_forks_of_a_model_s_episode_learn_on_what_is_new_copied_or_replayed():
+    agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=12)
+    episodes = rollout([Job(Chatter, seed) for seed in range(8)], agent, limits=Limits(context=400))
+    whole = next(episode for episode in episodes if len(episode.turns) >= 3)
+    copied, replayed = (
+        rollout(branches(whole, 2, 6, env=Chatter, fork=fork), agent) for fork in (True, False)
+    )
+    assert len({tuple(fork.turns[2].token_ids) for fork in copied}) > 3
+    for one, other in zip(copied, replayed, strict=True):
+        (row,), (again,) = rows(one), rows(other)
+        assert (list(row.ids), list(row.mask)) == (list(again.ids), list(again.mask))
+        assert [any(turn.mask) for turn in one.turns[:3]] == [False, False, True]
+        assert tuple(row.ids)[: len(whole.turns[1].prompt_ids)] == tuple(whole.turns[1].prompt_ids)
+        logp = forward_logprobs(QWEN, row.ids)
         for t in range(len(row.ids)):
             if row.mask[t]:
                 assert row.logprobs[t] == pytest.approx(logp[t - 1, row.ids[t]].item(), abs=2e-5)

@@ -368,6 +368,12 @@ def test_what_makes_no_sense_is_refused_before_ray_is_asked(agent, options, said
         RayRunner(agent, address="10.0.0.1:1", **options)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:99999999"])
+def test_an_address_without_a_cluster_is_told_at_once(address):
+    with pytest.raises(BadArgument, match="there is no Ray cluster at"):
+        Connection(address)
+
+
 def test_what_a_node_lacks_is_told(play_on):
     with play_on(secrets=["NO_SUCH_KEY"]) as runner, pytest.raises(BadArgument, match="no NO_SUCH_KEY"):
         runner.play(games(2))

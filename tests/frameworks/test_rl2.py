@@ -124,6 +124,12 @@ def test_no_verdict_is_played_again_and_then_an_error(url, episodes, tmp_path):
         Broken.left = 0
 
 
+def test_an_episode_without_a_turn_is_an_error(url, tmp_path):
+    row = task("rl2-test:Chatter-v0", tmp_path)
+    with pytest.raises(NoVerdict, match="before a turn"):
+        group(row | {"turns": 0}, url)
+
+
 def test_wrong_settings_are_told(url, tmp_path):
     row = task("rl2-test:Chatter-v0", tmp_path)
     with pytest.raises(BadArgument, match="partial_rollout"):

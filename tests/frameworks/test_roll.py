@@ -211,6 +211,13 @@ def test_a_broken_environment_ends_the_run_in_the_end():
         Broken.left = 0
 
 
+def test_a_prompt_that_never_fits_ends_the_run_too():
+    run = Run("game:Sudoku-v0-easy", size=1)
+    run.managers[0].pipeline_config.sequence_length = 9
+    with pytest.raises(NoVerdict, match="before a turn"):
+        run.managers[0].run_rollout_loop(DataProto(meta_info={"seed": 0}))
+
+
 def test_settings_that_would_count_no_verdict_as_0_are_refused():
     with pytest.raises(BadArgument, match="group_filter_cls"):
         Run("roll-test:Chatter-v0", filter_cls="roll.pipeline.agentic.agentic_pipeline.GroupFilter")
@@ -227,8 +234,9 @@ def test_rolls_own_manager_plays_gems_environments():
         assert sum(scores) == pytest.approx(rollout.batch["scores"].sum().item())
 
 
-def test_the_examples_settings_are_rolls():
-    path = Path(__file__).parents[2] / "examples" / "roll_guess_the_number.py"
+def test_the_examples_settings_are_rolls(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # ROLL makes its folder of logs as it reads them
+    path = Path(__file__).resolve().parents[2] / "examples" / "roll_guess_the_number.py"
     spec = importlib.util.spec_from_file_location("roll_guess_the_number", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

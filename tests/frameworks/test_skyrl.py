@@ -6,12 +6,13 @@ import typing
 from types import SimpleNamespace
 
 import pytest
-import typing_extensions
 
-if sys.version_info < (3, 12):  # pydantic takes no other of SkyRL's types there
-    typing.TypedDict = typing_extensions.TypedDict
 pytest.importorskip("skyrl")
 pytestmark = pytest.mark.framework
+if sys.version_info < (3, 12):  # pydantic takes no other of SkyRL's types there
+    import typing_extensions
+
+    typing.TypedDict = typing_extensions.TypedDict
 
 import torch
 from engines import RENDERER, TinyEngine

@@ -16,13 +16,17 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
-from gem import Env, Start, Step, register, registry
+from gem import Env, Start, Step, register, registry, seeding
+from gem import models as models_here
 from gem.adapters.trl import Rollouts, ToolEnvironment, dataset, episode_reward, tool_dataset
 from gem.agents import ScriptedAgent
+from gem.agents.hugging_face import HuggingFaceAgent
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownEnv
 from gem.history import HistoryPolicy
 from gem.record import Limits
 from gem.specs import TaskRef, WrapperRef
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.train.policy import freeze_below
 
 pytestmark = [
     pytest.mark.framework,
@@ -486,3 +490,34 @@ def test_the_example_learns(tmp_path):
     before = told.mean_return(model, tokenizer)
     told.train(model, tokenizer, steps=25, output_dir=str(tmp_path), logging_strategy="no", disable_tqdm=True)
     assert told.mean_return(model, tokenizer) > before + 0.1
+
+
+@pytest.mark.slow
+def test_a_pretrained_model_learns(tmp_path):
+    """SmolLM2 plays numbers that are no numbers at first; 8 steps take some four CPU minutes."""
+    if models_here.find("smollm2") is None:
+        pytest.skip("smollm2 is not here: gem-gym models --fetch smollm2")
+    model, tokenizer = models_here.load_causal("smollm2")
+    freeze_below(model, 8)
+    renderer = ChatTemplateRenderer(tokenizer)
+    agent = HuggingFaceAgent(model, renderer, max_tokens=6, prefix="\\boxed{", stop=("}",))
+    args = GRPOConfig(
+        output_dir=str(tmp_path), max_steps=8, per_device_train_batch_size=4, gradient_accumulation_steps=4,
+        num_generations=4, max_completion_length=6, learning_rate=1e-4, lr_scheduler_type="constant",
+        gradient_checkpointing=False, bf16=False, use_cpu=True, disable_tqdm=True, report_to="none",
+        save_strategy="no", logging_steps=1,
+    )  # fmt: skip
+    with Rollouts(agent) as rollouts:
+        trained = GRPOTrainer(
+            model,
+            reward_funcs=episode_reward,
+            args=args,
+            train_dataset=dataset(
+                "game:GuessTheNumber-v0-easy", [seeding.derive(0, "t", i) for i in range(40)]
+            ),
+            processing_class=tokenizer,
+            rollout_func=rollouts,
+        )
+        trained.train()
+    returns = [entry["reward"] for entry in trained.state.log_history if "reward" in entry][:8]
+    assert sum(returns[-3:]) / 3 > sum(returns[:3]) / 3 + 0.1

@@ -54,7 +54,7 @@ class Client(LLMServerClient):
 
     def __init__(self, config, engine, stop_reason="completed"):
         super().__init__(config)
-        self.engine, self.stop_reason = engine, stop_reason
+        self.engine, self.stop_reason, self.routes = engine, stop_reason, False
         self.server = SimpleNamespace(generate=SimpleNamespace(remote=self.answer))
 
     async def _acquire_server(self, request_id, **extra):
@@ -74,8 +74,13 @@ class Client(LLMServerClient):
             token_ids=ids,
             log_probs=logprobs if sampling_params["logprobs"] else None,
             stop_reason=self.stop_reason,
+            routed_experts=self.experts(len(prompt_ids) + len(ids)) if self.routes else None,
             extra_fields={"global_steps": 7},
         )
+
+    def experts(self, count):
+        """For each token the model was shown or sampled, two layers of one expert each; here its place."""
+        return np.arange(count)[:, None, None].repeat(2, axis=1)
 
 
 @pytest.fixture
@@ -156,6 +161,17 @@ def test_a_batch_of_the_worker_holds_what_was_sampled(config, engine):
     ).logits
     known = logprobs_from_logits(logits[:, 95:-1] / TEMPERATURE, batch["responses"])
     assert ((known - batch["rollout_log_probs"]) * mask).abs().max() < 1e-5
+
+
+def test_routed_experts_stand_at_their_tokens(config, engine):
+    client = Client(config, engine)
+    client.routes = True
+    out = generate(config, client, [letters(0), letters(1)])
+    attended = out.batch["attention_mask"].bool()
+    for row in range(2):
+        experts = out.batch["routed_experts"][row][attended[row]]
+        assert experts.shape[1:] == (2, 1)
+        assert experts[:, 0, 0].tolist() == list(range(len(experts)))
 
 
 def test_settings_come_from_the_file(config, engine):

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from threading import Lock
 
 import pytest
 from fork_worlds import FarWalk, Forgetful, Moody, Walk
@@ -9,6 +10,7 @@ from gem.core import Step
 from gem.errors import BadArgument, ContractBroken
 from gem.record import Limits, Reply, StopReason, Verdict, group_episodes
 from gem.rollout import (
+    Branch,
     Conversation,
     EpisodeStore,
     Job,
@@ -18,7 +20,7 @@ from gem.rollout import (
     tree_search,
     turn_values,
 )
-from gem.specs import TaskRef
+from gem.specs import TaskRef, WrapperRef
 from gem.statistics import Interval
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -142,6 +144,35 @@ def test_games_of_several_seats_are_replayed():
         assert [t.action for t in episode.turns[:3]] == [t.action for t in whole.turns[:3]]
 
 
+def test_seats_that_act_at_the_same_time_are_not_parted():
+    whole = played("multi:MatrixGame-v0", 4)
+    assert all(each.scored for each in rollout(branches(whole, [0, 2, 4], 2), RandomAgent()))
+    with pytest.raises(BadArgument, match=r"turn 3 of episode.*was taken at the same time"):
+        branches(whole, [3, 4], 2)
+
+
+@pytest.mark.parametrize("wrapper", ["concat", "concat_with_action", "episode_tracking"])
+def test_wrapped_tasks_are_forked_likewise(wrapper):
+    task = TaskRef(HANOI, wrappers=(WrapperRef(wrapper),))
+    whole = played(task)
+    copied = rollout(branches(whole, [1, 3], 4), RandomAgent())
+    replayed = rollout(branches(whole, [1, 3], 4, fork=False), RandomAgent())
+    assert all(episode.scored for episode in copied)
+    assert hashes(copied) == hashes(replayed)
+
+
+def test_what_cannot_be_copied_though_it_says_so_is_told():
+    class Holding(Walk):
+        def __init__(self):
+            self.lock = Lock()
+
+    whole = played(Holding)
+    for turns in (0, 2, 4):
+        with pytest.raises(BadArgument, match=r"cannot be copied .*fork=False"):
+            branches(whole, turns, 2, env=Holding)
+    assert all(e.scored for e in rollout(branches(whole, 2, 2, env=Holding, fork=False), RandomAgent()))
+
+
 @pytest.mark.parametrize(("env", "what"), [(Moody, "earned"), (Forgetful, "was shown")])
 @pytest.mark.parametrize("fork", [True, False])
 def test_an_episode_that_does_not_come_out_again_is_refused(env, what, fork):
@@ -170,13 +201,15 @@ def test_a_record_that_was_changed_is_refused(change, what):
 
 def test_bad_arguments_are_told():
     whole = played(GUESS)
-    for turns in (-1, 5, [0, 9]):
+    for turns in (-1, 5, [0, 9], 1.5, "1", [None]):
         with pytest.raises(BadArgument, match="behind turn"):
             branches(whole, turns, 2)
     with pytest.raises(BadArgument, match="samples is 0"):
         branches(whole, 1, 0)
-    with pytest.raises(BadArgument, match="not written down in full"):
+    with pytest.raises(BadArgument, match=r"not be written down \(tokenizer\); give env"):
         branches(replace(whole, task=replace(whole.task, opaque=("tokenizer",))), 1, 2)
+    with pytest.raises(BadArgument, match="the seed of episode"):
+        branches(replace(whole, task=replace(whole.task, seed=None)), 1, 2, env=GUESS)
     assert branches(whole, [], 2) == []
 
 
@@ -209,6 +242,18 @@ def test_rates_have_intervals_of_rates():
         assert 0 <= value.before.low < value.before.high <= 1
         assert value.advantage.low < value.advantage.mean <= value.advantage.high
     assert values[-1].after.mean == 0
+
+
+def test_returns_that_are_alike_leave_doubt():
+    whole = played(Walk, 3, ScriptedAgent(["0", "1", "1", "1", "1"]))
+    with Runner(ScriptedAgent(["0"] * 5)) as runner:
+        values = turn_values(whole, runner, 8, env=Walk)
+        surely = turn_values(played(Walk, 3, ScriptedAgent(["0"] * 5)), runner, 8, env=Walk)
+    assert [value.before.mean for value in values] == [0, 0, 1, 2, 3]
+    for value in values[2:]:
+        assert 0 < value.before.low < value.before.mean < value.before.high < 4.5
+        assert value.advantage.low < value.advantage.mean < value.advantage.high
+    assert all(value.before.low == 0 < value.before.high < 1 for value in surely)
 
 
 def test_behind_an_episode_that_was_cut_off_the_value_is_played_too():
@@ -266,10 +311,32 @@ def solved_in(steps, seed, runner):
 
 def test_a_search_solves_what_its_agent_does_not_in_as_many_steps():
     with Runner(RandomAgent()) as runner:
-        found = [tree_search(HANOI, seed, runner, samples=16, keep=2, steps=1500) for seed in range(6)]
-        alone = [solved_in(each.steps, seed, runner) for seed, each in enumerate(found)]
-    assert sum(each.episode.success for each in found) >= 5
-    assert sum(alone) <= 2
+        found = [tree_search(HANOI, seed, runner, samples=8, keep=4, steps=1000) for seed in range(8)]
+        alone = [solved_in(max(1000, each.steps), seed, runner) for seed, each in enumerate(found)]
+    assert sum(each.episode.success for each in found) >= 7
+    assert sum(alone) <= 4
+
+
+class Said(Walk):
+    """Reads the last character of an action."""
+
+    def step(self, action: str) -> Step:
+        step = super().step(action[-1])
+        step.info["parsed_action"] = action[-1]
+        return step
+
+
+def test_what_a_model_says_in_many_ways_is_one_candidate():
+    asked = []
+
+    def answer(ask):
+        asked.append(ask.turn)
+        return Reply(f"{ask.seed}: {'1' if ask.turn < 2 else ask.seed % 2}")
+
+    with Runner(ScriptedAgent(answer)) as runner:
+        found = tree_search(Said, 3, runner, samples=4, keep=4)
+    assert found.episode.reward() == 5
+    assert asked.count(1) == 8  # one position behind the first turn, where 4 texts would be 4
 
 
 class Counted(Walk):
@@ -317,3 +384,23 @@ def test_a_search_is_the_same_again_and_on_another_host():
             searched = tree_search(HANOI, 0, runner, samples=8, steps=300)
             found.append((searched.episode.transcript_hash(), searched.steps))
     assert found[0] == found[1] == found[2]
+
+
+# -- the random actor's noise
+
+
+def test_a_salt_is_other_noise_for_the_random_actor_too():
+    jobs = [Job(Walk, 3, sample=sample, salt=salt) for salt in (0, 7) for sample in (0, 1)]
+    found = rollout(jobs, RandomAgent())
+    assert len({tuple(turn.action for turn in episode.turns) for episode in found}) == 4
+    assert len({episode.turns[0].observation for episode in found}) == 1
+
+
+def test_samples_of_a_restored_state_act_otherwise_each():
+    with Walk() as env:
+        env.reset(3)
+        state = [env.step(env.sample_random_action()), env.get_state()][1]
+    whole = played(Walk, 3)
+    start = Branch(whole, 1, state)
+    found = rollout([Job(Walk, 3, sample=sample, start=start) for sample in range(8)], RandomAgent())
+    assert len({tuple(turn.action for turn in episode.turns) for episode in found}) > 4

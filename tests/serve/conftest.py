@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # served_envs is imported by wor
 DEADLINE_S = 20.0
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def light_main():
     """Keep workers from importing pytest, which a spawned process does with its parent's main module."""
     with pytest.MonkeyPatch.context() as patch:
@@ -23,7 +23,7 @@ def light_main():
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def registered():
     from gem.registry import ENV_REGISTRY, register
     from gem.specs import EnvSpec

@@ -250,6 +250,16 @@ def test_mcp_calls_are_steps_of_a_session(serving, connected):
     assert alone["structuredContent"]["reward"] == 1 / 8
 
 
+def test_a_plain_client_of_mcp_calls_the_tools(serving):
+    pytest.importorskip("mcp", reason="needs mcp: pip install 'gem-gym[mcp]'")
+    from gem.tools.mcp_tool import MCPTool
+
+    tool = MCPTool({"mcpServers": {"served": {"url": serving().url + "/mcp"}}})
+    assert [each["name"] for each in tool.get_available_tools()] == ["echo"]
+    assert tool.call_tool("served", "echo", {"it": "x"}).text.startswith("<tool_call>")
+    tool.close()
+
+
 def test_mcp_says_what_is_wrong(serving, until):
     server = serving()
     assert httpx.post(server.url + "/mcp", content=b"{").json()["error"]["code"] == -32700
@@ -259,7 +269,8 @@ def test_mcp_says_what_is_wrong(serving, until):
     assert "no such session" in rpc(server, "tools/call", -32602, name="echo", session_id="x")
     assert "no such session" in rpc(server, "openenv/session/close", -32602)
     notified = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert httpx.post(server.url + "/mcp", json=notified).content == b""
+    answer = httpx.post(server.url + "/mcp", json=notified)
+    assert (answer.status_code, answer.content) == (202, b"")
     until(lambda: len(server.application.sessions) == 0, "a session stayed")
 
 

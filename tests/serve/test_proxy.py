@@ -283,6 +283,17 @@ def test_a_bug_of_the_model_tells_clients_nothing(serve, caplog):
     assert (answer.status_code, answer.headers["x-should-retry"]) == (503, "false")
 
 
+def test_an_answer_whose_tokens_are_none_is_the_servers_failure(serve, caplog):
+    program = Program(server := serve(lambda ask: Reply("x", (1,), (2, 3), [-1.0])))
+    program.chat(user("x"), code=503)
+    assert program.reward()["verdict"] == "none"
+    (episode,) = server.take()
+    assert "log" in episode.error.message
+    refused = Program(serve(lambda ask: (_ for _ in ()).throw(BadArgument("roles must alternate"))))
+    assert "alternate" in refused.chat(user("x"), code=400)["error"]["message"]
+    assert refused.reward()["verdict"] == "scored"
+
+
 def test_a_client_that_vanishes_loses_its_call_unless_it_asks_again(serve):
     asked, go = threading.Event(), threading.Event()
 
@@ -525,6 +536,7 @@ def test_wrong_requests_are_told_what_is_wrong(serve):
     deep = b'{"messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 80 + b"]" * 80 + b"}"
     for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000, deep):
         assert program.client.post("/v1/chat/completions", content=raw).status_code == 400
+    assert not server.proxy.sessions  # nothing was opened for them
     assert program.client.get("/nowhere").json()["error"]["message"] == "Not Found"
     assert program.client.get("/v1/chat/completions").status_code == 405
     odd = {"model": "m", "messages": [user("\ud800 lone")], "unknown": {"deep": [1]}, "temperature": 0.5}

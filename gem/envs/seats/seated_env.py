@@ -154,9 +154,14 @@ class SeatedEnv(Env):
         return {seat: self.expert_action(seat) for seat in self.acting}
 
     def actor_rng_of(self, seat: str) -> Random:
-        """Return a seat's own stream, so that one seat's draws do not change another's."""
+        """Return a seat's own stream, so that one seat's draws do not change another's.
+
+        Raises:
+            ResetNeeded: before reset().
+        """
+        seed = self._need_seed()
         if seat not in self._actor_rngs:
-            seed = self._need_seed() if self._actor_seed is None else self._actor_seed
+            seed = seed if self._actor_seed is None else self._actor_seed
             self._actor_rngs[seat] = seeding.stream(seed, "actor", seat)
         return self._actor_rngs[seat]
 
@@ -164,8 +169,9 @@ class SeatedEnv(Env):
         """Begin other streams for what seats draw in this episode: every seat's, or one's alone.
 
         Raises:
-            BadArgument: for a seed that is not a non-negative integer.
+            BadArgument: for a seed that is not a non-negative integer. ResetNeeded: before reset().
         """
+        self._need_seed()
         if seat is None:
             self._actor_seed, self._actor_rngs = seeding.check(seed), {}
         else:

@@ -213,7 +213,10 @@ class Application:
             result = await Tools(self.sessions, offer).answer(body)
             return b"" if result is None else openenv.encode(result)
 
-        return await self._answered(request, answer)
+        answered = await self._answered(request, answer)
+        if not answered.body:  # a notification, as MCP has it
+            answered.status_code = 202
+        return answered
 
     async def _tasks(
         self, offer: Offer, about: Callable[[Offer, dict[str, Any]], Any], request: Request

@@ -93,6 +93,8 @@ class _Connection:
                     answers, began = [], perf_counter()
                     await asyncio.sleep(0)
             else:
+                if len(self._tasks) >= self._sessions.limits.sessions:  # as many as can be called at a time
+                    await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
                 task = asyncio.create_task(self._answer_later(request))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

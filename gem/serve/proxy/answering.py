@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -25,6 +26,8 @@ class Answering:
         """Ask `agent`."""
         self.agent = agent
         self.lock = Lock()
+        self._ended: list[str] = []  # episodes that the agent is yet to forget
+        self._thread = ThreadPoolExecutor(1, "model")
         self._in_batches = isinstance(agent, BaseAgent) and type(agent).ask is BaseAgent.ask
         self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
         self._work: asyncio.Task[None] | None = None
@@ -68,7 +71,8 @@ class Answering:
             while self._waiting:
                 await asyncio.sleep(0)  # what is asked at the same time is one batch
                 batch, self._waiting = self._waiting, []
-                answers = await asyncio.to_thread(self._answers, [ask for ask, _ in batch])
+                loop, asks = asyncio.get_running_loop(), [ask for ask, _ in batch]
+                answers = await loop.run_in_executor(self._thread, self._answers, asks)
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if future.done():
                         continue
@@ -81,7 +85,20 @@ class Answering:
 
     def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
         with self.lock:
+            while self._ended:
+                self.agent.forget(self._ended.pop())
             return batch_answers(self.agent, asks)
+
+    def forget(self, episode: str) -> None:
+        """Let the agent drop what it keeps for an episode: one that answers batches, before the next one."""
+        if self._in_batches:
+            self._ended.append(episode)
+        else:
+            self.agent.forget(episode)
+
+    def close(self) -> None:
+        """Let the thread end; the agent stays its owner's."""
+        self._thread.shutdown(wait=False)
 
     def publish(self, version: int, weights: Any = None) -> None:
         """Answer as policy `version` from now on, with these weights where they are given."""

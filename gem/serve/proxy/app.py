@@ -98,7 +98,9 @@ class Session:
 
     def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
         """Return a call that was begun for a client that was gone then, and asks the same again."""
-        for begun, task in self.unheard.pop(key, []):
+        left = self.unheard.get(key, [])
+        while left:
+            begun, task = left.pop(0)
             if not task.done() or (not task.cancelled() and task.exception() is None):
                 return begun, task
         return None
@@ -281,9 +283,7 @@ class Proxy:
             self._by_key.pop(session.key, None)
         for task in session.running:
             task.cancel()
-        forget = getattr(self.answering.agent, "forget", None)
-        if forget is not None:
-            forget(episode.id)
+        self.answering.forget(episode.id)
         try:
             if self.store is not None:
                 self.store.append(episode)
@@ -299,15 +299,19 @@ class Proxy:
         except KeyError:
             raise NotThere(f"no episode {name!r:.80} is open.") from None
 
-    def _of_key(self, key: str | None) -> Session:
-        """Return the session of a key; a key that is a name opens one, on a proxy without token."""
+    def _checked(self, key: str | None) -> str:
+        """Return a key that has a session, or may open one: on a proxy without token."""
         if not key:
             raise NoKey("No API key was sent; it says which episode the call belongs to.")
+        if key not in self._by_key and (self.token is not None or key.startswith(KEY)):
+            raise NoKey("The API key opens no episode; `POST /episodes` gives one that does.")
+        return key
+
+    def _of_key(self, key: str) -> Session:
+        """Return the session of a key; a key that has none opens one of its name."""
         session = self._by_key.get(key)
         if session is not None:
             return session
-        if self.token is not None or key.startswith(KEY):
-            raise NoKey("The API key opens no episode; `POST /episodes` gives one that does.")
         secret = key.startswith("sk-") or not NAME.fullmatch(key)  # perhaps a provider's: not for the record
         digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         name = f"key-{digest}" if secret else key
@@ -320,12 +324,15 @@ class Proxy:
     async def _call(self, http: HttpRequest) -> Response:
         self._check_sender(http)
         protocol = PROTOCOLS[http.url.path.rpartition("/v1/")[2]]
+        api_key = self._checked(http.path_params.get("key") or _bearer(http))
         body = await self._body(http)
-        session = self._of_key(http.path_params.get("key") or _bearer(http))
+        request = protocol.read(_json(body))
+        if request.schema and not self.answering.passes:
+            raise Refused("This model cannot be held to the form of an answer; leave that out.")
+        key = blake2b(http.url.path.encode() + b"\0" + body, digest_size=16).digest()
+        session = self._of_key(self._checked(api_key))
         session.busy += 1
         try:
-            key = blake2b(http.url.path.encode() + b"\0" + body, digest_size=16).digest()
-            request = protocol.read(_json(body))
             begun, task = session.again(key) or self._begin(session, key, request)
             gone = asyncio.ensure_future(_gone(http))
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -362,8 +369,6 @@ class Proxy:
             if before is None:
                 raise NotThere(f"no response {request.previous!r:.80} is known here; send the whole input.")
             request = _behind(request, before)
-        if request.schema and not self.answering.passes:
-            raise Refused("This model cannot be held to the form of an answer; leave that out.")
         sampling = self.answering.sampling(request)
         begun = session.recording.begin(key, request, sampling, self.seed)
         task = asyncio.create_task(self._answer(session, begun))
@@ -381,8 +386,6 @@ class Proxy:
             except BadArgument as error:  # messages that the chat template refuses
                 raise Refused(text_of_error(error)) from error
             call = recording.take(begun, reply, time.perf_counter() - began)
-        except asyncio.CancelledError:
-            raise
         except Refused:
             recording.refused(begun)
             raise
@@ -554,6 +557,7 @@ class Proxy:
             for name in list(self.sessions):
                 with suppress(NotThere):
                     await self.cancel(name, "the proxy was stopped.")
+            self.answering.close()
 
     async def _sweep(self) -> None:
         """End the episodes that nobody goes on with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gem import registry
 from gem.content import Obs, ToolSpec
@@ -14,7 +14,8 @@ from gem.rollout.conversation import Conversation
 from gem.serve.proxy.request import NotNow, Refused
 
 T = TypeVar("T")
-_alone = ThreadPoolExecutor(1, "environments that bear one thread")
+_POOLS = {False: ThreadPoolExecutor(1, "environments"), True: ThreadPoolExecutor(32, "environments")}
+"""Where environments are called, by whether they bear several threads."""
 
 
 class Played:
@@ -98,5 +99,4 @@ class Played:
     async def _carry_out(self, what: Callable[[], T]) -> T:
         async with self._lock:
             loop = asyncio.get_running_loop()
-            pool: Any = None if self.spec.thread_safe else _alone
-            return await loop.run_in_executor(pool, what)
+            return await loop.run_in_executor(_POOLS[self.spec.thread_safe], what)

@@ -94,6 +94,7 @@ class Server:
                 server_header=False,
                 lifespan="on",
                 ws="none",
+                timeout_keep_alive=600,  # longer than a program thinks between two calls
                 timeout_graceful_shutdown=5,
             )
         )

@@ -71,6 +71,13 @@ def test_who_has_ended_is_out_and_the_rest_play_on():
         env.reset()
 
 
+def test_nobody_draws_before_reset():
+    env = gem.make("multi:ConnectFour-v0")
+    for call in (lambda: env.random_action(env.seats[0]), lambda: env.seed_actor(1, env.seats[0])):
+        with pytest.raises(ResetNeeded):
+            call()
+
+
 def test_a_step_before_reset_is_refused():
     with pytest.raises(ResetNeeded):
         Both().step(LEFT)
