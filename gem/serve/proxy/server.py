@@ -70,7 +70,9 @@ class Server:
             raise BadArgument(f"host is {host!r}, which others can reach; accepted: 127.0.0.1, or a token.")
         self._episodes: deque[Episode] = deque()
         self.proxy = Proxy(agent, store, loopback=local, **settings)
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # TCP is named, or asyncio would not set TCP_NODELAY: 40 ms for each answer
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
