@@ -121,7 +121,8 @@ class Server:
 
     def __enter__(self) -> Self:
         """Serve in a thread; leaving the block stops it."""
-        self.proxy.ended = self._episodes.append  # for `take`; nobody else would ever empty it
+        if self.proxy.ended is None:
+            self.proxy.ended = self._episodes.append  # for `take`; nobody else would ever empty it
         self._thread = Thread(target=self.serve, name="proxy", daemon=True)
         self._thread.start()
         self._ready.wait()
