@@ -18,6 +18,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import UNSET
+
 from gem.core import Env
 from gem.errors import BadArgument, NoVerdict, WorkerDied, missing_extra
 from gem.hosts import wire
@@ -26,7 +28,7 @@ from gem.registry import Maker
 from gem.specs import TaskRef, WrapperRef, written_arguments
 
 try:
-    from websockets.exceptions import InvalidStatus, WebSocketException
+    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
     from websockets.sync.client import ClientConnection, connect
 except ImportError as error:
     raise missing_extra("the remote host", "websockets", "serve") from error
@@ -48,7 +50,16 @@ RETRY_S = 0.2
 ANSWER_AT_MOST = 1 << 28
 """Bytes of one message from the server."""
 
-LOST = (OSError, EOFError, TimeoutError, WebSocketException)
+ANSWERS_AT_MOST = 4096
+"""Messages from the server that wait to be read; with too few, both sides would wait for each other."""
+
+FRAME_BYTES = 1 << 18
+"""Bytes of one message to the server, where it holds several requests: what a server takes is limited."""
+
+TOO_LONG = 1009
+"""The code with which a web socket is closed for a message that is too long."""
+
+LOST = (OSError, EOFError, TimeoutError, UnicodeError, WebSocketException)  # a name that is none, too
 
 
 class Remote(Host):
@@ -87,6 +98,7 @@ class Remote(Host):
         self._number = 0
         self._done: list[Outcome] = []
         self._leaving: list[wire.Request] = []  # sessions to be closed, with the next message
+        self._frame_bytes = FRAME_BYTES
 
     # -- environments
 
@@ -114,14 +126,15 @@ class Remote(Host):
 
     # -- calls
 
-    def about(self, index: int) -> Any:
+    def about(self, index: int) -> wire.About:
         """Return what the environment at `index` claims, and its tools.
 
         Raises:
             Whatever the server says.
         """
         asked = self._request(index, wire.ABOUT, (), NO_KWARGS)
-        return self._alone(index, asked)
+        about: wire.About = self._alone(index, asked)
+        return about
 
     def fork(self, index: int, seed: int | None) -> int:
         """Add a twin of the environment at `index` in its state, and return its index.
@@ -214,6 +227,7 @@ class Remote(Host):
                     additional_headers=headers,
                     compression=None,
                     max_size=ANSWER_AT_MOST,
+                    max_queue=ANSWERS_AT_MOST,
                     open_timeout=self._patience_s,
                     close_timeout=CLOSE_S,
                     ping_interval=None,  # a thread more; the server's pings are answered all the same
@@ -240,10 +254,24 @@ class Remote(Host):
         try:
             if self._connection is None and len(self._flights) > len(requests):
                 raise ConnectionError  # what was in flight before is asked again with it
-            self._connected().send(wire.ENCODER.encode([*leaving, *requests]).decode())
-        except LOST:
+            self._say([*leaving, *requests])
+        except LOST as lost:
             if requests:
-                self._again()
+                self._again(lost)
+
+    def _say(self, requests: Sequence[wire.Request]) -> None:
+        """Send requests, as few messages as may hold them."""
+        connection = self._connected()
+        frame: list[bytes] = []
+        size = 0
+        for request in map(wire.ENCODER.encode, requests):
+            if frame and size + len(request) >= self._frame_bytes:
+                connection.send(f"[{b','.join(frame).decode()}]")
+                frame, size = [], 0
+            frame.append(request)
+            size += len(request) + 1
+        if frame:
+            connection.send(f"[{b','.join(frame).decode()}]")
 
     def _receive(self, timeout: float | None) -> None:
         """Take in one message, or what comes of its absence."""
@@ -253,18 +281,18 @@ class Remote(Host):
             message = self._connected().recv(timeout)
         except TimeoutError:
             return
-        except LOST:
-            self._again()
+        except LOST as lost:
+            self._again(lost)
             return
         try:
             answers = wire.ANSWERS.decode(message)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._again()
             return
-        self._fruitless = 0
         for answer in answers:
             flight = self._flights.pop(answer.id, None)
             if flight is not None:  # else it was given up, or closed a session
+                self._fruitless = 0
                 self._take(flight, answer)
 
     def _take(self, flight: _Flight, answer: wire.Answer) -> None:
@@ -272,7 +300,7 @@ class Remote(Host):
         if answer.error is None:
             try:
                 self._done.append(Outcome(index, wire.unpacked(verb, answer.value)))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
                 self._done.append(
                     Outcome(index, None, NoVerdict(f"the server's answer is unreadable: {error}"))
                 )
@@ -281,23 +309,25 @@ class Remote(Host):
             self._done.append(Outcome(index, None, wire.error_of(answer.error)))
             return
         self._envs[index] = _Env(env.task)
-        if verb == "reset":  # which begins anew in any case
+        if verb == "reset" and flight.request.open is UNSET:  # which begins anew in any case
             self._send([self._request(index, verb, flight.args, flight.kwargs)])
         else:
             self._done.append(
                 Outcome(index, None, WorkerDied(f"the server lost env {index}: {answer.error.message}"))
             )
 
-    def _again(self) -> None:
+    def _again(self, lost: BaseException | None = None) -> None:
         """Connect again and ask again all that is in flight; without a server, all of it has died."""
+        self._shorten(lost)
         until = monotonic() + (self._patience_s if self._met else min(self._patience_s, FIRST_S))
         why: Exception = WorkerDied(f"the server at {self.url} closes every connection without an answer.")
         self._fruitless += 1
         while self._fruitless <= FRUITLESS:
             self._drop()
+            if not self._flights:
+                return
             try:
-                everything = [flight.request for flight in self._flights.values()]
-                self._connected().send(wire.ENCODER.encode(everything).decode())
+                self._say([flight.request for flight in self._flights.values()])
                 return
             except LOST as failed:
                 status = failed.response.status_code if isinstance(failed, InvalidStatus) else 500
@@ -305,6 +335,7 @@ class Remote(Host):
                     hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if status == 401 else "."
                     why = BadArgument(f"{self.url} answers {status}{hint}")
                     break
+                self._shorten(failed)
                 why = WorkerDied(f"the server at {self.url} cannot be reached: {failed}")
                 if monotonic() >= until:
                     break
@@ -317,6 +348,19 @@ class Remote(Host):
         for index, env in self._envs.items():
             self._envs[index] = _Env(env.task, lost=env.opened and index not in told)
 
+    def _shorten(self, lost: BaseException | None) -> None:
+        """Where a message was too long, put fewer requests into one, or give up the one that is too long."""
+        if not isinstance(lost, ConnectionClosed) or lost.rcvd is None or lost.rcvd.code != TOO_LONG:
+            return
+        sizes = {number: len(wire.ENCODER.encode(flight.request)) for number, flight in self._flights.items()}
+        longest = max(sizes, key=lambda number: sizes[number], default=None)
+        if longest is None or sizes[longest] < self._frame_bytes:
+            self._frame_bytes //= 4
+            return
+        self._fruitless = 0
+        why = f"a call of {sizes[longest]:,} bytes is more than {self.url} takes in one message."
+        self._done.append(Outcome(self._flights.pop(longest).index, None, NoVerdict(why)))
+
     def _close(self) -> None:
         if self._connection is not None:
             for env in self._envs.values():
@@ -324,7 +368,7 @@ class Remote(Host):
                     self._leaving.append(wire.Request(self._next(), env.session, wire.CLOSE))
             if self._leaving:
                 with suppress(*LOST):
-                    self._connection.send(wire.ENCODER.encode(self._leaving).decode())
+                    self._say(self._leaving)
         self._drop()
 
 

@@ -19,7 +19,7 @@ from gem import codec, errors
 from gem.core import Start, Step
 from gem.errors import GemError, NoVerdict
 from gem.hosts.verbs import Description
-from gem.specs import TaskRef
+from gem.specs import Solver, TaskRef
 
 PATH = "/gem"
 """Where a server answers."""
@@ -62,6 +62,23 @@ class Answer(Struct, omit_defaults=True):
     error: Error | None = None
 
 
+class About(Struct):
+    """What an environment claims, its seats and its tools."""
+
+    seats: list[str]
+    tools: list[Any]
+    max_turns: int | None
+    deterministic: bool
+    forkable: bool
+    solver: Solver
+    solver_rate: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse a rate without its solver."""
+        if (self.solver == "measured") != (self.solver_rate is not None):
+            raise ValueError("a measured solver states its rate, no other does")
+
+
 CLAIMS = ("max_turns", "deterministic", "forkable", "solver", "solver_rate")
 """The claims of a spec that `about` tells."""
 
@@ -99,7 +116,11 @@ def unpacked(verb: str, value: Any) -> Any:
         task, assembles_history = value
         return Description(codec.unpack(ENCODER.encode(task), TaskRef), assembles_history)
     back = codec.restored(value)
-    if verb in ("reset", "step", "advance") and isinstance(back, list):
+    if verb == ABOUT:
+        return msgspec.convert(back, About)
+    if verb in ("reset", "step", "advance"):
+        if not isinstance(back, list):
+            raise ValueError(f"{verb}() came to {back!r:.80}")
         obs, *rest = back
         seen = {seat: _obs(each) for seat, each in obs.items()} if isinstance(obs, dict) else _obs(obs)
         kind = {"reset": Start, "step": Step}.get(verb)

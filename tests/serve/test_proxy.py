@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -646,3 +647,92 @@ def test_a_long_conversation_is_followed_in_time(serve):
     (row,) = rows(episode)
     assert sum(len(turn.new_ids) + len(turn.token_ids) for turn in episode.turns) == len(row.ids)
     assert sum(len(turn.messages) for turn in episode.turns) == 60
+
+
+def test_rewards_stay_finite_in_sum(serve):
+    program = Program(serve())
+    program.say(user("one"))
+    for value in ("1e999", "NaN", "1" + "0" * 400, "-1" + "0" * 400):
+        body = f'{{"reward": {value}, "done": false}}'
+        assert program.client.post("/episodes/p1/reward", content=body).status_code == 400
+    assert program.reward(1e308, done=False)["reward"] == 1e308
+    program.reward(1e308, code=400)
+    assert program.reward(-1e308)["reward"] == 0.0
+
+
+def test_a_grader_without_verdict_that_is_asked_twice_ends_an_episode_once(serve):
+    asked = threading.Barrier(2, timeout=20)
+
+    def grader(answer, reference):
+        asked.wait()
+        raise NoVerdict("the sandbox is gone")
+
+    server = serve(grader=grader)
+    opened = server.open("q", reference="42")
+    program = Program(server, opened.api_key)
+    program.say(user("one"))
+    codes = []
+    askers = [
+        threading.Thread(
+            target=lambda: codes.append(httpx.post(f"{server.url}/episodes/q/reward", json={}).status_code)
+        )
+        for _ in range(2)
+    ]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert sorted(codes) == [200, 409]
+    (episode,) = server.take()
+    assert episode.verdict is Verdict.NONE
+
+
+@pytest.mark.parametrize(
+    "broken", [{"logprobs": [-0.5]}, {"token_ids": [2**40]}, {"token_ids": ["a"]}], ids=str
+)
+def test_an_answer_that_cannot_be_recorded_is_a_call_that_is_missing(serve, broken):
+    def answer(ask):
+        whole = echo(ask)
+        return replace(whole, **broken) if ask.turn else whole
+
+    server = serve(answer)
+    program = Program(server)
+    program.say(user("one"))
+    program.chat(user("other"), code=503)
+    assert program.reward(1.0)["trainable"] is False
+    (episode,) = server.take()
+    assert (episode.verdict, episode.error.type) == (Verdict.NONE, "LostCall")
+
+
+def test_what_has_no_finite_log_probabilities_cannot_be_trained_on(serve):
+    def answer(ask):
+        whole = echo(ask)
+        return replace(whole, logprobs=[float("nan")] * len(whole.token_ids))
+
+    program = Program(serve(answer))
+    program.say(user("one"))
+    told = program.reward(1.0)
+    assert (told["trainable"], told["why"]) == (False, "call 0 has no log probabilities")
+
+
+def test_an_environment_that_cannot_be_made_is_told(serve):
+    program = Program(serve())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        told = program.post("/episodes", {"env": f"remote:{address}/game:Sudoku-v0-easy"}, 409)
+    assert "cannot be reached" in told["error"]["message"]
+
+
+def test_a_server_that_nobody_takes_from_keeps_no_episodes():
+    server = Server(ScriptedAgent(echo))
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        program = Program(server)
+        program.client.post("/v1/chat/completions", json={"messages": [user("one")]})
+        program.reward(1.0)
+    finally:
+        server.stop()
+        thread.join()
+    assert server.take() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from math import isfinite
 from typing import Any, ClassVar
 
 from gem import codec
@@ -123,15 +124,13 @@ class OpenEnvEnv(Env):
         done, reward = bool(result.get("done")), result.get("reward")
         metadata = result.get("metadata") or {}
         info = _info(result)
-        if reward is None and (done or metadata.get("verdict") == "none"):
+        if (reward is None and done) or metadata.get("verdict") == "none":
             raise NoVerdict(f"the server ended the episode without a reward: {_why(result)}")
-        if isinstance(reward, bool) or not isinstance(reward, int | float):
-            reward = float(reward or 0.0)
         truncated = done and metadata.get("truncated") is True and metadata.get("terminated") is not True
         stop = metadata.get("stop")
         if done and isinstance(stop, str) and stop in {each.value for each in StopReason}:
             info["stop"] = stop
-        return Step(self._obs(result), float(reward), done and not truncated, truncated, info)
+        return Step(self._obs(result), float(reward or 0.0), done and not truncated, truncated, info)
 
     def close(self) -> None:
         """End the session there; see Env.close."""
@@ -161,6 +160,8 @@ class OpenEnvEnv(Env):
         if answer.get("type") == "error":
             why = f"the server says: {data.get('message')!s:.1000} ({data.get('code')})"
             raise (ToolError if data.get("code") in REFUSED else NoVerdict)(why)
+        if answer.get("type") != "observation" or not _is_result(data):
+            raise NoVerdict(f"the server's answer is no result of a {message['type']}: {answer!r:.200}")
         return data
 
     def _connected(self, begins: bool) -> ClientConnection:
@@ -259,6 +260,22 @@ def _part(part: dict[str, Any]) -> Text | Image:
         assert isinstance(image, Image)
         return image
     return Text(str(part["text"]))
+
+
+def _is_result(data: Mapping[str, Any]) -> bool:
+    """Tell whether all of an answer can be believed: what is no number is no reward, and no 0 either."""
+    reward = data.get("reward")
+    try:
+        paid = reward is None or (isinstance(reward, int | float) and isfinite(reward))
+    except OverflowError:  # of a whole number
+        paid = False
+    metadata = data.get("metadata")
+    return (
+        paid
+        and "observation" in data
+        and isinstance(data.get("done"), bool | None)
+        and isinstance(metadata, Mapping | None)
+    )
 
 
 def _info(result: dict[str, Any]) -> dict[str, Any]:

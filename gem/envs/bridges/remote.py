@@ -71,7 +71,7 @@ class RemoteEnv(Env):
         try:
             self._index = link.host.add(Elsewhere(task))
             about = link.host.about(self._index)
-            if about["seats"] != ["agent"]:
+            if about.seats != ["agent"]:
                 raise BadArgument(
                     f"{task.spec} has several seats; play it with host='remote:{link.host.url}' instead."
                 )
@@ -79,8 +79,8 @@ class RemoteEnv(Env):
             link.host.close()
             raise
         link.users += 1
-        self._claims = {claim: about[claim] for claim in wire.CLAIMS}
-        self._tools = tools_in(about)
+        self._claims = {claim: getattr(about, claim) for claim in wire.CLAIMS}
+        self._tools = tools_in({"tools": about.tools})
 
     def _call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         if self._phase == "closed":

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from gem import seeding
 from gem.agents.wire import data_url
 from gem.content import Image, Obs, Text, written_tools
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, UnknownEnv, text_of_error
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, UnknownEnv, text_of_error
 from gem.graders.base import Grader, checked
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, StopReason
 from gem.rollout.episode import versions
@@ -245,15 +245,18 @@ class Proxy:
             if not recording.calls:
                 raise NotNow(f"{name!r} has no answer to grade yet.")
             answer = recording.calls[-1].said.text
+            why, score = "", None
             try:
                 score = checked(await asyncio.to_thread(self.grader, answer, session.reference))
             except NoVerdict as error:
-                await self._end(session, recording.cancel(f"no verdict of the grader: {error}"))
+                why = f"no verdict of the grader: {error}"
+            if self.sessions.get(name) is not session:
+                raise NotNow(f"the episode {name!r} has ended meanwhile.")
+            if score is None:
+                await self._end(session, recording.cancel(why))
                 return session
             value, success = score.value, score.correct
             info |= {"correct": score.correct, "why": score.why}
-            if self.sessions.get(name) is not session:
-                raise NotNow(f"the episode {name!r} has ended meanwhile.")
         recording.reward(value)
         if done:
             ends = {True: StopReason.SOLVED, False: StopReason.FAILED, None: StopReason.ENDED}
@@ -436,6 +439,8 @@ class Proxy:
                 raise
             except BadArgument as error:
                 raise Refused(str(error)) from error
+            except GemError as error:  # data, a package or a server is missing
+                raise NotNow(f"{wanted['env']!r:.120} cannot be made: {error}") from error
         try:
             names = {each: a_text(wanted[each], each) for each in ("name", "group") if each in wanted}
             session = self.open(**names, reference=wanted.get("reference"))

@@ -220,6 +220,8 @@ class Recording:
     @property
     def untrainable(self) -> str:
         """Why nothing can be trained on, as things are; empty: nothing is in the way."""
+        if self.episode.error is not None:
+            return self.episode.error.message
         if self.missing:
             return self.missing
         if not self.calls:
@@ -250,21 +252,26 @@ class Recording:
                 turn.parent = before.turn
             return before
         found = self._covering(prompt)
+        logprobs = reply.logprobs
+        if logprobs is not None and not all(map(math.isfinite, logprobs)):
+            logprobs = None  # of a model that is broken: nothing could be learned from them
         if found is None:
-            turn.hold(prompt, reply.token_ids, reply.logprobs)
+            turn.hold(prompt, reply.token_ids, logprobs)
         else:
-            turn.extend(found.turn, prompt[found.length :], reply.token_ids, reply.logprobs)
+            turn.extend(found.turn, prompt[found.length :], reply.token_ids, logprobs)
         return found
 
     def _covering(self, prompt: Sequence[int]) -> Call | None:
         """Return the longest call that a prompt begins with, prompt and answer; of equal ones the latest."""
-        raw = _raw(prompt)
-        for length in sorted(self._lengths, reverse=True):
-            if length <= len(prompt):
-                call = self._by_tokens.get(_digest(raw[: 4 * length]))
-                if call is not None:
-                    return call
-        return None
+        raw, hashed, found = _raw(prompt), blake2b(digest_size=16), None
+        done = 0
+        for length in sorted(self._lengths):
+            if length > len(prompt):
+                break
+            hashed.update(raw[4 * done : 4 * length])
+            found = self._by_tokens.get(hashed.digest(), found)
+            done = length
+        return found
 
     def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
         """Keep the offered tools once; in the turn where they are others than the first call's."""
@@ -285,6 +292,7 @@ class Recording:
             Refused: for what is no number.
         """
         value = _finite(value)
+        _finite(self.episode.earned() + self._unearned + value)
         if self.calls:
             turn = self.calls[-1].turn
             turn.reward = (turn.reward or 0.0) + value
@@ -412,6 +420,9 @@ def _as_told(reply: Reply, stop: Sequence[str]) -> tuple[Message, int]:
 
 
 def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Refused(f"reward is {value!r:.40}; accepted: a finite number.")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # of a whole number
+        pass
+    raise Refused(f"reward comes to {value!r:.40}; accepted: a finite number.")

@@ -69,8 +69,10 @@ class Server:
         if not local and not settings.get("token"):
             raise BadArgument(f"host is {host!r}, which others can reach; accepted: 127.0.0.1, or a token.")
         self._episodes: deque[Episode] = deque()
-        self.proxy = Proxy(agent, store, loopback=local, ended=self._episodes.append, **settings)
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.proxy = Proxy(agent, store, loopback=local, **settings)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # TCP is named, or asyncio would not set TCP_NODELAY: 40 ms for each answer
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
@@ -119,6 +121,8 @@ class Server:
 
     def __enter__(self) -> Self:
         """Serve in a thread; leaving the block stops it."""
+        if self.proxy.ended is None:
+            self.proxy.ended = self._episodes.append  # for `take`; nobody else would ever empty it
         self._thread = Thread(target=self.serve, name="proxy", daemon=True)
         self._thread.start()
         self._ready.wait()
