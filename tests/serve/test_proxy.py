@@ -589,6 +589,16 @@ def test_a_full_context_is_the_programs_to_handle(serve):
     assert not episode.turns
 
 
+def test_a_program_that_never_came_has_no_verdict(serve):
+    program = Program(server := serve(lambda ask: Reply("", (1,) * 9, finish="context")))
+    opened = program.client.post("/episodes", json={"name": "absent"})
+    assert opened.status_code == 201
+    paid = program.client.post("/episodes/absent/reward", json={"reward": 0.0})
+    assert paid.json()["verdict"] == "none"
+    (episode,) = server.take()
+    assert episode.error.message == "no call was made."
+
+
 def test_token_ids_are_given_to_who_asks(serve):
     program = Program(serve(lambda ask: Reply("x", (1, 2), (3,), [-1.0])))
     body = program.chat(user("x"), return_token_ids=True)

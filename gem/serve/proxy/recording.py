@@ -328,6 +328,8 @@ class Recording:
             stop: how it ended; a limit that was reached counts instead.
             info: goes into the end.
         """
+        if not self.answers:  # a program that never came is no program that failed
+            return self.cancel("no call was made.")
         stop = self.spent or stop
         own = stop in (StopReason.SOLVED, StopReason.FAILED, StopReason.ENDED)
         self._close(SeatEnd(stop, own, not own, info=dict(info or {}), unearned=self._unearned))
