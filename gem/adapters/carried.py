@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 
 from gem import codec
 from gem.content import Message, ToolCall
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, MissingData, StoreError
 from gem.history import CHAT, messages
 from gem.record import Episode, Turn
 
@@ -107,6 +108,35 @@ def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Mes
             yield turn, ()
             continue
         yield turn, messages((turn, after), CHAT)[2:]
+
+
+def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator[Callable[[], Episode]]:
+    """Yield, for each line of a file of JSON lines, what reads its episode: one damaged line spoils no other.
+
+    Args:
+        path: the file.
+        read: makes an episode of a line's value; the second argument says where it stands.
+
+    Raises:
+        MissingData: where there is no such file. BadArgument: when it cannot be read; the calls raise it
+            too, for a line that is no JSON.
+    """
+
+    def decoded(line: bytes, where: str) -> Episode:
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise BadArgument(f"{where} is no JSON: {error}") from error
+        return read(value, where)
+
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield partial(decoded, line, f"{path}, line {number}")
+    except FileNotFoundError as error:
+        raise MissingData(f"{path}: no such file.") from error
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def empty_folder(path: Path) -> None:

@@ -12,7 +12,6 @@ A turn's sampled tokens need log probabilities there, so an episode of an agent 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from math import isfinite
 from pathlib import Path
@@ -20,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from gem.adapters.carried import KEY, carried, carry, shown, whole_file
+from gem.adapters.carried import KEY, carried, carry, each_line, shown, whole_file
 from gem.adapters.chats import message_row, prompts, tools_of
 from gem.content import Message, ToolCall, join
-from gem.errors import BadArgument, GemError, MissingData
+from gem.errors import BadArgument, GemError
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -252,19 +251,4 @@ def read_traces(path: str | Path) -> Iterator[Callable[[], Episode]]:
     Raises:
         MissingData: where there is no such file.
     """
-    try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(file, 1):
-                yield partial(_decoded, line, f"{path}, line {number}")
-    except FileNotFoundError as error:
-        raise MissingData(f"{path}: no such file.") from error
-    except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _decoded(line: bytes, where: str) -> Episode:
-    try:
-        trace = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise BadArgument(f"{where} is no JSON: {error}") from error
-    return from_trace(trace)
+    return each_line(path, lambda trace, where: from_trace(trace))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from gem import codec
-from gem.adapters.carried import episode_of, next_messages, shown, whole_file
+from gem.adapters.carried import each_line, episode_of, next_messages, shown, whole_file
 from gem.content import Message, text_of
-from gem.errors import BadArgument, MissingData
+from gem.errors import BadArgument
 from gem.history import CHAT, messages
 from gem.record import Episode
 
@@ -142,22 +141,7 @@ def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:
 
     One damaged row so spoils no other: its call raises BadArgument.
     """
-    try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(file, 1):
-                yield partial(_episode_in, line, f"{path}, line {number}")
-    except FileNotFoundError as error:
-        raise MissingData(f"{path}: no such file.") from error
-    except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _episode_in(line: bytes, where: str) -> Episode:
-    try:
-        row = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise BadArgument(f"{where} is no JSON: {error}") from error
-    return episode_in_row(row, where)
+    return each_line(path, episode_in_row)
 
 
 def episode_in_row(row: object, where: str) -> Episode:
