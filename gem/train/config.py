@@ -231,8 +231,8 @@ class TrainConfig:
     it does teach the strategy."""
 
     warmup_on: WarmupOn = "all"
-    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To foretell
-    that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
+    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
+    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
 
     warmup_lr: float = 5e-3
     """Step size of the warm-up."""

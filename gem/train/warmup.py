@@ -5,9 +5,9 @@ environment's own random actions, drawn independently of the history, so nothing
 on the choice of a move the best the model can do is to copy the random actor's distribution. Demonstrations,
 as `gem-gym demos` writes them, teach the strategy too.
 
-A warm-up on all tokens also learns to foretell what the environment answers: to follow the state of a game is
-what a pretrained model can do, and what a policy gradient alone hardly teaches a model of random weights. Which
-move is a good one is not in that either.
+A warm-up on all tokens also learns to foretell what the environment answers: to follow the state of a game
+is what a pretrained model can do, and what a policy gradient alone hardly teaches a model of random weights.
+Which move is a good one is not in that either.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def warm_up(
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
-    `on`: the tokens whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a fifth
-    of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative log probability per token in nats.
+    `on`: the tokens whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a
+    fifth of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative
+    log probability per token in nats.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
