@@ -145,7 +145,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
     console.print(sketch([metrics.success for metrics in history]), highlight=False)
     console.print(table(figures))
-    draw(history, figures, config, folder.curve)
+    draw(history, figures, config, folder.curve, folder.evaluated())
     console.print(
         f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
         f"Picture: {folder.curve}  Figures: {folder.summary}",

@@ -48,6 +48,7 @@ NONE = "none"
 
 MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
 MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
 
 Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
@@ -68,11 +69,13 @@ Approximating KL Divergence, 2020)."""
 
 AT_LEAST_ONE = (
     *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
 )
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
+    "eval_every",
 )
 
 FITTING: dict[str, dict[str, Any]] = {
@@ -277,6 +280,16 @@ class TrainConfig:
     eval_episodes: int = 2000
     """Sampled episodes behind each figure of the final table."""
 
+    eval_every: int = 0
+    """Iterations between evaluations on held-out instances, which training never draws; there is one before
+    any RL and one at the end too. They change nothing in training. 0: none."""
+
+    held_out: int = 200
+    """Episodes of a held-out evaluation."""
+
+    eval_temperature: MaybeFloat = None
+    """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
+
     save_every: int = 1
     """Iterations between checkpoints."""
 
@@ -326,6 +339,8 @@ class TrainConfig:
             if getattr(self, name) not in accepted:
                 shown = ", ".join(map(str, accepted))
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
+        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
+            raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
         tool_wrappers(self.tools)
         if self.grouped and self.batch % self.group:
             raise BadArgument(
