@@ -36,6 +36,7 @@ from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
 from gem.train.steps import Progress, Steps
+from gem.train.warm_ups import WarmUps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher
@@ -419,8 +420,16 @@ def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
     return policy.agent
 
 
-def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+def train(
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    warm_ups: WarmUps | None = None,
+) -> dict[str, Any]:
     """Carry out a run and return its summary, which also stands in the run's folder.
+
+    With `warm_ups` the run shares its warm-up with others that have the same one.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
     `resume` the run goes on from its checkpoint, and is the run that it would have been.
@@ -452,7 +461,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             if first:
                 folder.begin(config)
             parallel.wait()
-            prepare(trainer)
+            prepare(trainer, warm_ups)
             trainer.hold_reference()
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
@@ -494,7 +503,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     return Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
 
 
-def prepare(trainer: Trainer) -> None:
+def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -503,35 +512,47 @@ def prepare(trainer: Trainer) -> None:
     if spec(config.env).solver != "none":
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
+    elsewhere = 0.0
     if config.warmup_steps:
-        warm(trainer)
+        elsewhere = warm(trainer, warm_ups)
     watcher.stage("measuring before any RL")
     take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-    trainer.cpu_s = time.process_time() - began_cpu
+    trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
 
 
-def warm(trainer: Trainer) -> None:
-    """Warm the model up on demonstrations, or on random play for the format alone."""
+def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
+    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
     demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-    warm_up(
-        trainer.policy,
-        trainer.maker,
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=config.max_grad_norm,
-        on=config.warmup_on,
-        pass_tokens=config.pass_tokens,
-        demos=demos,
-        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-    )
+    watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+
+    def make() -> None:
+        warm_up(
+            trainer.policy,
+            trainer.maker,
+            seed=config.seed,
+            steps=config.warmup_steps,
+            batch=config.warmup_batch,
+            lr=config.warmup_lr,
+            max_grad_norm=config.max_grad_norm,
+            on=config.warmup_on,
+            pass_tokens=config.pass_tokens,
+            demos=demos,
+            on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
+        )
+
+    elsewhere = 0.0
+    if warm_ups is None:
+        make()
+    else:
+        began = time.process_time()
+        elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+        trainer.learner.publish(0)
     trainer.learner.take_over()
     if demos is not None:
         demos.close()
+    return max(0.0, elsewhere)
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:

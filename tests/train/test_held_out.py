@@ -247,5 +247,5 @@ def test_one_comes_back_from_json(whole):
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_temperatures_that_cannot_be(value):
-    with pytest.raises(BadArgument, match="eval_temperature is .*; accepted: 0"):
+    with pytest.raises(BadArgument, match=r"eval_temperature is .*; accepted: 0"):
         TrainConfig(eval_temperature=value)
