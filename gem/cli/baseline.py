@@ -116,7 +116,7 @@ def _picked(what: str, wanted: tuple[str, ...], known: list[str]) -> list[str]:
 def _workers(plan: Plan) -> int:
     configs = [plan.study.config(cell) for cell in plan.cells]
     alone = any(config.threads != 1 or config.device != "cpu" for config in configs)
-    return 1 if alone else len(os.sched_getaffinity(0))
+    return 1 if alone else os.cpu_count() or 1
 
 
 def _stand(plan: Plan) -> None:

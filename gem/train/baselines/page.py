@@ -167,10 +167,10 @@ def _comparison(summary: Summary) -> Iterator[str]:
     )
     yield _prose(
         f"""
-        How much more a variant reaches after RL than {first}, paired by seed: runs of one seed are
-        evaluated on the same instances, and begin alike where the model and the warm-up are the same.
-        Interval and p are Student's t over the seeds; Holm's correction allows for the number of
-        comparisons.
+        How much more (success in percentage points) a variant reaches after RL than {first}, paired by
+        seed: runs of one seed are evaluated on the same instances, and begin alike where the model and the
+        warm-up are the same. Interval and p are Student's t over the seeds; Holm's correction allows for
+        the number of comparisons.
         """
     )
     if summary.aggregates:
@@ -180,7 +180,7 @@ def _comparison(summary: Summary) -> Iterator[str]:
         )
         yield _prose(
             f"""
-            Over {", ".join(summary.aggregated)}: scores on a scale where random play is 0 and the solver 1,
+            Over {"; ".join(summary.aggregated)}: scores on a scale where random play is 0 and the solver 1,
             the mean of the middle half of all runs, and its stratified bootstrap interval over seeds, at
             95% ([Agarwal et al., 2021](https://arxiv.org/abs/2108.13264)). Random play and the solver are
             taken as known, and with few seeds the interval is too narrow.
@@ -262,7 +262,9 @@ def _setup(summary: Summary) -> Iterator[str]:
     yield _table(("of", "name", "settings"), lines)
     runs = [run for each in summary.cells for run in each.runs.values()]
     if runs:
-        yield "\n".join(_provenance(runs))
+        searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
+        searched = sum(sum(point.cpu_s) for found in searches for point in found.points)
+        yield "\n".join(_provenance(runs, searched))
     others = {
         each.cell.name: sorted(set(each.row.runs) - {str(seed) for seed in study.seeds}, key=int)
         for each in summary.cells
@@ -275,7 +277,7 @@ def _setup(summary: Summary) -> Iterator[str]:
         yield f"Rows of nothing that stands in the study: {', '.join(told)}."
 
 
-def _provenance(runs: Sequence[Run]) -> Iterator[str]:
+def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
     def all_of(values: Sequence[str]) -> str:
         found = Counter(values)
         return "; ".join(
@@ -289,9 +291,10 @@ def _provenance(runs: Sequence[Run]) -> Iterator[str]:
     yield f"- gem {all_of(of('gem'))}, commit {all_of(of('commit'))} (`+`: with changes)"
     yield f"- PyTorch {all_of(of('torch'))}, Python {all_of(of('python'))}"
     yield f"- Run from {min(run.started for run in runs)} to {max(run.ended for run in runs)}"
+    searching = f", and {searched:.0f} for the search" if searched else ""
     yield (
-        f"- {sum(run.cpu_s for run in runs):.0f} CPU seconds in all, of the processes that train: measuring, "
-        "warm-up and training; programs that tools start are not in it."
+        f"- {sum(run.cpu_s for run in runs):.0f} CPU seconds in all{searching}, of the processes that train: "
+        "measuring, warm-up and training; programs that tools start are not in it."
     )
     if lost := sum(run.no_verdict for run in runs):
         yield f"- {lost} training episodes had no verdict, and were left out."

@@ -193,14 +193,14 @@ def read_run(path: Path) -> Run | None:
 
 
 def common(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as a row holds it: without what differs between runs."""
-    return {name: value for name, value in config.to_json().items() if name not in ("seed", "out", "ray")}
+    """Return a config as a row holds it: as JSON values, without what differs between runs."""
+    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
+    return {name: value for name, value in values.items() if name not in ("seed", "out", "ray")}
 
 
 def task_of(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that say what is played, as JSON values."""
-    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
-    return {name: values[name] for name in TASK}
+    return {name: value for name, value in common(config).items() if name in TASK}
 
 
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:

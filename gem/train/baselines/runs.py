@@ -166,7 +166,7 @@ class Plan:
         found = {}
         for cell in self.cells:
             row = rows.read_row(self.study.row_of(cell))
-            if row is not None and row.search and (changed := search_changes(self.study, cell, row)):
+            if row is not None and (changed := search_changes(self.study, cell, row)):
                 found[cell.name] = ", ".join(changed)
                 continue
             for task in self.tasks(cell):
@@ -202,6 +202,8 @@ class Plan:
                     raise StoreError(f"{path} changed meanwhile in {', '.join(changed)}; run it again.")
                 row = replace(row, config={}, runs={})
             row = row or self._empty(task.cell)
+            if self.study.search is None:
+                row = replace(row, search=None)
             ordered = {**row.runs, str(task.seed): run}
             ordered = {seed: ordered[seed] for seed in sorted(ordered, key=int)}
             rows.write(path, replace(row, config=rows.common(task.config), runs=ordered))
@@ -376,7 +378,7 @@ class Carrier:
                 self._concluded(task.cell)
             return False
         recorded = task.recorded
-        if recorded is not None and (recorded.error is None or recorded.ended >= self._began):
+        if recorded is not None and (recorded.error is None or recorded.ended > self._began):
             self._write_down(task, recorded)
             return False
         if state == "changed" and not self.overwrite:
@@ -444,9 +446,8 @@ class Carrier:
         if task.point is not None and (code < 0 or code == MACHINE_FAILED):
             self._fail(task, error)  # which says nothing about the point: it is not written down
             return
-        if task.point is not None:
-            with contextlib.suppress(StoreError):
-                rows.write(task.folder / RESULT, run)
+        with contextlib.suppress(StoreError):
+            rows.write(task.folder / RESULT, run)
         self._write_down(task, run)
 
     def _write_down(self, task: Task, run: Run) -> None:

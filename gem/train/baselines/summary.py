@@ -316,9 +316,10 @@ def _seeds(seeds: Mapping[int, Run] | Sequence[int]) -> str:
 
 
 def number(value: float, measure: Measure, signed: bool = False) -> str:
-    """Return a score as tables show it: a success rate in percent, a return with three digits."""
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.1f}%" if measure == "success" else f"{value:{sign}.3f}"
+    """Return a score as tables show it: a rate in percent, differences of rates in points."""
+    if measure == "return":
+        return f"{value:+.3f}" if signed else f"{value:.3f}"
+    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}%"
 
 
 def with_interval(interval: Interval, measure: Measure, signed: bool = False) -> str:
