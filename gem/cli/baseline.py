@@ -75,6 +75,8 @@ def baseline(
 
     study = read_study(file)
     plan = chosen(study)
+    if dry_run and report:
+        raise BadArgument("--dry-run and --report both run nothing, and tell different things; choose one.")
     if workers is not None and workers < 1:
         raise BadArgument(f"workers is {workers}; accepted: 1 or more.")
     if dry_run:
