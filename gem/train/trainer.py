@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,8 +23,9 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
+from gem.evals.evaluator import bounds
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
@@ -35,6 +36,7 @@ from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.selection import best
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
@@ -188,6 +190,8 @@ class Trainer:
         self.evaluations.append(evaluation)
         if parallel.rank() == 0:
             self.folder.append_evaluation(evaluation)
+            if best(self.evaluations) is evaluation:
+                checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
         self.watcher.evaluated(evaluation)
         if evaluation.score is None:
             self.watcher.warned(
@@ -406,15 +410,25 @@ def make_maker(config: TrainConfig) -> Maker:
     return Maker(config.env, config.env_kwargs, wrappers)
 
 
-def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
-    """Return the agent that a run's folder holds, as of its newest checkpoint.
+def trained_agent(
+    path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
+) -> BaseAgent:
+    """Return the agent that a run's folder holds: with the newest weights, or the best held-out evaluation's.
 
     Raises:
-        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+        StoreError: when there is no run, or it keeps no best weights. SchemaMismatch: when it belongs to
+            another version.
     """
     folder = RunFolder(path)
-    policy = make_policy(folder.read_config())
-    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    config = folder.read_config()
+    file = folder.checkpoint if weights == "last" else folder.best
+    if weights == "best" and not file.exists():
+        raise StoreError(
+            f"{path} keeps no best weights ({file.name}): a run with held-out evaluations does "
+            "(--eval-every). Name the folder alone for the last ones."
+        )
+    policy = make_policy(config)
+    load_weights(policy, checkpoint.load(file), str(file))
     policy.temper(temperature)
     return policy.agent
 
@@ -534,16 +548,24 @@ def warm(trainer: Trainer) -> None:
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
-    """Measure the trained policy, sampled and greedy, and write the summary."""
+    """Measure the trained policy, sampled and greedy, and write the summary.
+
+    Where other weights did better on held-out instances these are measured too, on the final table's own.
+    """
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
     watcher.stage("measuring after training")
-    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
-    trainer.policy.temper(0.0)
-    take_figures(trainer, "greedy", trainer.policy.agent, 0)
-    trainer.policy.temper(config.temperature)
+    take_trained_figures(trainer, "after", "greedy")
+    chosen = best(trainer.evaluations)
+    if chosen is not None and chosen.iteration != trainer.iteration:
+        watcher.stage(f"measuring the best weights, those of iteration {chosen.iteration}")
+        file = trainer.folder.best
+        load_weights(trainer.policy, checkpoint.load(file), str(file))
+        trainer.learner.publish(chosen.iteration)
+        take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.env,
         "model": config.model,
         "algorithm": config.algorithm,
@@ -556,6 +578,27 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     if parallel.rank() == 0:
         trainer.folder.write(trainer.folder.summary, summary)
     return summary
+
+
+def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
+    """Return what the summary says of held-out evaluations."""
+    return {
+        "kind": chosen.held_out,
+        "instances": chosen.instances,
+        "temperature": chosen.temperature,
+        "best_iteration": chosen.iteration,
+        "best": bounds(chosen.score),
+        "last_iteration": trainer.evaluations[-1].iteration,
+        "last": bounds(trainer.evaluations[-1].score),
+    }
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's present weights, sampled and greedy, under these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
 
 
 def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
