@@ -105,6 +105,11 @@ class Evaluation:
         """The success where the environment says what that is, else the return; None without verdict."""
         return self.result.success or self.result.reward
 
+    @property
+    def metric(self) -> str:
+        """What the score is: success or return."""
+        return "return" if self.result.success is None else "success"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values, the score in front."""
         score = None if self.score is None else self.score.mean

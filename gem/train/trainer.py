@@ -36,7 +36,7 @@ from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
-from gem.train.selection import best
+from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
@@ -61,6 +61,8 @@ class Trainer:
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    early_end: str | None = None
+    """Why the run ends here although more iterations were planned."""
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -71,10 +73,13 @@ class Trainer:
     # -- the loop
 
     def train(self) -> None:
-        """Train from where the run stands to its end, with checkpoints on the way."""
+        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
-        self.watcher.stage("training")
-        while self.iteration < self.config.iterations:
+        if self.early_end is not None:
+            self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
+        else:
+            self.watcher.stage("training")
+        while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
             episodes = self.next_episodes()
             sampled = time.perf_counter()
@@ -93,10 +98,12 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             self.evaluate()
-            if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
+            if self.iteration % self.config.save_every == 0 or self.ended:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
+            if self.early_end is not None:
+                self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
     def next_episodes(self) -> list[Episode]:
         """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
@@ -169,7 +176,7 @@ class Trainer:
         The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
         played then, by the weights that it would have been played by.
         """
-        if self.watched is not None and self.watched.due(self.iteration):
+        if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             if self._coming is not None:  # an environment need not bear two threads
                 wait([self._coming])
             self.watched.play(self.iteration)
@@ -198,8 +205,13 @@ class Trainer:
                 f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
                 f"{evaluation.result.first_error}"
             )
+        self._weigh_end()
         self.cpu_s += time.process_time() - began_cpu
         self.wall_s += time.perf_counter() - began
+
+    def _weigh_end(self) -> None:
+        planned = self.iteration >= self.config.iterations
+        self.early_end = None if planned else enough(self.evaluations, self.config)
 
     # -- around it
 
@@ -213,6 +225,11 @@ class Trainer:
                 yield self._job(iteration, task, 0).seed
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.iteration >= self.config.iterations or self.early_end is not None
 
     @property
     def progress(self) -> Progress:
@@ -369,6 +386,7 @@ class Trainer:
             self.folder.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
+        self._weigh_end()
         self._take_reference()
 
     def hold_reference(self) -> None:
@@ -571,6 +589,7 @@ def finish(trainer: Trainer) -> dict[str, Any]:
         "algorithm": config.algorithm,
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
+        "stopped_early": trainer.early_end,
         "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
         "wall_s": trainer.wall_s + time.perf_counter() - began,
         "seed": config.seed,

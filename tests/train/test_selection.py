@@ -1,5 +1,7 @@
-"""What follows from held-out evaluations: the best weights."""
+"""What follows from held-out evaluations: the best weights, and an early end."""
 
+import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,10 +13,12 @@ from gem.cli.players import local_agent
 from gem.errors import BadArgument, StoreError
 from gem.evals import summarise
 from gem.record import Failure, StopReason
+from gem.rollout import EpisodeStore
 from gem.train import checkpoint
+from gem.train.config import TrainConfig
 from gem.train.progress import about_best, table
 from gem.train.run import Evaluation, RunFolder
-from gem.train.selection import best
+from gem.train.selection import best, enough, improved
 from gem.train.trainer import train, trained_agent
 
 from .test_trainer import QUICK, Log, assert_same_run, same_weights, weights
@@ -137,3 +141,138 @@ def test_how_the_best_were_chosen_is_said(kind, words):
     )
     assert f"chosen on {words} than the table" in said
     assert about_best([]) == ""
+
+
+# -- when it is enough
+
+
+PATIENT = replace(CONFIG, patience=2)
+
+
+@pytest.mark.parametrize(
+    ("won", "patience", "since"),
+    [
+        ([10, 10, 10], 2, 0),
+        ([10, 10], 2, None),
+        ([10, 12, 10], 2, 0),  # more, within noise
+        ([10, 30, 31], 2, None),  # the first is beyond it
+        ([10, 30, 31, 30], 2, 1),
+        ([30, 10, 12], 2, 0),  # worse is no improvement
+        ([10, 12, 14, 16, 18], 4, None),  # little by little it adds up: 18 against 10
+        ([10, None, 10, None], 2, None),  # those without score say nothing
+        ([10, None, 10, 10], 2, 0),
+        ([None, None, None], 2, None),
+        ([], 2, None),
+        ([10, 10, 10], 0, None),
+    ],
+)
+def test_patience_counts_evaluations_without_improvement(won, patience, since):
+    found = enough(
+        [evaluation(at, each, of=40) for at, each in enumerate(won)], replace(CONFIG, patience=patience)
+    )
+    if since is None:
+        assert found is None
+    else:
+        assert found == (
+            f"{patience} held-out evaluations in a row are no improvement beyond noise on that of iteration "
+            f"{since}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "better"), [(0, 5, True), (0, 2, False), (38, 40, False), (5, 0, False)]
+)
+def test_an_improvement_is_beyond_noise(earlier, later, better):
+    """Of 40 pairs, 5 that are won and none that is lost are beyond chance; 2 are not."""
+    assert improved(evaluation(0, earlier, of=40), evaluation(1, later, of=40)) == better
+
+
+def test_samples_of_an_instance_are_one_cluster():
+    """Ten wins of one instance say less than ten wins of ten, unless there are no other instances."""
+    earlier = evaluation(0, 0, of=40)
+    later = replace(earlier, scores=tuple(float(at % 4 == 0) for at in range(40)))
+    assert improved(earlier, later)
+    assert not improved(replace(earlier, instances=4), replace(later, instances=4))
+    few = replace(later, instances=4, held_out="all")
+    assert improved(replace(earlier, instances=4, held_out="all"), few)
+
+
+def test_how_often_noise_alone_looks_like_an_improvement():
+    """A policy that stays as it is: at 95% one comparison in twenty may say otherwise, and not many more."""
+    draw = random.Random(0)
+
+    def measured():
+        scores = tuple(float(draw.random() < 0.3) for _ in range(100))
+        return replace(evaluation(0, 30, of=100), scores=scores)
+
+    wrong = sum(improved(measured(), measured()) for _ in range(600))
+    assert 15 <= wrong <= 48  # 30 expected, three and a half standard errors
+
+
+@pytest.mark.parametrize(
+    ("won", "target", "stops"), [(39, 0.8, True), (36, 0.8, False), (40, 0.95, False), (39, None, False)]
+)
+def test_a_target_is_reached_by_the_lower_bound(won, target, stops):
+    found = enough([evaluation(3, won, of=40)], replace(CONFIG, target=target))
+    assert (found is not None) == stops
+    if stops:
+        assert found == "the target of 0.8 is reached: held-out success is 0.975 (0.871 to 0.996)"
+
+
+def test_a_stopped_run_is_finished(tmp_path):
+    """Nothing is learnt with a step size of 0, so that two evaluations are enough."""
+    config = replace(PATIENT, lr=0.0, episodes=160, save_every=7, watch=1, out=tmp_path)
+    log = Log()
+    summary = train(config, watcher=log)
+    why = "2 held-out evaluations in a row are no improvement beyond noise on that of iteration 0"
+    assert summary["stopped_early"] == why
+    assert summary["episodes"] == 32
+    assert log.iterations == [1, 2]
+    assert f"stopped early at iteration 2: {why}" in log.stages
+    assert checkpoint.load(RunFolder(tmp_path).checkpoint)["iteration"] == 2
+    with EpisodeStore(RunFolder(tmp_path).watched, read_only=True) as store:
+        assert [episode.job for episode in store] == ["0-0", "2-0"]
+    again = Log()
+    assert train(config, resume=True, watcher=again)["stopped_early"] == why
+    assert again.iterations == []
+    assert f"stopped early at iteration 2: {why}" in again.stages
+    assert "training" not in again.stages
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_an_interrupted_run_stops_where_it_would_have(tmp_path, staleness):
+    config = replace(PATIENT, episodes=160, lr=1e-5, save_every=2, out=tmp_path / "whole")
+    config = replace(config, patience=3, staleness=staleness, importance_cap=2.0)
+    train(config)
+    ended = len(RunFolder(config.out).history())
+    assert 3 <= ended < 10
+    other = replace(config, out=tmp_path / "other")
+    for stop in range(1, ended + 1, 2):
+        with suppress(KeyboardInterrupt):
+            train(other, resume=stop > 1, watcher=Log(stop))
+    train(other, resume=True)
+    assert_same_run(config.out, other.out)
+
+
+def test_a_target_that_is_reached_before_training_leaves_nothing_to_train(tmp_path):
+    log = Log()
+    summary = train(replace(CONFIG, target=-5.0, out=tmp_path), watcher=log)
+    assert summary["stopped_early"].startswith("the target of -5 is reached: held-out success is ")
+    assert (summary["episodes"], log.iterations) == (0, [])
+
+
+def test_at_the_planned_end_a_run_is_not_stopped_early(tmp_path):
+    assert train(replace(PATIENT, lr=0.0, episodes=32, out=tmp_path))["stopped_early"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"patience": 3}, "patience goes by held-out evaluations; say how often they are"),
+        ({"target": 0.9}, "target goes by held-out evaluations; say how often they are"),
+        ({"target": float("nan"), "eval_every": 1}, "target is nan; accepted: a number"),
+    ],
+)
+def test_what_cannot_stop_a_run_is_refused(given, words):
+    with pytest.raises(BadArgument, match=words):
+        TrainConfig(**given)
