@@ -67,6 +67,10 @@ KlEstimator = Literal["full", "k1", "k2", "k3"]
 own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
 Approximating KL Divergence, 2020)."""
 
+WarmupOn = Literal["answers", "all"]
+"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
+learns to foretell what the environment says too."""
+
 AT_LEAST_ONE = (
     *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
     "held_out",
@@ -94,7 +98,8 @@ FITTING: dict[str, dict[str, Any]] = {
 
 LANGUAGE_MODEL: dict[str, Any] = {
     **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
-    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "max_tokens": 256, "eval_episodes": 200},
+    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "warmup_on": "answers"},
+    **{"max_tokens": 256, "eval_episodes": 200},
     **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
 }
 """Defaults that belong to a pretrained model; the fields' own are the tiny model's."""
@@ -224,6 +229,10 @@ class TrainConfig:
     demos: MaybePath = None
     """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
     it does teach the strategy."""
+
+    warmup_on: WarmupOn = "all"
+    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
+    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
 
     warmup_lr: float = 5e-3
     """Step size of the warm-up."""
@@ -472,6 +481,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "normalise": get_args(Normalise),
     "kl_estimator": get_args(KlEstimator),
     "critic": ("head", "model"),
+    "warmup_on": get_args(WarmupOn),
     "dtype": ("auto", "float32", "bfloat16"),
     "staleness": (0, 1),
     "store": ("tokens", "text", "none"),

@@ -556,6 +556,7 @@ def warm(trainer: Trainer) -> None:
         batch=config.warmup_batch,
         lr=config.warmup_lr,
         max_grad_norm=config.max_grad_norm,
+        on=config.warmup_on,
         pass_tokens=config.pass_tokens,
         demos=demos,
         on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
