@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,8 +23,9 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
+from gem.evals.evaluator import bounds
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
@@ -35,6 +36,7 @@ from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
 from gem.train.warm_ups import WarmUps
 from gem.train.warmup import warm_up
@@ -60,6 +62,8 @@ class Trainer:
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    early_end: str | None = None
+    """Why the run ends here although more iterations were planned."""
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -70,10 +74,13 @@ class Trainer:
     # -- the loop
 
     def train(self) -> None:
-        """Train from where the run stands to its end, with checkpoints on the way."""
+        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
-        self.watcher.stage("training")
-        while self.iteration < self.config.iterations:
+        if self.early_end is not None:
+            self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
+        else:
+            self.watcher.stage("training")
+        while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
             episodes = self.next_episodes()
             sampled = time.perf_counter()
@@ -92,10 +99,12 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             self.evaluate()
-            if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
+            if self.iteration % self.config.save_every == 0 or self.ended:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
+            if self.early_end is not None:
+                self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
     def next_episodes(self) -> list[Episode]:
         """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
@@ -168,7 +177,7 @@ class Trainer:
         The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
         played then, by the weights that it would have been played by.
         """
-        if self.watched is not None and self.watched.due(self.iteration):
+        if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             if self._coming is not None:  # an environment need not bear two threads
                 wait([self._coming])
             self.watched.play(self.iteration)
@@ -189,14 +198,21 @@ class Trainer:
         self.evaluations.append(evaluation)
         if parallel.rank() == 0:
             self.folder.append_evaluation(evaluation)
+            if best(self.evaluations) is evaluation:
+                checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
         self.watcher.evaluated(evaluation)
         if evaluation.score is None:
             self.watcher.warned(
                 f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
                 f"{evaluation.result.first_error}"
             )
+        self._weigh_end()
         self.cpu_s += time.process_time() - began_cpu
         self.wall_s += time.perf_counter() - began
+
+    def _weigh_end(self) -> None:
+        planned = self.iteration >= self.config.iterations
+        self.early_end = None if planned else enough(self.evaluations, self.config)
 
     # -- around it
 
@@ -210,6 +226,11 @@ class Trainer:
                 yield self._job(iteration, task, 0).seed
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.iteration >= self.config.iterations or self.early_end is not None
 
     @property
     def progress(self) -> Progress:
@@ -366,6 +387,7 @@ class Trainer:
             self.folder.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
+        self._weigh_end()
         self._take_reference()
 
     def hold_reference(self) -> None:
@@ -407,15 +429,25 @@ def make_maker(config: TrainConfig) -> Maker:
     return Maker(config.env, config.env_kwargs, wrappers)
 
 
-def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
-    """Return the agent that a run's folder holds, as of its newest checkpoint.
+def trained_agent(
+    path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
+) -> BaseAgent:
+    """Return the agent that a run's folder holds: with the newest weights, or the best held-out evaluation's.
 
     Raises:
-        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+        StoreError: when there is no run, or it keeps no best weights. SchemaMismatch: when it belongs to
+            another version.
     """
     folder = RunFolder(path)
-    policy = make_policy(folder.read_config())
-    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    config = folder.read_config()
+    file = folder.checkpoint if weights == "last" else folder.best
+    if weights == "best" and not file.exists():
+        raise StoreError(
+            f"{path} keeps no best weights ({file.name}): a run with held-out evaluations does "
+            "(--eval-every). Name the folder alone for the last ones."
+        )
+    policy = make_policy(config)
+    load_weights(policy, checkpoint.load(file), str(file))
     policy.temper(temperature)
     return policy.agent
 
@@ -556,21 +588,30 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
-    """Measure the trained policy, sampled and greedy, and write the summary."""
+    """Measure the trained policy, sampled and greedy, and write the summary.
+
+    Where other weights did better on held-out instances these are measured too, on the final table's own.
+    """
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
     watcher.stage("measuring after training")
-    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
-    trainer.policy.temper(0.0)
-    take_figures(trainer, "greedy", trainer.policy.agent, 0)
-    trainer.policy.temper(config.temperature)
+    take_trained_figures(trainer, "after", "greedy")
+    chosen = best(trainer.evaluations)
+    if chosen is not None and chosen.iteration != trainer.iteration:
+        watcher.stage(f"measuring the best weights, those of iteration {chosen.iteration}")
+        file = trainer.folder.best
+        load_weights(trainer.policy, checkpoint.load(file), str(file))
+        trainer.learner.publish(chosen.iteration)
+        take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.env,
         "model": config.model,
         "algorithm": config.algorithm,
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
+        "stopped_early": trainer.early_end,
         "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
         "wall_s": trainer.wall_s + time.perf_counter() - began,
         "seed": config.seed,
@@ -578,6 +619,27 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     if parallel.rank() == 0:
         trainer.folder.write(trainer.folder.summary, summary)
     return summary
+
+
+def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
+    """Return what the summary says of held-out evaluations."""
+    return {
+        "kind": chosen.held_out,
+        "instances": chosen.instances,
+        "temperature": chosen.temperature,
+        "best_iteration": chosen.iteration,
+        "best": bounds(chosen.score),
+        "last_iteration": trainer.evaluations[-1].iteration,
+        "last": bounds(trainer.evaluations[-1].score),
+    }
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's present weights, sampled and greedy, under these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
 
 
 def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
