@@ -10,6 +10,9 @@
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
+    report.html       all of it on one page (`gem-gym report`)
+    tensorboard/      event files, with `--log tensorboard`
+    wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
 
 from __future__ import annotations
@@ -77,6 +80,7 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.report = path / "report.html"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -129,6 +133,7 @@ class RunFolder:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
         files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
+        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
