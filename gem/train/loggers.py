@@ -7,9 +7,8 @@ is there twice, and none is left out. A log that is first asked for when a run g
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -114,7 +113,7 @@ class Log(Watcher):
 
     def saved(self, iteration: int) -> None:
         """See Watcher.saved."""
-        heldout = dict(read_heldout(self.folder.path))
+        heldout = {each.iteration: intervals_of(each.result) for each in self.folder.evaluated()}
         for number in range(self._written, iteration + 1):
             metrics = self._metrics.pop(number, None)
             episodes = metrics.episodes if metrics else number * self.config.batch
@@ -184,16 +183,6 @@ def measured_figures(figures: Mapping[str, EnvResult]) -> dict[str, float]:
         for figure, interval in intervals_of(measured).items()
         for name, value in bounded(figure, interval).items()
     }
-
-
-def read_heldout(path: Path) -> Iterator[tuple[int, dict[str, Interval]]]:
-    """Yield iteration and figures of each evaluation on held-out instances; a torn line is left out."""
-    with suppress(OSError), (path / "evaluations.jsonl").open("rb") as file:
-        for line in file:
-            with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                values = json.loads(line)
-                figures = EnvResult.from_json(values["result"])
-                yield int(values["iteration"]), intervals_of(figures)
 
 
 def transcripts(store: Path, iteration: int) -> list[tuple[Entry, str]]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
 from gem.train import checkpoint, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
+from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.loggers import make_loggers
 from gem.train.policy import Base, Policy, make_policy, settled
-from gem.train.run import Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
@@ -57,6 +59,7 @@ class Trainer:
     save_s: float = NAN
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -89,6 +92,7 @@ class Trainer:
             self.history.append(metrics)
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
+            self.evaluate()
             saves = self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations
             if saves:
                 self.save()
@@ -173,7 +177,43 @@ class Trainer:
                 wait([self._coming])
             self.watched.play(self.iteration)
 
+    def evaluate(self) -> None:
+        """Measure the policy on held-out instances, at the iterations where that is due.
+
+        The checkpoint is written behind it: what a checkpoint follows stands in the folder.
+        """
+        every = self.config.eval_every
+        if not every or (self.iteration % every and self.iteration != self.config.iterations):
+            return
+        began, began_cpu = time.perf_counter(), time.process_time()
+        if self._coming is not None:  # an environment need not bear two threads
+            wait([self._coming])
+        mine = [self.held_out.measure(self.iteration)] if parallel.rank() == 0 else []
+        (evaluation,) = parallel.gathered(mine)
+        self.evaluations.append(evaluation)
+        if parallel.rank() == 0:
+            self.folder.append_evaluation(evaluation)
+        self.watcher.evaluated(evaluation)
+        if evaluation.score is None:
+            self.watcher.warned(
+                f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
+                f"{evaluation.result.first_error}"
+            )
+        self.cpu_s += time.process_time() - began_cpu
+        self.wall_s += time.perf_counter() - began
+
     # -- around it
+
+    @functools.cached_property
+    def held_out(self) -> HeldOut:
+        """Who measures the policy on held-out instances."""
+        tasks = self.config.batch // (self.config.group if self.config.grouped else 1)
+
+        def drawn() -> Iterator[int]:
+            for iteration, task in product(range(self.config.iterations), range(tasks)):
+                yield self._job(iteration, task, 0).seed
+
+        return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
 
     @property
     def progress(self) -> Progress:
@@ -240,6 +280,8 @@ class Trainer:
             self.store.close()
         if self.watched is not None:
             self.watched.close()
+        if "held_out" in vars(self):
+            self.held_out.close()
 
     @functools.cached_property
     def maker(self) -> Maker:
@@ -327,7 +369,7 @@ class Trainer:
         if parallel.rank() == 0:
             self.folder.rewind(self.iteration)
         parallel.wait()
-        self.history = self.folder.history()
+        self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
         self._take_reference()
 
     def hold_reference(self) -> None:
@@ -422,6 +464,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
                 trainer.sampler.publish(0)
+            trainer.evaluate()
             trainer.save()
         try:
             trainer.train()
@@ -490,6 +533,7 @@ def warm(trainer: Trainer) -> None:
         batch=config.warmup_batch,
         lr=config.warmup_lr,
         max_grad_norm=config.max_grad_norm,
+        on=config.warmup_on,
         pass_tokens=config.pass_tokens,
         demos=demos,
         on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),

@@ -9,7 +9,7 @@ from typing import Any
 from gem.errors import text_of_error
 from gem.evals import EnvResult
 from gem.train.config import TrainConfig
-from gem.train.run import Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder
 
 
 class Watcher:
@@ -36,6 +36,9 @@ class Watcher:
 
     def saved(self, iteration: int) -> None:
         """The checkpoint and the run's files hold all up to this iteration: it will not be done again."""
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """The policy was evaluated on held-out instances; when a run goes on, those before are not told."""
 
     def warned(self, text: str) -> None:
         """Something that the user should know."""

@@ -112,7 +112,7 @@ class WeightsAndBiases(Log):
                 for iteration in [0, *(metrics.iteration for metrics in history)]
                 for row in _rows(iteration, transcripts(self.folder.watched, iteration))
             ]
-            draw(history, self.figures, self.config, self.folder.curve)
+            draw(history, self.figures, self.config, self.folder.curve, self.folder.evaluated())
             told = {
                 "curve": wandb.Image(str(self.folder.curve)),
                 "transcripts": wandb.Table(columns=COLUMNS, data=rows),

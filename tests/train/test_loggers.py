@@ -32,6 +32,7 @@ QUICK = TrainConfig(
     warmup_batch=8,
     eval_episodes=8,
     save_every=2,
+    eval_every=2,
     watch=2,
 )
 HOOKS = {name for name in vars(Watcher) if not name.startswith("_")}
@@ -252,6 +253,11 @@ def test_scalars_stand_by_iteration_and_by_episodes(whole):
     ]
     assert not [tag for _, tag, _ in found if "value_error" in tag]  # NaN: there is no critic
     assert {tag for _, tag, _ in found if tag.startswith("figures/after/")}
+    evaluations = RunFolder(whole.out).evaluated()
+    assert [(s, v) for s, tag, v in found if tag == "heldout/reward"] == [
+        (each.iteration, single(each.result.reward.mean)) for each in evaluations
+    ]
+    assert [s for s, tag, _ in found if tag == "by_episodes/heldout/reward"] == [0, 32, 64, 80]
 
 
 def test_a_full_disk_costs_the_log_alone(tmp_path, monkeypatch):
