@@ -12,6 +12,9 @@
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
+    report.html       all of it on one page (`gem-gym report`)
+    tensorboard/      event files, with `--log tensorboard`
+    wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
 
 from __future__ import annotations
@@ -140,6 +143,7 @@ class RunFolder:
         self.watched = path / "watched.jsonl"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
+        self.report = path / "report.html"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -195,6 +199,7 @@ class RunFolder:
         """
         files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
         files += [self.evaluations, self.best]
+        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index

@@ -34,6 +34,7 @@ from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.loggers import make_loggers
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
 from gem.train.selection import best, enough
@@ -41,7 +42,7 @@ from gem.train.steps import Progress, Steps
 from gem.train.warm_ups import WarmUps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
-from gem.train.watcher import Watcher
+from gem.train.watcher import Watcher, Watchers
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
@@ -76,6 +77,7 @@ class Trainer:
     def train(self) -> None:
         """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
+        self.watcher.saved(self.iteration)
         if self.early_end is not None:
             self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
         else:
@@ -99,10 +101,13 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             self.evaluate()
-            if self.iteration % self.config.save_every == 0 or self.ended:
+            saves = self.iteration % self.config.save_every == 0 or self.ended
+            if saves:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
+            if saves:
+                self.watcher.saved(self.iteration)
             if self.early_end is not None:
                 self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
@@ -471,7 +476,6 @@ def train(
             in it, or it cannot be written.
         BadArgument: with `resume`, for another config than the run began with; for what cannot be trained.
     """
-    watcher = watcher or Watcher()
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
         config = replace(config, dtype=folder.read_config().dtype)
@@ -480,18 +484,21 @@ def train(
         raise BadArgument(
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
         )
-    trainer = make_trainer(config, watcher)
+    told: Watcher = Watchers(watcher or Watcher(), make_loggers(config.log))  # before a model is loaded
+    trainer = make_trainer(config, told)
     first = parallel.rank() == 0
     if not first:
-        trainer.watcher = watcher = Watcher()
-    with closing(trainer.policy.agent), folder.held() if first else nullcontext():
+        trainer.watcher = told = Watcher()
+    with closing(trainer.policy.agent), folder.held() if first else nullcontext(), closing(told):
         if resume:
             trainer.restore()
+            told.begun(folder, config, trainer.history)
             for name, figures in trainer.figures.items():
-                watcher.measured(name, EnvResult.from_json(figures))
+                told.measured(name, EnvResult.from_json(figures))
         else:
             if first:
                 folder.begin(config)
+            told.begun(folder, config, [])
             parallel.wait()
             prepare(trainer, warm_ups)
             trainer.hold_reference()
@@ -507,7 +514,9 @@ def train(
         parallel.wait()
         if config.staleness:
             trainer.learner.publish(trainer.iteration)
-        return finish(trainer)
+        summary = finish(trainer)
+        told.finished(summary)
+        return summary
 
 
 def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer:
