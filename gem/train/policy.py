@@ -6,6 +6,7 @@ width of the model, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -305,14 +306,31 @@ def make_policy(config: TrainConfig) -> Policy:
     return policy
 
 
-def observing_agent(policy: Policy, config: TrainConfig) -> TinyAgent | HuggingFaceAgent:
+def twin(policy: Policy) -> Policy:
+    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
+    shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
+    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
+    try:
+        other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
+    finally:
+        policy.agent = held  # type: ignore[misc]
+    for parameter in other.model.parameters():
+        parameter.requires_grad_(False)
+    return other
+
+
+def observing_agent(
+    policy: Policy, config: TrainConfig, *, entropy: bool = True
+) -> TinyAgent | HuggingFaceAgent:
     """Return another agent that samples from a policy's model, as its own does, and tells entropies.
 
     It has a cache of its own, so that what it plays leaves no trace in what the policy's agent plays.
     """
     if isinstance(policy, TinyPolicy):
-        return TinyAgent(policy.model, policy.renderer, config.temperature, config.max_tokens, entropy=True)
-    return _agent(policy.model, policy.renderer, config, entropy=True)
+        return TinyAgent(
+            policy.model, policy.renderer, config.temperature, config.max_tokens, entropy=entropy
+        )
+    return _agent(policy.model, policy.renderer, config, entropy=entropy)
 
 
 def _agent(model: Any, renderer: Renderer, config: TrainConfig, *, entropy: bool = False) -> HuggingFaceAgent:

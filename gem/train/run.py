@@ -9,6 +9,7 @@
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
 """
 
@@ -20,7 +21,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ class Metrics:
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
+
+    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
+    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
+    there is none of it, the line has no such field.
     """
 
     iteration: int
@@ -61,6 +66,13 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    stage: str = ""
+
+
+SOMETIMES = ("environments", "opponents", "stage")
+"""Fields that a line has only where they say something."""
 
 
 class RunFolder:
@@ -77,6 +89,7 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.pool = path / "pool"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -132,9 +145,12 @@ class RunFolder:
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
+            files += self.pool.glob("*.pt*")
             try:
                 for file in files:
                     file.unlink(missing_ok=True)
+                if self.pool.is_dir() and not any(self.pool.iterdir()):
+                    self.pool.rmdir()
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
@@ -216,7 +232,8 @@ def _lock(folder: int, path: Path) -> None:
 
 
 def _line(metrics: Metrics) -> str:
-    return json.dumps(_plain(asdict(metrics)), allow_nan=False) + "\n"
+    told = {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
+    return json.dumps(_plain(told), allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:

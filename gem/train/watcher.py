@@ -16,8 +16,14 @@ class Watcher:
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """A warm-up step is done."""
 
-    def measured(self, name: str, figures: EnvResult) -> None:
-        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
+        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`.
+
+        `label`: in which of several environments, or against whom; empty where there is one, and no opponent.
+        """
+
+    def began(self, stage: str, iteration: int) -> None:
+        """A stage of a curriculum begins with the iteration of this number, counted from 1."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """An iteration is done and stands in the checkpoint."""
