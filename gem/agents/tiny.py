@@ -33,7 +33,7 @@ class TinyConfig:
     width: int = 64
     layers: int = 2
     heads: int = 4
-    context: int = 1024
+    context: int = 4096
     rope_base: float = 1000.0
 
     def __post_init__(self) -> None:

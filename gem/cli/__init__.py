@@ -38,6 +38,7 @@ COMMANDS: dict[str, Command] = {
     "demos": Command("gem.cli.demos:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli.init:init", "write a package with an environment of your own"),
     "train": Command("gem.train.command:command", "train a language model on an environment"),
+    "baseline": Command("gem.cli.baseline:baseline", "train variants on environments as a study says"),
     "oracle": Command(
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -34,27 +34,23 @@ KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
 )
 
 
-MaybePath: TypeAlias = Annotated[
-    Path | None,
-    PrimitiveConstructorSpec(  # tyro's own would speak of {None}|PATH
+def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """Return how a flag is read that may be none: tyro's own would speak of {None}|INT."""
+    return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="FILE",
-        instance_from_str=lambda words: Path(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, Path),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+        metavar=metavar,
+        instance_from_str=lambda words: None if words[0] == NONE else read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path | int | float),
+        str_from_instance=lambda value: [NONE if value is None else str(value)],
+    )
 
-MaybeInt: TypeAlias = Annotated[
-    int | None,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: int(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+
+NONE = "none"
+"""How flags and files say that a setting that may be left open is."""
+
+MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
+MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
 
 
 def _tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
@@ -87,14 +83,20 @@ KlEstimator = Literal["full", "k1", "k2", "k3"]
 own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
 Approximating KL Divergence, 2020)."""
 
+WarmupOn = Literal["answers", "all"]
+"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
+learns to foretell what the environment says too."""
+
 AT_LEAST_ONE = (
     *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
     *("advance_over", "pool_every"),
 )
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
-    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch", "pool"),
+    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
+    *("eval_every", "pool"),
 )
 
 FITTING: dict[str, dict[str, Any]] = {
@@ -112,7 +114,8 @@ FITTING: dict[str, dict[str, Any]] = {
 
 LANGUAGE_MODEL: dict[str, Any] = {
     **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
-    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "max_tokens": 256, "eval_episodes": 200},
+    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "warmup_on": "answers"},
+    **{"max_tokens": 256, "eval_episodes": 200},
     **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
 }
 """Defaults that belong to a pretrained model; the fields' own are the tiny model's."""
@@ -205,7 +208,7 @@ class TrainConfig:
     """Rows of one optimiser step."""
 
     pass_tokens: MaybeInt = None
-    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. None: one."""
+    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. none: one."""
 
     lr: float = 1e-3
     """Step size of AdamW."""
@@ -283,6 +286,10 @@ class TrainConfig:
     """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
     it does teach the strategy."""
 
+    warmup_on: WarmupOn = "all"
+    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
+    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
+
     warmup_lr: float = 5e-3
     """Step size of the warm-up."""
 
@@ -297,7 +304,7 @@ class TrainConfig:
     """What a language model computes in; auto: bfloat16 where this machine multiplies it faster."""
 
     train_layers: MaybeInt = None
-    """Upper layers of a language model that are trained, and nothing else of it; None: all of it."""
+    """Upper layers of a language model that are trained, and nothing else of it; none: all of it."""
 
     lora_rank: int = 0
     """Train LoRA adapters of this rank in place of a language model's own weights. 0: none."""
@@ -334,10 +341,20 @@ class TrainConfig:
     """Temperature of sampling while training."""
 
     max_turns: MaybeInt = None
-    """Turns after which an episode is cut off from outside; None leaves it to the task."""
+    """Turns after which an episode is cut off from outside; none leaves it to the task."""
 
     eval_episodes: int = 2000
     """Sampled episodes behind each figure of the final table."""
+
+    eval_every: int = 0
+    """Iterations between evaluations on held-out instances, which training never draws; there is one before
+    any RL and one at the end too. They change nothing in training. 0: none."""
+
+    held_out: int = 200
+    """Episodes of a held-out evaluation."""
+
+    eval_temperature: MaybeFloat = None
+    """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
 
     save_every: int = 1
     """Iterations between checkpoints."""
@@ -388,6 +405,8 @@ class TrainConfig:
             if getattr(self, name) not in accepted:
                 shown = ", ".join(map(str, accepted))
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
+        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
+            raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
         tool_wrappers(self.tools)
         self._check_environments()
         if self.opponents:
@@ -420,9 +439,16 @@ class TrainConfig:
         if self.environments and self.curriculum:
             raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
         several = "environments" if self.environments else "curriculum" if self.curriculum else ""
+        if several and self.env == self.title:
+            object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
         if several and (self.env != TrainConfig.env or self.env_kwargs):
             name = "env" if self.env != TrainConfig.env else "env_kwargs"
             raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
+        if (several or self.opponents) and self.eval_every:
+            raise BadArgument(
+                f"held-out evaluations are of one environment without opponents; leave eval_every or "
+                f"{several or 'opponents'} out."
+            )
         if len(self.curriculum) == 1:
             raise BadArgument("a curriculum has one stage; accepted: two or more.")
         if self.mix_by == "tokens" and len(self.environments) < 2:
@@ -463,12 +489,29 @@ class TrainConfig:
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
         """Return a config whose defaults fit the algorithm and the model that are given."""
+        return cls(**cls.fitting(**given))
+
+    @classmethod
+    def fitting(cls, **given: Any) -> dict[str, Any]:
+        """Return what is given and the defaults that go with it."""
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
-        fitting = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
+        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
         if given.get("staleness"):
-            fitting["importance_cap"] = 2.0
-        return cls(**{**fitting, **given})
+            found["importance_cap"] = 2.0
+        return {**found, **given}
+
+    @classmethod
+    def unchecked(cls, **given: Any) -> TrainConfig:
+        """Return a config that nobody has looked at: what flags are still to be added to."""
+        config = object.__new__(cls)
+        for name, own in (
+            (f.name, f.default_factory if f.default is MISSING else f.default) for f in fields(cls)
+        ):
+            object.__setattr__(
+                config, name, given[name] if name in given else own() if callable(own) else own
+            )
+        return config
 
     @property
     def grouped(self) -> bool:
@@ -520,6 +563,8 @@ class TrainConfig:
         return {
             **asdict(self),
             "env": self.title,
+            "environments": [part.to_json() for part in self.environments],
+            "curriculum": [stage.to_json() for stage in self.curriculum],
             "out": str(self.out),
             "demos": self.demos and str(self.demos),
         }
@@ -548,8 +593,6 @@ class TrainConfig:
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
         lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "opponent")}
-        if values.get("environments") or values.get("curriculum"):
-            values = {name: value for name, value in values.items() if name != "env"}  # their names
         return cls(**{**values, **paths, **lists})
 
 
@@ -562,6 +605,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "normalise_by": get_args(NormaliseBy),
     "pool_by": get_args(PoolBy),
     "critic": ("head", "model"),
+    "warmup_on": get_args(WarmupOn),
     "dtype": ("auto", "float32", "bfloat16"),
     "staleness": (0, 1),
     "store": ("tokens", "text", "none"),

@@ -129,11 +129,11 @@ def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clu
         return whole
 
     def fared(of: Sequence[tuple[Episode, str]]) -> SeatResult:
-        known = [(won, each.group) for each, seat in of if (won := each.succeeded(seat)) is not None]
-        won, tasks = [float(won) for won, _ in known], [task for _, task in known]
+        known = [(each, won) for each, seat in of if (won := each.succeeded(seat)) is not None]
+        wins, tasks = [float(won) for _, won in known], [each.group for each, _ in known]
         earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
         return SeatResult(
-            success=rate_interval(won, tasks if clustered else None) if won else None,
+            success=rate_interval(wins, tasks if clustered else None) if wins else None,
             reward=mean_interval(earned, all_tasks if clustered else None),
             turns=sum(len(each.turns_of(seat)) for each, seat in of) / len(of),
         )

@@ -116,11 +116,15 @@ class EnvPart:
                 'or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
             ) from None
 
-    def written(self) -> str:
-        """Return the word that parse() takes."""
+    def to_json(self) -> dict[str, Any]:
+        """Return what read() takes: the id, and what is not as it is by default."""
         told = {f.name: getattr(self, f.name) for f in fields(self)}
         default = {f.name: getattr(type(self)(self.id), f.name) for f in fields(self)}
-        return json.dumps({k: v for k, v in told.items() if k == "id" or v != default[k]})
+        return {name: value for name, value in told.items() if name == "id" or value != default[name]}
+
+    def written(self) -> str:
+        """Return the word that parse() takes."""
+        return json.dumps(self.to_json())
 
 
 def named(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:

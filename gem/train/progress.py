@@ -15,7 +15,7 @@ from rich.table import Table
 from gem.evals import EnvResult
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
-from gem.train.run import Metrics
+from gem.train.run import HELD_OUT, Evaluation, Metrics
 from gem.train.watcher import Watcher
 
 SMOOTH = 8
@@ -47,6 +47,7 @@ class Terminal(Watcher):
         self.apart: dict[str, dict[str, EnvResult]] = {}
         """The figures of each of several environments, or opponents, by its label."""
         self.warnings = 0
+        self.held_out = False
         self.bar: Progress | None = None
         self.task: TaskID | None = None
 
@@ -92,6 +93,14 @@ class Terminal(Watcher):
         """See Watcher.began."""
         self.console.print(f"[bold]stage {stage}[/bold] from iteration {iteration}", highlight=False)
 
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """See Watcher.evaluated; what is held out is told once."""
+        if not self.held_out:
+            words = HELD_OUT[evaluation.held_out].format(n=evaluation.instances)
+            self.console.print(f"  held out: {words}", highlight=False, soft_wrap=True)
+        self.held_out = True
+        self.console.print(f"  {_held_out(evaluation)}", highlight=False)
+
     def warned(self, text: str) -> None:
         """See Watcher.warned; the same trouble again and again is told three times."""
         self.warnings += 1
@@ -121,6 +130,16 @@ class Terminal(Watcher):
             self.task = self.bar.add_task(label, total=total, text=text)
         assert self.task is not None
         self.bar.update(self.task, completed=done, description=label, text=text)
+
+
+def _held_out(evaluation: Evaluation) -> str:
+    """Return an evaluation in words."""
+    (title, (read, form)), *_ = columns([evaluation.result]).items()
+    score = read(evaluation.result) or UNKNOWN
+    return (
+        f"held out after {evaluation.episodes:,} episodes: {title} {form.format(score.mean)} "
+        f"({_bounds(score, form)})"
+    )
 
 
 def _short(number: float) -> str:
@@ -190,8 +209,17 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
     return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def draw(history: Sequence[Metrics], figures: dict[str, EnvResult], config: TrainConfig, path: Path) -> None:
-    """Write the learning curve as a picture: success and turns over episodes, with the references."""
+def draw(
+    history: Sequence[Metrics],
+    figures: dict[str, EnvResult],
+    config: TrainConfig,
+    path: Path,
+    evaluations: Sequence[Evaluation] = (),
+) -> None:
+    """Write the learning curve as a picture: success and turns over episodes, with the references.
+
+    Held-out evaluations are points with their intervals.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), layout="constrained", dpi=130)
@@ -208,6 +236,22 @@ def draw(history: Sequence[Metrics], figures: dict[str, EnvResult], config: Trai
         if name in figures:
             level = (figures[name].success or UNKNOWN).mean
             left.axhline(level, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
+    points = [(each.episodes, each.result.success) for each in evaluations]
+    if known := [(at, success) for at, success in points if success is not None]:
+        left.errorbar(
+            [at for at, _ in known],
+            [success.mean for _, success in known],
+            yerr=[
+                [success.mean - success.low for _, success in known],
+                [success.high - success.mean for _, success in known],
+            ],
+            fmt="o-",
+            color="#d94801",
+            markersize=3,
+            linewidth=1,
+            elinewidth=0.8,
+            label="held out, 95% interval",
+        )
     left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")
     figure.suptitle(

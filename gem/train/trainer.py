@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from gem.agents.named import NAMES, named_agent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, did_you_mean
-from gem.evals import EnvResult, required
+from gem.evals import EnvResult, Instances, required
 from gem.record import Agent, Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
@@ -31,10 +32,11 @@ from gem.train import checkpoint, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.contests import Contest, PlayedEnv
+from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.opponents import League, Opponents
 from gem.train.policy import Base, Policy, make_policy, settled, twin
-from gem.train.run import Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder
 from gem.train.schedule import Schedule, Slot, figures_of
 from gem.train.steps import Progress, Steps
 from gem.train.warmup import warm_up
@@ -58,6 +60,7 @@ class Trainer:
     save_s: float = NAN
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -95,6 +98,7 @@ class Trainer:
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             if begins is not None and self.iteration < self.config.iterations:
                 self.watcher.began(begins.name, self.iteration + 1)
+            self.evaluate()
             if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
                 self.save()
                 self.watch()
@@ -201,7 +205,43 @@ class Trainer:
                 wait([self._coming])
             self.watched.play(self.iteration)
 
+    def evaluate(self) -> None:
+        """Measure the policy on held-out instances, at the iterations where that is due.
+
+        The checkpoint is written behind it: what a checkpoint follows stands in the folder.
+        """
+        every = self.config.eval_every
+        if not every or (self.iteration % every and self.iteration != self.config.iterations):
+            return
+        began, began_cpu = time.perf_counter(), time.process_time()
+        if self._coming is not None:  # an environment need not bear two threads
+            wait([self._coming])
+        mine = [self.held_out.measure(self.iteration)] if parallel.rank() == 0 else []
+        (evaluation,) = parallel.gathered(mine)
+        self.evaluations.append(evaluation)
+        if parallel.rank() == 0:
+            self.folder.append_evaluation(evaluation)
+        self.watcher.evaluated(evaluation)
+        if evaluation.score is None:
+            self.watcher.warned(
+                f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
+                f"{evaluation.result.first_error}"
+            )
+        self.cpu_s += time.process_time() - began_cpu
+        self.wall_s += time.perf_counter() - began
+
     # -- around it
+
+    @functools.cached_property
+    def held_out(self) -> HeldOut:
+        """Who measures the policy on held-out instances."""
+        tasks = self.config.batch // (self.config.group if self.config.grouped else 1)
+
+        def drawn() -> Iterator[int]:
+            for iteration, task in product(range(self.config.iterations), range(tasks)):
+                yield self._job(iteration, task, 0).seed
+
+        return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
 
     @property
     def progress(self) -> Progress:
@@ -270,6 +310,8 @@ class Trainer:
             self.watched.close()
         if self.league is not None:
             self.opponents.close()
+        if "held_out" in vars(self):
+            self.held_out.close()
 
     @functools.cached_property
     def envs(self) -> list[PlayedEnv]:
@@ -280,6 +322,16 @@ class Trainer:
     def maker(self) -> Maker:
         """The recipe of the environment, of several of the first."""
         return self.envs[0].maker
+
+    @property
+    def instances(self) -> Instances:
+        """The instances that figures are measured on, in several environments in the first."""
+        return self.envs[0].instances
+
+    @property
+    def budget(self) -> int | None:
+        """Turns that an episode may take at most, see PlayedEnv; in several environments in the first."""
+        return self.envs[0].budget
 
     @functools.cached_property
     def league(self) -> League | None:
@@ -415,7 +467,7 @@ class Trainer:
         if parallel.rank() == 0:
             self.folder.rewind(self.iteration)
         parallel.wait()
-        self.history = self.folder.history()
+        self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
         self._take_reference()
 
     def hold_reference(self) -> None:
@@ -450,6 +502,11 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
             f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
         )
     return envs
+
+
+def make_maker(config: TrainConfig) -> Maker:
+    """Return the recipe of a config's environment, of several the first one's."""
+    return played_envs(config)[0].maker
 
 
 def fixed_opponent(name: str) -> Agent:
@@ -517,6 +574,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
                 trainer.sampler.publish(0)
+            trainer.evaluate()
             trainer.save()
         try:
             trainer.train()
@@ -589,6 +647,7 @@ def warm(trainer: Trainer) -> None:
         batch=config.warmup_batch,
         lr=config.warmup_lr,
         max_grad_norm=config.max_grad_norm,
+        on=config.warmup_on,
         pass_tokens=config.pass_tokens,
         demos=demos,
         on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gem.evals import EnvResult
 from gem.train.config import TrainConfig
-from gem.train.run import Metrics
+from gem.train.run import Evaluation, Metrics
 
 
 class Watcher:
@@ -27,6 +27,9 @@ class Watcher:
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """An iteration is done and stands in the checkpoint."""
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """The policy was evaluated on held-out instances; when a run goes on, those before are not told."""
 
     def warned(self, text: str) -> None:
         """Something that the user should know."""
