@@ -144,7 +144,10 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     history = folder.history()
     console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
     console.print(sketch([metrics.success for metrics in history]), highlight=False)
-    console.print(table(figures))
+    if figures:
+        console.print(table(figures))
+    for label, apart in watcher.apart.items():
+        console.print(table(apart, label))
     evaluations = folder.evaluated()
     if said := about_best(evaluations):
         console.print(said, highlight=False)

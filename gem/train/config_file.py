@@ -18,6 +18,7 @@ import msgspec
 
 from gem.errors import BadArgument, did_you_mean
 from gem.train.config import NONE, TrainConfig
+from gem.train.mixture import EnvPart
 
 ACCEPTED: dict[Any, str] = {
     int: "a whole number",
@@ -65,6 +66,9 @@ def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
     optional = type(None) in get_args(hint)
     if optional and value == NONE:
         return None
+    kind = next(iter(get_args(hint)), None)
+    if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
+        return _tables(path, name, value, kind)
     try:
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
@@ -75,6 +79,17 @@ def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
             f"the config {path} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
             + (f', or "{NONE}".' if optional else ".")
         ) from error
+
+
+def _tables(path: Path, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
+    """Return the environments of an array of tables, or of the same as JSON in quotes."""
+    try:
+        tables = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(tables, list):
+            raise BadArgument(f"{name} is {value!r:.80}; accepted: tables, each under [[{name}]].")
+        return tuple(map(kind.read, tables))
+    except (BadArgument, ValueError) as error:
+        raise BadArgument(f"the config {path}: {error}") from error
 
 
 def _path(kind: type, value: Any) -> Any:

@@ -9,6 +9,7 @@
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
@@ -25,7 +26,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -45,6 +46,10 @@ class Metrics:
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
+
+    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
+    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
+    there is none of it, the line has no such field.
     """
 
     iteration: int
@@ -68,6 +73,13 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    stage: str = ""
+
+
+SOMETIMES = ("environments", "opponents", "stage")
+"""Fields that a line has only where they say something."""
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
@@ -141,6 +153,7 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
         self.report = path / "report.html"
@@ -203,9 +216,12 @@ class RunFolder:
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
+            files += self.pool.glob("*.pt*")
             try:
                 for file in files:
                     file.unlink(missing_ok=True)
+                if self.pool.is_dir() and not any(self.pool.iterdir()):
+                    self.pool.rmdir()
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
@@ -233,7 +249,7 @@ class RunFolder:
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
-        self._append(self.metrics, asdict(metrics))
+        self._append(self.metrics, _told(metrics))
 
     def append_evaluation(self, evaluation: Evaluation) -> None:
         """Add an evaluation's line."""
@@ -264,7 +280,7 @@ class RunFolder:
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
-        kept = [asdict(metrics) for metrics in self.history() if metrics.iteration <= iteration]
+        kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
         if self.evaluations.exists():
             lines = [each.to_json() for each in self.evaluated() if each.iteration <= iteration]
@@ -313,6 +329,10 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
 def _metrics(values: dict[str, Any]) -> Metrics:
     known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
     return Metrics(**known)
+
+
+def _told(metrics: Metrics) -> dict[str, Any]:
+    return {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
 
 
 def _line(values: Mapping[str, Any]) -> str:
