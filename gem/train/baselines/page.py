@@ -13,6 +13,7 @@ from typing import Any
 
 from gem.content import printable
 from gem.errors import StoreError
+from gem.train.baselines import rows
 from gem.train.baselines.rows import Run
 from gem.train.baselines.study import Study
 from gem.train.baselines.summary import (
@@ -192,12 +193,12 @@ def _comparison(summary: Summary) -> Iterator[str]:
 
 
 def _transfer(summary: Summary) -> Iterator[str]:
-    rows = moved(summary)
-    if not rows:
+    found_elsewhere = moved(summary)
+    if not found_elsewhere:
         return
     yield "## On other environments"
     lines = []
-    for each in rows:
+    for each in found_elsewhere:
         figures = []
         for name, found in each.figures.items():
             if found is None:
@@ -272,6 +273,10 @@ def _setup(summary: Summary) -> Iterator[str]:
     }
     if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
         yield f"Rows hold seeds that the study does not name; they are in no figure. {'; '.join(told)}."
+    absent = {name for each in summary.cells if each.row for name in rows.absent(each.row.config)}
+    if absent:
+        told = [f"`{name}`" for name in sorted(absent)]
+        yield f"Rows are older than these settings, and count as of their defaults: {', '.join(told)}."
     if summary.strange:
         told = [f"`{name}`" for name in summary.strange]
         yield f"Rows of nothing that stands in the study: {', '.join(told)}."
@@ -329,8 +334,8 @@ def _counted(values: Sequence[object], what: str) -> str:
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    every = [heads, ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
 
 
 def _settings(values: Mapping[str, Any]) -> str:

@@ -203,6 +203,11 @@ def task_of(config: TrainConfig) -> dict[str, Any]:
     return {name: value for name, value in common(config).items() if name in TASK}
 
 
+def absent(stored: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a stored config does not have yet, and that have their default for it."""
+    return [name for name in common(TrainConfig()) if name not in stored]
+
+
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
     """Return the settings in which a stored config differs; those that it lacks have their default."""
     try:
