@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from gem.content import printable
-from gem.errors import StoreError
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Run
 from gem.train.baselines.study import Study
@@ -42,14 +41,8 @@ def write_page(summary: Summary, folder: Path) -> Path:
         StoreError: when it cannot be written.
     """
     path, text = page_path(summary.study, folder), page(summary)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            partial = path.with_name(path.name + ".partial")
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+    if not path.exists() or path.read_bytes() != text.encode():
+        rows.replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
 
