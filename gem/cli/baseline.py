@@ -122,7 +122,7 @@ def _workers(plan: Plan) -> int:
 
 
 def _stand(plan: Plan) -> None:
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for cell in plan.cells:
         for task in plan.tasks(cell):
             state, said = plan.state(task)
