@@ -80,7 +80,14 @@ NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
     "eval_every",
+    "patience",
 )
+
+LOGGERS = ("tensorboard", "wandb")
+"""What `--log` knows by name; see `gem.train.loggers`."""
+
+ELSEWHERE = ("out", "ray", "log")
+"""Settings that a run may go on without: where it stands, where it samples, and who is told."""
 
 FITTING: dict[str, dict[str, Any]] = {
     "reinforce": {},
@@ -299,6 +306,14 @@ class TrainConfig:
     eval_temperature: MaybeFloat = None
     """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
 
+    patience: int = 0
+    """Stop after so many held-out evaluations in a row that are no improvement beyond noise: the paired
+    difference from the last one that was is above 0 with 95% confidence. 0: train to the end."""
+
+    target: MaybeFloat = None
+    """Stop when the held-out success (the return, where the environment says nothing of success) is this with
+    confidence: the lower bound of its 95% interval reaches it. none: train to the end."""
+
     save_every: int = 1
     """Iterations between checkpoints."""
 
@@ -325,6 +340,10 @@ class TrainConfig:
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
     or nothing."""
 
+    log: tuple[str, ...] = ()
+    """Who else is told of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a
+    module:Class of your own, a gem.train.watcher.Watcher. None of them changes the run, or can stop it."""
+
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
@@ -350,7 +369,18 @@ class TrainConfig:
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
+        if self.target is not None and not math.isfinite(self.target):
+            raise BadArgument(f"target is {self.target}; accepted: a number, or none.")
+        if (self.patience or self.target is not None) and not self.eval_every:
+            name = "patience" if self.patience else "target"
+            raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
         tool_wrappers(self.tools)
+        for name in self.log:
+            if name not in LOGGERS and ":" not in name:
+                raise BadArgument(
+                    f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                    f"{did_you_mean(name, LOGGERS)}"
+                )
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
@@ -435,9 +465,9 @@ class TrainConfig:
         return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Return the settings in which the configs differ; where the run stands, and samples, is none."""
+        """Return the settings in which the configs differ; `ELSEWHERE` are none."""
         mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name not in ("out", "ray") and mine[name] != others[name]]
+        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:
@@ -457,7 +487,7 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop")}
+        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log")}
         return cls(**{**values, **paths, **lists})
 
 

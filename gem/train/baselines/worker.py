@@ -30,6 +30,7 @@ from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file,
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
+from gem.train.warm_ups import WarmUps
 from gem.train.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
@@ -108,7 +109,8 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     resume = run.checkpoint.exists()
     if not resume:
         run.clear()  # what was killed before it had a checkpoint
-    summary = train(config, resume=resume, watcher=watcher)
+    warm_ups = WarmUps(config.out.parents[1] / "warm-ups")  # the study's
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=warm_ups)
     history = run.history()
     names = ("random", "before", "after", "greedy", "optimum")
     return Run(
