@@ -58,11 +58,16 @@ def read_config(path: Path) -> dict[str, Any]:
         if name not in hints:
             hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` has all."
             raise BadArgument(f"the config {path} has {name!r}, which is no setting.{hint}")
-    return {name: _setting(path, name, value, hints[name]) for name, value in values.items()}
+    return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
 
 
-def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
-    """Return a value as the setting has it."""
+def setting(where: str, name: str, value: Any) -> Any:
+    """Return a value as the setting of that name has it; `where` it stands is said in the error.
+
+    Raises:
+        BadArgument: for a value of another type.
+    """
+    hint = get_type_hints(TrainConfig)[name]
     optional = type(None) in get_args(hint)
     if optional and value == NONE:
         return None
@@ -76,7 +81,7 @@ def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
         return msgspec.convert(value, hint, dec_hook=_path)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BadArgument(
-            f"the config {path} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
+            f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
             + (f', or "{NONE}".' if optional else ".")
         ) from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gem.errors import StoreError
+from gem.train.baselines import rows
 from gem.train.baselines.study import Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
@@ -48,13 +48,7 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     from gem.evals.picture import check_picture
 
     check_picture(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        _draw(summary, partial)
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+    rows.replace_file(path, lambda partial: _draw(summary, partial))
     return path
 
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -168,19 +168,27 @@ def write(path: Path, value: Row | Run) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
+    replace_file(path, lambda partial: partial.write_text(_shown(asdict(value)) + "\n", encoding="utf-8"))
+
+
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Put a file in the place of another once it is whole, and make the folder; `write` is given where.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(_shown(asdict(value)) + "\n")
-            file.flush()
+        write(partial)
+        with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
         raise StoreError(
-            f"{path} cannot be written: {error.strerror}. Free the disk, and run it again."
+            f"{path} cannot be written: {error.strerror}. Free the disk, and run the command again."
         ) from error
 
 
@@ -201,6 +209,11 @@ def common(config: TrainConfig) -> dict[str, Any]:
 def task_of(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that say what is played, as JSON values."""
     return {name: value for name, value in common(config).items() if name in TASK}
+
+
+def absent(stored: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a stored config does not have yet, and that have their default for it."""
+    return [name for name in common(TrainConfig()) if name not in stored]
 
 
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:

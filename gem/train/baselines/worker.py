@@ -26,7 +26,7 @@ import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.train import checkpoint
-from gem.train.baselines.rows import Run, Transferred, figures_of, task_of, thinned, write
+from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
@@ -48,6 +48,15 @@ class Job:
     transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
     started: str = ""
     commits: list[str] = field(default_factory=list)
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write a job into its folder, whole.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    replace_file(folder / JOB, lambda partial: partial.write_text(json.dumps(asdict(job))))
 
 
 def now() -> str:
@@ -88,7 +97,7 @@ def work(folder: Path, parent: int) -> None:
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
-        (folder / JOB).write_text(json.dumps(asdict(job)))
+        write_job(folder, job)
     config = TrainConfig.from_json(job.config)
     write(folder / RESULT, _result(job, config, Leashed(parent)))
 

@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 
 from gem.train.baselines.page import page, write_page
 from gem.train.baselines.picture import COLOURS, DASHES, digest, shows, write_picture
-from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of
+from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of, write
 from gem.train.baselines.summary import summarised
 
 from .conftest import a_run, figures, put
@@ -99,6 +99,17 @@ def test_a_page_names_what_it_leaves_out(study):
     text = page(summarised(found))
     assert "seeds that the study does not name; they are in no figure. guess, rebn: 30." in text
     assert "Rows of nothing that stands in the study: `gone--rebn.json`." in text
+
+
+def test_a_page_names_settings_that_its_rows_are_older_than(study):
+    found = study()
+    row = put(found, found.cells[0], {1: a_run(), 2: a_run()})
+    assert "older than" not in page(summarised(found))
+    del row.config["temperature"]
+    write(found.row_of(found.cells[0]), row)
+    assert "older than these settings, and count as of their defaults: `temperature`." in page(
+        summarised(found)
+    )
 
 
 def test_the_page_follows_from_the_files(study, tmp_path):
