@@ -12,6 +12,7 @@
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
+    warmup.jsonl      a line per step of the warm-up
 """
 
 from __future__ import annotations
@@ -65,6 +66,18 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupStep:
+    """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
+
+    `held_out_loss`: of demonstrations that are not cloned, behind the step; None where it was not measured.
+    """
+
+    step: int
+    loss: float
+    held_out_loss: float | None = None
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
@@ -140,6 +153,7 @@ class RunFolder:
         self.watched = path / "watched.jsonl"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
+        self.warmup = path / "warmup.jsonl"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -181,7 +195,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            for file in (self.evaluations, self.best):
+            for file in (self.evaluations, self.best, self.warmup):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
@@ -194,7 +208,7 @@ class RunFolder:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
         files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
-        files += [self.evaluations, self.best]
+        files += [self.evaluations, self.best, self.warmup]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
@@ -234,6 +248,10 @@ class RunFolder:
         """Add an evaluation's line."""
         self._append(self.evaluations, evaluation.to_json())
 
+    def append_warmup(self, step: WarmupStep) -> None:
+        """Add a warm-up step's line."""
+        self._append(self.warmup, asdict(step))
+
     def _append(self, path: Path, values: Mapping[str, Any]) -> None:
         try:
             with path.open("a") as file:
@@ -256,6 +274,14 @@ class RunFolder:
             StoreError: when they stand there and cannot be read.
         """
         return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
+
+    def warmed(self) -> list[WarmupStep]:
+        """Return the steps of the warm-up; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""

@@ -11,8 +11,8 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -29,21 +29,24 @@ from gem.evals.evaluator import bounds
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
-from gem.train import checkpoint, parallel, policy_gradient, ppo
+from gem.train import checkpoint, cloning, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.policy import Base, Policy, make_policy, settled
-from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder, WarmupStep
 from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
-from gem.train.warmup import warm_up
+from gem.train.warmup import warm_up, warm_up_seed
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
+
+LOOKS = 20
+"""Times in a warm-up that it is looked at what has been learnt."""
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Trainer:
         self.watch()
         if self.early_end is not None:
             self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
-        else:
+        elif not self.ended:
             self.watcher.stage("training")
         while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
@@ -223,8 +226,20 @@ class Trainer:
         def drawn() -> Iterator[int]:
             for iteration, task in product(range(self.config.iterations), range(tasks)):
                 yield self._job(iteration, task, 0).seed
+            yield from self._warmup_seeds()
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    def _warmup_seeds(self) -> Iterator[int]:
+        """Yield the seeds of what the warm-up clones."""
+        if self.config.demos is None:
+            for step, i in product(range(self.config.warmup_steps), range(self.config.warmup_batch)):
+                yield warm_up_seed(self.config.seed, step, i)
+            return
+        with EpisodeStore(self.config.demos, read_only=True) as store:
+            for number in range(len(store)):
+                if (seed := store.task(number).seed) is not None:
+                    yield seed
 
     @property
     def ended(self) -> bool:
@@ -391,14 +406,14 @@ class Trainer:
 
     def hold_reference(self) -> None:
         """Take the present weights as the reference that training is held to, and write them once."""
-        if self.config.kl:
+        if self.config.kl and self.config.iterations:
             if parallel.rank() == 0:
                 checkpoint.save(self.folder.reference, weights(self.policy))
             parallel.wait()
             self._take_reference()
 
     def _take_reference(self) -> None:
-        if not self.config.kl:
+        if not self.config.kl or not self.config.iterations:
             return
         if self.config.lora_rank and not self.config.warmup_steps:
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
@@ -535,10 +550,14 @@ def prepare(trainer: Trainer) -> None:
     if spec(config.env).solver != "none":
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
+    if not config.iterations:
+        watcher.stage("measuring before cloning")
+        take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
     if config.warmup_steps:
         warm(trainer)
-    watcher.stage("measuring before any RL")
-    take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+    if config.iterations:
+        watcher.stage("measuring before any RL")
+        take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
     trainer.cpu_s = time.process_time() - began_cpu
     trainer.wall_s = time.perf_counter() - began
 
@@ -546,24 +565,42 @@ def prepare(trainer: Trainer) -> None:
 def warm(trainer: Trainer) -> None:
     """Warm the model up on demonstrations, or on random play for the format alone."""
     config, watcher = trainer.config, trainer.watcher
-    demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-    warm_up(
-        trainer.policy,
-        trainer.maker,
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=config.max_grad_norm,
-        on=config.warmup_on,
-        pass_tokens=config.pass_tokens,
-        demos=demos,
-        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-    )
+    every = max(1, config.warmup_steps // LOOKS)
+    with ExitStack() as last:
+        demos: Sequence[Episode] | None = None
+        apart: Sequence[Episode] = ()
+        if config.demos is not None:
+            store = demos = last.enter_context(EpisodeStore(config.demos, read_only=True))
+            if config.demos_held_out and len(store):
+                demos, apart = cloning.split(store, config.demos_held_out, config.seed)
+        losses: list[float] = []
+
+        def look(step: int, learner: Learner) -> None:
+            done = WarmupStep(step + 1, losses[-1])
+            if apart and (done.step % every == 0 or done.step == config.warmup_steps):
+                loss = cloning.loss_on(learner, apart, config.warmup_on)
+                done = replace(done, held_out_loss=loss)
+                watcher.cloned(done.step, loss)
+            watcher.warmed(step, config.warmup_steps, done.loss)
+            if parallel.rank() == 0:
+                trainer.folder.append_warmup(done)
+
+        watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
+        warm_up(
+            trainer.policy,
+            trainer.maker,
+            seed=config.seed,
+            steps=config.warmup_steps,
+            batch=config.warmup_batch,
+            lr=config.warmup_lr,
+            max_grad_norm=config.max_grad_norm,
+            on=config.warmup_on,
+            pass_tokens=config.pass_tokens,
+            demos=demos,
+            on_step=lambda step, loss: losses.append(loss),
+            look=look,
+        )
     trainer.learner.take_over()
-    if demos is not None:
-        demos.close()
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
@@ -584,10 +621,11 @@ def finish(trainer: Trainer) -> dict[str, Any]:
         take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({"warmup": asdict(steps[-1])} if (steps := trainer.folder.warmed()) else {}),
         **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.env,
         "model": config.model,
-        "algorithm": config.algorithm,
+        "algorithm": config.algorithm if config.iterations else "cloning",
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
         "stopped_early": trainer.early_end,
