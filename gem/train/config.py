@@ -84,6 +84,12 @@ NOT_NEGATIVE = (
     "episodes",
 )
 
+LOGGERS = ("tensorboard", "wandb")
+"""What `--log` knows by name; see `gem.train.loggers`."""
+
+ELSEWHERE = ("out", "ray", "log")
+"""Settings that a run may go on without: where it stands, where it samples, and who is told."""
+
 FITTING: dict[str, dict[str, Any]] = {
     "reinforce": {},
     "rebn": {},
@@ -339,6 +345,10 @@ class TrainConfig:
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
     or nothing."""
 
+    log: tuple[str, ...] = ()
+    """Who else is told of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a
+    module:Class of your own, a gem.train.watcher.Watcher. None of them changes the run, or can stop it."""
+
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
@@ -379,6 +389,12 @@ class TrainConfig:
         if self.demos is not None and not self.warmup_steps:
             raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
         tool_wrappers(self.tools)
+        for name in self.log:
+            if name not in LOGGERS and ":" not in name:
+                raise BadArgument(
+                    f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                    f"{did_you_mean(name, LOGGERS)}"
+                )
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
@@ -463,9 +479,9 @@ class TrainConfig:
         return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Return the settings in which the configs differ; where the run stands, and samples, is none."""
+        """Return the settings in which the configs differ; `ELSEWHERE` are none."""
         mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name not in ("out", "ray") and mine[name] != others[name]]
+        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:
@@ -485,7 +501,7 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop")}
+        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log")}
         return cls(**{**values, **paths, **lists})
 
 

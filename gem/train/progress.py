@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +48,7 @@ class Terminal(Watcher):
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
         self.shown: dict[str, EnvResult] = {}
-        self.warnings = 0
+        self.warnings: Counter[str] = Counter()
         self.held_out = False
         self.bar: Progress | None = None
         self.task: TaskID | None = None
@@ -108,8 +109,9 @@ class Terminal(Watcher):
 
     def warned(self, text: str) -> None:
         """See Watcher.warned; the same trouble again and again is told three times."""
-        self.warnings += 1
-        if self.warnings <= 3:
+        kind = re.sub("[0-9.]+", "", text)
+        self.warnings[kind] += 1
+        if self.warnings[kind] <= 3:
             self.console.print(f"[yellow]{text}[/yellow]", highlight=False)
 
     def close(self) -> None:

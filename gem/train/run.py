@@ -13,6 +13,9 @@
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
     warmup.jsonl      a line per step of the warm-up
+    report.html       all of it on one page (`gem-gym report`)
+    tensorboard/      event files, with `--log tensorboard`
+    wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
 
 from __future__ import annotations
@@ -154,6 +157,7 @@ class RunFolder:
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
         self.warmup = path / "warmup.jsonl"
+        self.report = path / "report.html"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -209,6 +213,7 @@ class RunFolder:
         """
         files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
         files += [self.evaluations, self.best, self.warmup]
+        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index

@@ -11,7 +11,7 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -34,13 +34,15 @@ from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.loggers import make_loggers
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder, WarmupStep
 from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
-from gem.train.warmup import warm_up, warm_up_seed
+from gem.train.warm_ups import WarmUps
+from gem.train.warmup import NO_DEMONSTRATIONS, warm_up, warm_up_seed
 from gem.train.watched import Watched
-from gem.train.watcher import Watcher
+from gem.train.watcher import Watcher, Watchers
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
@@ -78,6 +80,7 @@ class Trainer:
     def train(self) -> None:
         """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
+        self.watcher.saved(self.iteration)
         if self.early_end is not None:
             self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
         elif not self.ended:
@@ -101,10 +104,13 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             self.evaluate()
-            if self.iteration % self.config.save_every == 0 or self.ended:
+            saves = self.iteration % self.config.save_every == 0 or self.ended
+            if saves:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
+            if saves:
+                self.watcher.saved(self.iteration)
             if self.early_end is not None:
                 self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
@@ -466,8 +472,16 @@ def trained_agent(
     return policy.agent
 
 
-def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+def train(
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    warm_ups: WarmUps | None = None,
+) -> dict[str, Any]:
     """Carry out a run and return its summary, which also stands in the run's folder.
+
+    With `warm_ups` the run shares its warm-up with others that have the same one.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
     `resume` the run goes on from its checkpoint, and is the run that it would have been.
@@ -477,7 +491,6 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             in it, or it cannot be written.
         BadArgument: with `resume`, for another config than the run began with; for what cannot be trained.
     """
-    watcher = watcher or Watcher()
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
         config = replace(config, dtype=folder.read_config().dtype)
@@ -486,20 +499,25 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         raise BadArgument(
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
         )
-    trainer = make_trainer(config, watcher)
+    told: Watcher = Watchers(watcher or Watcher(), make_loggers(config.log))  # before a model is loaded
+    trainer = make_trainer(config, told)
     first = parallel.rank() == 0
     if not first:
-        trainer.watcher = watcher = Watcher()
-    with closing(trainer.policy.agent), folder.held() if first else nullcontext():
+        trainer.watcher = told = Watcher()
+    with closing(trainer.policy.agent), folder.held() if first else nullcontext(), closing(told):
         if resume:
             trainer.restore()
+            told.begun(folder, config, trainer.history)
             for name, figures in trainer.figures.items():
-                watcher.measured(name, EnvResult.from_json(figures))
+                told.measured(name, EnvResult.from_json(figures))
         else:
+            with demonstrations(config):  # what is wrong with them is said at once
+                pass
             if first:
                 folder.begin(config)
+            told.begun(folder, config, [])
             parallel.wait()
-            prepare(trainer)
+            prepare(trainer, warm_ups)
             trainer.hold_reference()
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
@@ -513,7 +531,9 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         parallel.wait()
         if config.staleness:
             trainer.learner.publish(trainer.iteration)
-        return finish(trainer)
+        summary = finish(trainer)
+        told.finished(summary)
+        return summary
 
 
 def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer:
@@ -541,7 +561,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     return Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
 
 
-def prepare(trainer: Trainer) -> None:
+def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -553,26 +573,21 @@ def prepare(trainer: Trainer) -> None:
     if not config.iterations:
         watcher.stage("measuring before cloning")
         take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
+    elsewhere = 0.0
     if config.warmup_steps:
-        warm(trainer)
+        elsewhere = warm(trainer, warm_ups)
     if config.iterations:
         watcher.stage("measuring before any RL")
         take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-    trainer.cpu_s = time.process_time() - began_cpu
+    trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
 
 
-def warm(trainer: Trainer) -> None:
-    """Warm the model up on demonstrations, or on random play for the format alone."""
+def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
+    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
     every = max(1, config.warmup_steps // LOOKS)
-    with ExitStack() as last:
-        demos: Sequence[Episode] | None = None
-        apart: Sequence[Episode] = ()
-        if config.demos is not None:
-            store = demos = last.enter_context(EpisodeStore(config.demos, read_only=True))
-            if config.demos_held_out and len(store):
-                demos, apart = cloning.split(store, config.demos_held_out, config.seed)
+    with demonstrations(config) as (demos, apart):
         losses: list[float] = []
 
         def look(step: int, learner: Learner) -> None:
@@ -585,22 +600,50 @@ def warm(trainer: Trainer) -> None:
             if parallel.rank() == 0:
                 trainer.folder.append_warmup(done)
 
-        watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-        warm_up(
-            trainer.policy,
-            trainer.maker,
-            seed=config.seed,
-            steps=config.warmup_steps,
-            batch=config.warmup_batch,
-            lr=config.warmup_lr,
-            max_grad_norm=config.max_grad_norm,
-            on=config.warmup_on,
-            pass_tokens=config.pass_tokens,
-            demos=demos,
-            on_step=lambda step, loss: losses.append(loss),
-            look=look,
-        )
+        def make() -> None:
+            warm_up(
+                trainer.policy,
+                trainer.maker,
+                seed=config.seed,
+                steps=config.warmup_steps,
+                batch=config.warmup_batch,
+                lr=config.warmup_lr,
+                max_grad_norm=config.max_grad_norm,
+                on=config.warmup_on,
+                pass_tokens=config.pass_tokens,
+                demos=demos,
+                on_step=lambda step, loss: losses.append(loss),
+                look=look,
+            )
+
+        watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+        elsewhere = 0.0
+        if warm_ups is None:
+            make()
+        else:
+            began = time.process_time()
+            elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+            trainer.learner.publish(0)
     trainer.learner.take_over()
+    return elsewhere
+
+
+@contextmanager
+def demonstrations(config: TrainConfig) -> Iterator[tuple[Sequence[Episode] | None, Sequence[Episode]]]:
+    """Open what the warm-up clones, None where it is random play, and the demonstrations kept apart.
+
+    Raises:
+        StoreError: where there is no such store. BadArgument: where it is empty, or cannot be divided.
+    """
+    if config.demos is None:
+        yield None, ()
+        return
+    with EpisodeStore(config.demos, read_only=True) as store:
+        if not len(store):
+            raise BadArgument(NO_DEMONSTRATIONS)
+        yield (
+            cloning.split(store, config.demos_held_out, config.seed) if config.demos_held_out else (store, ())
+        )
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from gem.train.config import WarmupOn
 from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
 
+NO_DEMONSTRATIONS = "the store of demonstrations is empty; `gem-gym demos` writes some."
+
 
 def warm_up(
     policy: Policy,
@@ -58,7 +60,7 @@ def warm_up(
         NoVerdict: when there is nothing to learn from: every episode broke, or no answer fits the context.
     """
     if demos is not None and not len(demos):
-        raise BadArgument("the store of demonstrations is empty; `gem-gym demos` writes some.")
+        raise BadArgument(NO_DEMONSTRATIONS)
     what = "episodes of random play" if demos is None else "demonstrations"
     settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
     learner = Learner(policy, settings)

@@ -75,8 +75,8 @@ def test_every_extra_that_gem_asks_for_exists():
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
 
 
-FRAMEWORKS = {"inspect", "openrlhf", "ray", "skyrl", "tinker", "trl", "verifiers", "verl"}
-"""Extras of other people's frameworks: not part of `all`."""
+FRAMEWORKS = {"inspect", "log", "openrlhf", "ray", "skyrl", "tinker", "trl", "verifiers", "verl"}
+"""Extras of other people's frameworks and trackers: not part of `all`."""
 
 
 def test_all_is_the_sum_of_the_extras():
