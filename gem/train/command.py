@@ -142,8 +142,9 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         return 0
     figures = watcher.shown
     history = folder.history()
-    console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
-    console.print(sketch([metrics.success for metrics in history]), highlight=False)
+    if history:
+        console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
+        console.print(sketch([metrics.success for metrics in history]), highlight=False)
     if figures:
         console.print(table(figures))
     for label, apart in watcher.apart.items():
@@ -151,10 +152,12 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     evaluations = folder.evaluated()
     if said := about_best(evaluations):
         console.print(said, highlight=False)
-    draw(history, figures, config, folder.curve, evaluations)
+    picture = ""
+    if history:
+        draw(history, figures, config, folder.curve, evaluations)
+        picture = f"Picture: {folder.curve}  "
     console.print(
-        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
-        f"Picture: {folder.curve}  Figures: {folder.summary}",
+        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}Figures: {folder.summary}",
         highlight=False,
     )
     return 0

@@ -88,7 +88,7 @@ WarmupOn = Literal["answers", "all"]
 learns to foretell what the environment says too."""
 
 AT_LEAST_ONE = (
-    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
     "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
     *("advance_over", "pool_every"),
@@ -96,7 +96,7 @@ AT_LEAST_ONE = (
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
-    *("eval_every", "patience", "pool"),
+    *("eval_every", "patience", "pool", "episodes"),
 )
 
 LOGGERS = ("tensorboard", "wandb")
@@ -199,7 +199,7 @@ class TrainConfig:
     """Discount per turn."""
 
     episodes: int = 51_200
-    """Episodes to train on."""
+    """Episodes to train on. 0: none, the cloning of --demos is all there is."""
 
     batch: int = 256
     """Episodes per iteration."""
@@ -291,6 +291,10 @@ class TrainConfig:
     demos: MaybePath = None
     """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
     it does teach the strategy."""
+
+    demos_held_out: float = 0.0
+    """Share of the demonstrations' tasks that are not cloned: the loss on them is measured now and then, and
+    says when the others are learnt by heart. 0: none."""
 
     warmup_on: WarmupOn = "all"
     """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
@@ -430,6 +434,15 @@ class TrainConfig:
         if (self.patience or self.target is not None) and not self.eval_every:
             name = "patience" if self.patience else "target"
             raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
+        if not 0 <= self.demos_held_out < 1:
+            raise BadArgument(f"demos_held_out is {self.demos_held_out}; accepted: 0 to below 1.")
+        if self.demos is None and (self.demos_held_out or not self.episodes):
+            name = "demos_held_out" if self.demos_held_out else "episodes"
+            raise BadArgument(
+                f"{name} is {getattr(self, name)}: that takes demonstrations; name a store (demos)."
+            )
+        if self.demos is not None and not self.warmup_steps:
+            raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
         tool_wrappers(self.tools)
         for name in self.log:
             if name not in LOGGERS and ":" not in name:

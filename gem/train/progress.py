@@ -28,9 +28,10 @@ UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
 """Where the environment does not say what success is."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-ROWS = ("random", "before", "after", "greedy", "best", "best_greedy", "optimum")
+ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
 TITLES = {
     "random": "random play",
+    "untrained": "before cloning",
     "before": "before any RL",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
@@ -76,6 +77,12 @@ class Terminal(Watcher):
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """See Watcher.warmed."""
         self._advance("warm-up", step + 1, steps, f"loss {loss:.3f}", every=max(1, steps // 4))
+
+    def cloned(self, step: int, held_out_loss: float) -> None:
+        """See Watcher.cloned."""
+        self.console.print(
+            f"  loss on held-out demonstrations after step {step}: {held_out_loss:.3f}", highlight=False
+        )
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """See Watcher.iterated."""

@@ -13,6 +13,7 @@
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
+    warmup.jsonl      a line per step of the warm-up
     report.html       all of it on one page (`gem-gym report`)
     tensorboard/      event files, with `--log tensorboard`
     wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
@@ -80,6 +81,18 @@ class Metrics:
 
 SOMETIMES = ("environments", "opponents", "stage")
 """Fields that a line has only where they say something."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupStep:
+    """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
+
+    `held_out_loss`: of demonstrations that are not cloned, behind the step; None where it was not measured.
+    """
+
+    step: int
+    loss: float
+    held_out_loss: float | None = None
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
@@ -156,6 +169,7 @@ class RunFolder:
         self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
+        self.warmup = path / "warmup.jsonl"
         self.report = path / "report.html"
 
     @contextmanager
@@ -198,7 +212,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            for file in (self.evaluations, self.best):
+            for file in (self.evaluations, self.best, self.warmup):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
@@ -211,7 +225,7 @@ class RunFolder:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
         files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
-        files += [self.evaluations, self.best]
+        files += [self.evaluations, self.best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
@@ -255,6 +269,10 @@ class RunFolder:
         """Add an evaluation's line."""
         self._append(self.evaluations, evaluation.to_json())
 
+    def append_warmup(self, step: WarmupStep) -> None:
+        """Add a warm-up step's line."""
+        self._append(self.warmup, asdict(step))
+
     def _append(self, path: Path, values: Mapping[str, Any]) -> None:
         try:
             with path.open("a") as file:
@@ -277,6 +295,14 @@ class RunFolder:
             StoreError: when they stand there and cannot be read.
         """
         return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
+
+    def warmed(self) -> list[WarmupStep]:
+        """Return the steps of the warm-up; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""

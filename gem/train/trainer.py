@@ -10,8 +10,8 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +29,7 @@ from gem.evals.evaluator import bounds
 from gem.record import Agent, Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
-from gem.train import checkpoint, parallel, policy_gradient, ppo
+from gem.train import checkpoint, cloning, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.contests import Contest, PlayedEnv
@@ -38,16 +38,19 @@ from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.loggers import make_loggers
 from gem.train.opponents import League, Opponents
 from gem.train.policy import Base, Policy, make_policy, settled, twin
-from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder, WarmupStep
 from gem.train.schedule import Schedule, Slot, figures_of
 from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
 from gem.train.warm_ups import WarmUps
-from gem.train.warmup import warm_up
+from gem.train.warmup import NO_DEMONSTRATIONS, warm_up, warm_up_seed
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher, Watchers
 
 NAN = float("nan")
+
+LOOKS = 20
+"""Times in a warm-up that it is looked at what has been learnt."""
 
 
 @dataclass
@@ -82,7 +85,7 @@ class Trainer:
         self.watcher.saved(self.iteration)
         if self.early_end is not None:
             self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
-        else:
+        elif not self.ended:
             self.watcher.stage("training")
         while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
@@ -262,8 +265,20 @@ class Trainer:
         def drawn() -> Iterator[int]:
             for iteration, task in product(range(self.config.iterations), range(tasks)):
                 yield self._job(iteration, task, 0).seed
+            yield from self._warmup_seeds()
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    def _warmup_seeds(self) -> Iterator[int]:
+        """Yield the seeds of what the warm-up clones."""
+        if self.config.demos is None:
+            for step, i in product(range(self.config.warmup_steps), range(self.config.warmup_batch)):
+                yield warm_up_seed(self.config.seed, step, i)
+            return
+        with EpisodeStore(self.config.demos, read_only=True) as store:
+            for number in range(len(store)):
+                if (seed := store.task(number).seed) is not None:
+                    yield seed
 
     @property
     def ended(self) -> bool:
@@ -500,14 +515,14 @@ class Trainer:
 
     def hold_reference(self) -> None:
         """Take the present weights as the reference that training is held to, and write them once."""
-        if self.config.kl:
+        if self.config.kl and self.config.iterations:
             if parallel.rank() == 0:
                 checkpoint.save(self.folder.reference, weights(self.policy))
             parallel.wait()
             self._take_reference()
 
     def _take_reference(self) -> None:
-        if not self.config.kl:
+        if not self.config.kl or not self.config.iterations:
             return
         if self.config.lora_rank and not self.config.warmup_steps:
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
@@ -611,6 +626,8 @@ def train(
             told.begun(folder, config, trainer.history)
             tell_figures(trainer)
         else:
+            with demonstrations(config):  # what is wrong with them is said at once
+                pass
             if first:
                 folder.begin(config)
             told.begun(folder, config, [])
@@ -676,11 +693,15 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     if any(contest.solvable for contest in trainer.contests):
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
+    if not config.iterations:
+        watcher.stage("measuring before cloning")
+        take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
     elsewhere = 0.0
     if config.warmup_steps:
         elsewhere = warm(trainer, warm_ups)
-    watcher.stage("measuring before any RL")
-    take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+    if config.iterations:
+        watcher.stage("measuring before any RL")
+        take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
     trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
 
@@ -688,35 +709,64 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
 def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
-    demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-    watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+    every = max(1, config.warmup_steps // LOOKS)
+    with demonstrations(config) as (demos, apart):
+        losses: list[float] = []
 
-    def make() -> None:
-        warm_up(
-            trainer.policy,
-            [env.maker for env in trainer.envs],
-            seed=config.seed,
-            steps=config.warmup_steps,
-            batch=config.warmup_batch,
-            lr=config.warmup_lr,
-            max_grad_norm=config.max_grad_norm,
-            on=config.warmup_on,
-            pass_tokens=config.pass_tokens,
-            demos=demos,
-            on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-        )
+        def look(step: int, learner: Learner) -> None:
+            done = WarmupStep(step + 1, losses[-1])
+            if apart and (done.step % every == 0 or done.step == config.warmup_steps):
+                loss = cloning.loss_on(learner, apart, config.warmup_on)
+                done = replace(done, held_out_loss=loss)
+                watcher.cloned(done.step, loss)
+            watcher.warmed(step, config.warmup_steps, done.loss)
+            if parallel.rank() == 0:
+                trainer.folder.append_warmup(done)
 
-    elsewhere = 0.0
-    if warm_ups is None:
-        make()
-    else:
-        began = time.process_time()
-        elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
-        trainer.learner.publish(0)
+        def make() -> None:
+            warm_up(
+                trainer.policy,
+                [env.maker for env in trainer.envs],
+                seed=config.seed,
+                steps=config.warmup_steps,
+                batch=config.warmup_batch,
+                lr=config.warmup_lr,
+                max_grad_norm=config.max_grad_norm,
+                on=config.warmup_on,
+                pass_tokens=config.pass_tokens,
+                demos=demos,
+                on_step=lambda step, loss: losses.append(loss),
+                look=look,
+            )
+
+        watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+        elsewhere = 0.0
+        if warm_ups is None:
+            make()
+        else:
+            began = time.process_time()
+            elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+            trainer.learner.publish(0)
     trainer.learner.take_over()
-    if demos is not None:
-        demos.close()
     return max(0.0, elsewhere)
+
+
+@contextmanager
+def demonstrations(config: TrainConfig) -> Iterator[tuple[Sequence[Episode] | None, Sequence[Episode]]]:
+    """Open what the warm-up clones, None where it is random play, and the demonstrations kept apart.
+
+    Raises:
+        StoreError: where there is no such store. BadArgument: where it is empty, or cannot be divided.
+    """
+    if config.demos is None:
+        yield None, ()
+        return
+    with EpisodeStore(config.demos, read_only=True) as store:
+        if not len(store):
+            raise BadArgument(NO_DEMONSTRATIONS)
+        yield (
+            cloning.split(store, config.demos_held_out, config.seed) if config.demos_held_out else (store, ())
+        )
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
@@ -737,10 +787,11 @@ def finish(trainer: Trainer) -> dict[str, Any]:
         take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({"warmup": asdict(steps[-1])} if (steps := trainer.folder.warmed()) else {}),
         **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.title,
         "model": config.model,
-        "algorithm": config.algorithm,
+        "algorithm": config.algorithm if config.iterations else "cloning",
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
         "stopped_early": trainer.early_end,

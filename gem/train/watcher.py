@@ -28,6 +28,9 @@ class Watcher:
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """A warm-up step is done."""
 
+    def cloned(self, step: int, held_out_loss: float) -> None:
+        """The loss on demonstrations that are not cloned was measured, behind a warm-up step."""
+
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """A policy was measured: see `gem.train.progress.TITLES`.
 
