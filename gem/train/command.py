@@ -17,7 +17,7 @@ from rich.console import Console
 from gem.errors import BadArgument, GemError
 from gem.train.config import ALGORITHMS, TrainConfig
 from gem.train.config_file import read_configs, to_toml
-from gem.train.progress import Terminal, draw, sketch, table
+from gem.train.progress import Terminal, about_best, draw, sketch, table
 from gem.train.run import RunFolder
 
 
@@ -150,7 +150,10 @@ def _carry_out(
     console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
     console.print(sketch([metrics.success for metrics in history]), highlight=False)
     console.print(table(figures))
-    draw(history, figures, config, folder.curve, folder.evaluated())
+    evaluations = folder.evaluated()
+    if said := about_best(evaluations):
+        console.print(said, highlight=False)
+    draw(history, figures, config, folder.curve, evaluations)
     console.print(
         f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
         f"Picture: {folder.curve}  Figures: {folder.summary}",

@@ -80,6 +80,7 @@ NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
     "eval_every",
+    "patience",
 )
 
 LOGGERS = ("tensorboard", "wandb")
@@ -305,6 +306,14 @@ class TrainConfig:
     eval_temperature: MaybeFloat = None
     """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
 
+    patience: int = 0
+    """Stop after so many held-out evaluations in a row that are no improvement beyond noise: the paired
+    difference from the last one that was is above 0 with 95% confidence. 0: train to the end."""
+
+    target: MaybeFloat = None
+    """Stop when the held-out success (the return, where the environment says nothing of success) is this with
+    confidence: the lower bound of its 95% interval reaches it. none: train to the end."""
+
     save_every: int = 1
     """Iterations between checkpoints."""
 
@@ -360,6 +369,11 @@ class TrainConfig:
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
+        if self.target is not None and not math.isfinite(self.target):
+            raise BadArgument(f"target is {self.target}; accepted: a number, or none.")
+        if (self.patience or self.target is not None) and not self.eval_every:
+            name = "patience" if self.patience else "target"
+            raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
         tool_wrappers(self.tools)
         for name in self.log:
             if name not in LOGGERS and ":" not in name:

@@ -12,6 +12,7 @@
     episodes.jsonl    what was played in training, an episode store
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
+    best.pt           the weights of the best of these evaluations
     report.html       all of it on one page (`gem-gym report`)
     tensorboard/      event files, with `--log tensorboard`
     wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
@@ -111,6 +112,11 @@ class Evaluation:
         """The success where the environment says what that is, else the return; None without verdict."""
         return self.result.success or self.result.reward
 
+    @property
+    def metric(self) -> str:
+        """What the score is: success or return."""
+        return "return" if self.result.success is None else "success"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values, the score in front."""
         score = None if self.score is None else self.score.mean
@@ -141,6 +147,7 @@ class RunFolder:
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
         self.evaluations = path / "evaluations.jsonl"
+        self.best = path / "best.pt"
         self.report = path / "report.html"
 
     @contextmanager
@@ -183,7 +190,8 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            self.evaluations.unlink(missing_ok=True)
+            for file in (self.evaluations, self.best):
+                file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
         self.write(self.machine, machine(config.device))
@@ -195,16 +203,8 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = [
-            self.config,
-            self.machine,
-            self.metrics,
-            self.checkpoint,
-            self.reference,
-            self.summary,
-            self.curve,
-        ]
-        files.append(self.evaluations)
+        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
+        files += [self.curve, self.evaluations, self.best]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
@@ -350,7 +350,8 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
 
 
 def _metrics(values: dict[str, Any]) -> Metrics:
-    return Metrics(**{name: math.nan if value is None else value for name, value in values.items()})
+    known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+    return Metrics(**known)
 
 
 def _line(values: Mapping[str, Any]) -> str:

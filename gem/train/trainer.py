@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,8 +23,9 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
+from gem.evals.evaluator import bounds
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker, spec
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
@@ -36,7 +37,9 @@ from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.loggers import make_loggers
 from gem.train.policy import Base, Policy, make_policy, settled
 from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
+from gem.train.warm_ups import WarmUps
 from gem.train.warmup import warm_up
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher, Watchers
@@ -60,6 +63,8 @@ class Trainer:
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    early_end: str | None = None
+    """Why the run ends here although more iterations were planned."""
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -70,11 +75,14 @@ class Trainer:
     # -- the loop
 
     def train(self) -> None:
-        """Train from where the run stands to its end, with checkpoints on the way."""
+        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
         self.watcher.saved(self.iteration)
-        self.watcher.stage("training")
-        while self.iteration < self.config.iterations:
+        if self.early_end is not None:
+            self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
+        else:
+            self.watcher.stage("training")
+        while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
             episodes = self.next_episodes()
             sampled = time.perf_counter()
@@ -93,13 +101,15 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             self.evaluate()
-            saves = self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations
+            saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
             if saves:
                 self.watcher.saved(self.iteration)
+            if self.early_end is not None:
+                self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
     def next_episodes(self) -> list[Episode]:
         """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
@@ -172,7 +182,7 @@ class Trainer:
         The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
         played then, by the weights that it would have been played by.
         """
-        if self.watched is not None and self.watched.due(self.iteration):
+        if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             if self._coming is not None:  # an environment need not bear two threads
                 wait([self._coming])
             self.watched.play(self.iteration)
@@ -193,14 +203,21 @@ class Trainer:
         self.evaluations.append(evaluation)
         if parallel.rank() == 0:
             self.folder.append_evaluation(evaluation)
+            if best(self.evaluations) is evaluation:
+                checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
         self.watcher.evaluated(evaluation)
         if evaluation.score is None:
             self.watcher.warned(
                 f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
                 f"{evaluation.result.first_error}"
             )
+        self._weigh_end()
         self.cpu_s += time.process_time() - began_cpu
         self.wall_s += time.perf_counter() - began
+
+    def _weigh_end(self) -> None:
+        planned = self.iteration >= self.config.iterations
+        self.early_end = None if planned else enough(self.evaluations, self.config)
 
     # -- around it
 
@@ -214,6 +231,11 @@ class Trainer:
                 yield self._job(iteration, task, 0).seed
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.iteration >= self.config.iterations or self.early_end is not None
 
     @property
     def progress(self) -> Progress:
@@ -370,6 +392,7 @@ class Trainer:
             self.folder.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
+        self._weigh_end()
         self._take_reference()
 
     def hold_reference(self) -> None:
@@ -411,21 +434,39 @@ def make_maker(config: TrainConfig) -> Maker:
     return Maker(config.env, config.env_kwargs, wrappers)
 
 
-def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
-    """Return the agent that a run's folder holds, as of its newest checkpoint.
+def trained_agent(
+    path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
+) -> BaseAgent:
+    """Return the agent that a run's folder holds: with the newest weights, or the best held-out evaluation's.
 
     Raises:
-        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+        StoreError: when there is no run, or it keeps no best weights. SchemaMismatch: when it belongs to
+            another version.
     """
     folder = RunFolder(path)
-    policy = make_policy(folder.read_config())
-    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    config = folder.read_config()
+    file = folder.checkpoint if weights == "last" else folder.best
+    if weights == "best" and not file.exists():
+        raise StoreError(
+            f"{path} keeps no best weights ({file.name}): a run with held-out evaluations does "
+            "(--eval-every). Name the folder alone for the last ones."
+        )
+    policy = make_policy(config)
+    load_weights(policy, checkpoint.load(file), str(file))
     policy.temper(temperature)
     return policy.agent
 
 
-def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+def train(
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    warm_ups: WarmUps | None = None,
+) -> dict[str, Any]:
     """Carry out a run and return its summary, which also stands in the run's folder.
+
+    With `warm_ups` the run shares its warm-up with others that have the same one.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
     `resume` the run goes on from its checkpoint, and is the run that it would have been.
@@ -459,7 +500,7 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
                 folder.begin(config)
             told.begun(folder, config, [])
             parallel.wait()
-            prepare(trainer)
+            prepare(trainer, warm_ups)
             trainer.hold_reference()
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
@@ -503,7 +544,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     return Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
 
 
-def prepare(trainer: Trainer) -> None:
+def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -512,53 +553,74 @@ def prepare(trainer: Trainer) -> None:
     if spec(config.env).solver != "none":
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
+    elsewhere = 0.0
     if config.warmup_steps:
-        warm(trainer)
+        elsewhere = warm(trainer, warm_ups)
     watcher.stage("measuring before any RL")
     take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-    trainer.cpu_s = time.process_time() - began_cpu
+    trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
 
 
-def warm(trainer: Trainer) -> None:
-    """Warm the model up on demonstrations, or on random play for the format alone."""
+def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
+    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
     demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-    warm_up(
-        trainer.policy,
-        trainer.maker,
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=config.max_grad_norm,
-        on=config.warmup_on,
-        pass_tokens=config.pass_tokens,
-        demos=demos,
-        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-    )
+    watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+
+    def make() -> None:
+        warm_up(
+            trainer.policy,
+            trainer.maker,
+            seed=config.seed,
+            steps=config.warmup_steps,
+            batch=config.warmup_batch,
+            lr=config.warmup_lr,
+            max_grad_norm=config.max_grad_norm,
+            on=config.warmup_on,
+            pass_tokens=config.pass_tokens,
+            demos=demos,
+            on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
+        )
+
+    elsewhere = 0.0
+    if warm_ups is None:
+        make()
+    else:
+        began = time.process_time()
+        elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+        trainer.learner.publish(0)
     trainer.learner.take_over()
     if demos is not None:
         demos.close()
+    return max(0.0, elsewhere)
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
-    """Measure the trained policy, sampled and greedy, and write the summary."""
+    """Measure the trained policy, sampled and greedy, and write the summary.
+
+    Where other weights did better on held-out instances these are measured too, on the final table's own.
+    """
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
     watcher.stage("measuring after training")
-    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
-    trainer.policy.temper(0.0)
-    take_figures(trainer, "greedy", trainer.policy.agent, 0)
-    trainer.policy.temper(config.temperature)
+    take_trained_figures(trainer, "after", "greedy")
+    chosen = best(trainer.evaluations)
+    if chosen is not None and chosen.iteration != trainer.iteration:
+        watcher.stage(f"measuring the best weights, those of iteration {chosen.iteration}")
+        file = trainer.folder.best
+        load_weights(trainer.policy, checkpoint.load(file), str(file))
+        trainer.learner.publish(chosen.iteration)
+        take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.env,
         "model": config.model,
         "algorithm": config.algorithm,
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
+        "stopped_early": trainer.early_end,
         "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
         "wall_s": trainer.wall_s + time.perf_counter() - began,
         "seed": config.seed,
@@ -566,6 +628,27 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     if parallel.rank() == 0:
         trainer.folder.write(trainer.folder.summary, summary)
     return summary
+
+
+def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
+    """Return what the summary says of held-out evaluations."""
+    return {
+        "kind": chosen.held_out,
+        "instances": chosen.instances,
+        "temperature": chosen.temperature,
+        "best_iteration": chosen.iteration,
+        "best": bounds(chosen.score),
+        "last_iteration": trainer.evaluations[-1].iteration,
+        "last": bounds(trainer.evaluations[-1].score),
+    }
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's present weights, sampled and greedy, under these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
 
 
 def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:

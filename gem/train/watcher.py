@@ -29,7 +29,7 @@ class Watcher:
         """A warm-up step is done."""
 
     def measured(self, name: str, figures: EnvResult) -> None:
-        """A policy was measured: `random`, `before`, `after`, `greedy` or `optimum`."""
+        """A policy was measured: see `gem.train.progress.TITLES`."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """An iteration is done; a run that is interrupted before the next checkpoint does it again."""

@@ -30,6 +30,9 @@ SCHEMA = 1
 POINTS = 60
 """Points of a stored curve at most."""
 
+TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
+"""The settings that say what is played; the others are the policy's and the training's."""
+
 DIGITS = 6
 """Significant digits of stored figures."""
 
@@ -61,6 +64,17 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Transferred:
+    """What a run's policy reached on another environment: the task's settings, and figures by policy.
+
+    The policies are `random` play, the one `before` RL where it was kept, and the trained one (`after`).
+    """
+
+    task: dict[str, Any]
+    figures: dict[str, Figures]
+
+
+@dataclass(frozen=True)
 class Run:
     """A run: when, how long, where, by what, and what came of it; `error` is that of one that failed.
 
@@ -78,7 +92,7 @@ class Run:
     episodes: int = 0
     no_verdict: int = 0
     figures: dict[str, Figures] = field(default_factory=dict)
-    transfer: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    transfer: dict[str, Transferred] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, str | int] = field(default_factory=dict)
     curve: dict[str, list[float | None]] = field(default_factory=dict)
@@ -179,8 +193,14 @@ def read_run(path: Path) -> Run | None:
 
 
 def common(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as a row holds it: without what differs between runs."""
-    return {name: value for name, value in config.to_json().items() if name not in ("seed", "out", "ray")}
+    """Return a config as a row holds it: as JSON values, without what differs between runs."""
+    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
+    return {name: value for name, value in values.items() if name not in ("seed", "out", "ray")}
+
+
+def task_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that say what is played, as JSON values."""
+    return {name: value for name, value in common(config).items() if name in TASK}
 
 
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:

@@ -24,7 +24,7 @@ import msgspec
 
 from gem.errors import StoreError
 from gem.train.baselines import rows
-from gem.train.baselines.rows import Row, Run, Searched, Tried
+from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
 from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now
 from gem.train.config import TrainConfig
@@ -68,10 +68,12 @@ class Task:
         if job is None or rows.changed(job.config, self.config):
             return None
         found = rows.read_run(self.folder / RESULT)
-        return None if found is None or not self._same_transfer(found) else found
+        return found if found is not None and (found.error is not None or self.transferred(found)) else None
 
-    def _same_transfer(self, run: Run) -> bool:
-        return run.error is not None or set(run.transfer) == set(self.transfer)
+    def transferred(self, run: Run) -> bool:
+        """Tell whether a run was evaluated on just the other environments that are wanted."""
+        wanted = {name: rows.task_of(config) for name, config in self.transfer.items()}
+        return {name: found.task for name, found in run.transfer.items()} == wanted
 
 
 @dataclass
@@ -147,7 +149,7 @@ class Plan:
             if (run := row.runs.get(str(task.seed))) is not None:
                 if run.error is not None:
                     return "failed", run.error
-                if set(run.transfer) == set(task.transfer):
+                if task.transferred(run):
                     return "finished", ""
         run = task.recorded
         if run is not None and run.error is not None:
@@ -164,7 +166,7 @@ class Plan:
         found = {}
         for cell in self.cells:
             row = rows.read_row(self.study.row_of(cell))
-            if row is not None and row.search and (changed := search_changes(self.study, cell, row)):
+            if row is not None and (changed := search_changes(self.study, cell, row)):
                 found[cell.name] = ", ".join(changed)
                 continue
             for task in self.tasks(cell):
@@ -200,6 +202,8 @@ class Plan:
                     raise StoreError(f"{path} changed meanwhile in {', '.join(changed)}; run it again.")
                 row = replace(row, config={}, runs={})
             row = row or self._empty(task.cell)
+            if self.study.search is None:
+                row = replace(row, search=None)
             ordered = {**row.runs, str(task.seed): run}
             ordered = {seed: ordered[seed] for seed in sorted(ordered, key=int)}
             rows.write(path, replace(row, config=rows.common(task.config), runs=ordered))
@@ -208,7 +212,7 @@ class Plan:
         """Choose a cell's settings once its search is through, and write the search down.
 
         The point of the highest mean score is chosen, of equal ones the first. A point with a run that failed
-        is not.
+        is not. None: it is not through, or was written down before.
 
         Raises:
             StoreError: when the row cannot be written.
@@ -235,9 +239,10 @@ class Plan:
         with self._row_held(cell):
             path = self.study.row_of(cell)
             row = rows.read_row(path) or self._empty(cell)
-            if row.search != found:  # what was run with another choice is not of this row
-                config = rows.common(self.study.config(cell, search.points[best]))
-                rows.write(path, replace(row, search=found, runs={}, config=config))
+            if row.search == found:
+                return None
+            config = rows.common(self.study.config(cell, search.points[best]))
+            rows.write(path, replace(row, search=found, runs={}, config=config))  # runs had another choice
         return found
 
     def _empty(self, cell: Cell) -> Row:
@@ -248,7 +253,7 @@ def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     """Return in what the search of a row is not the study's; nothing where neither has one."""
     search, found = study.search, row.search
     if search is None or found is None:
-        return [] if search is found else ["[search]"]
+        return [] if search is None and found is None else ["[search]"]
     changed = rows.changed(found.config, study.config(cell))
     if found.seeds != list(search.seeds):
         changed.append("seeds of [search]")
@@ -271,7 +276,11 @@ def score_of(run: Run, score: str, policy: str = "after") -> float | None:
 
     `score` is success, return, or auto: success where the environment says what it is, else the return.
     """
-    figures = run.figures.get(policy)
+    return measured(run.figures.get(policy), score)
+
+
+def measured(figures: Figures | None, score: str) -> float | None:
+    """Return what figures come to, by a score; see score_of()."""
     if figures is None:
         return None
     bounds = figures.reward if score == "return" else figures.success
@@ -369,7 +378,7 @@ class Carrier:
                 self._concluded(task.cell)
             return False
         recorded = task.recorded
-        if recorded is not None and (recorded.error is None or recorded.ended >= self._began):
+        if recorded is not None and (recorded.error is None or recorded.ended > self._began):
             self._write_down(task, recorded)
             return False
         if state == "changed" and not self.overwrite:
@@ -437,9 +446,8 @@ class Carrier:
         if task.point is not None and (code < 0 or code == MACHINE_FAILED):
             self._fail(task, error)  # which says nothing about the point: it is not written down
             return
-        if task.point is not None:
-            with contextlib.suppress(StoreError):
-                rows.write(task.folder / RESULT, run)
+        with contextlib.suppress(StoreError):
+            rows.write(task.folder / RESULT, run)
         self._write_down(task, run)
 
     def _write_down(self, task: Task, run: Run) -> None:

@@ -26,10 +26,11 @@ import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.train import checkpoint
-from gem.train.baselines.rows import Figures, Run, figures_of, thinned, write
+from gem.train.baselines.rows import Run, Transferred, figures_of, task_of, thinned, write
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
+from gem.train.warm_ups import WarmUps
 from gem.train.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
@@ -99,7 +100,8 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     resume = run.checkpoint.exists()
     if not resume:
         run.clear()  # what was killed before it had a checkpoint
-    summary = train(config, resume=resume, watcher=watcher)
+    warm_ups = WarmUps(config.out.parents[1] / "warm-ups")  # the study's
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=warm_ups)
     history = run.history()
     names = ("random", "before", "after", "greedy", "optimum")
     return Run(
@@ -119,10 +121,10 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     )
 
 
-def _elsewhere(trained: TrainConfig, other: TrainConfig) -> dict[str, Figures]:
-    """Return the figures of a run's policy on another environment, beside those of random play there.
+def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
+    """Return what a run's policies reach on another environment.
 
-    `before` are those of the policy before RL, where the run has kept it (with kl above 0).
+    The one before RL was kept where training is held to it (with kl above 0).
     """
     from gem.agents.random import RandomAgent
     from gem.train.trainer import make_trainer, take_figures
@@ -135,7 +137,7 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> dict[str, Figures]:
             if file.exists():
                 load_weights(trainer.policy, checkpoint.load(file), str(file))
                 take_figures(trainer, name, trainer.policy.agent, other.eval_episodes)
-    return {name: figures_of(each) for name, each in trainer.figures.items()}
+    return Transferred(task_of(other), {name: figures_of(each) for name, each in trainer.figures.items()})
 
 
 def versions(commits: list[str]) -> dict[str, str]:
