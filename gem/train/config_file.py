@@ -73,7 +73,7 @@ def setting(where: str, name: str, value: Any) -> Any:
         return None
     kind = next(iter(get_args(hint)), None)
     if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
-        return _tables(path, name, value, kind)
+        return _tables(where, name, value, kind)
     try:
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
@@ -86,7 +86,7 @@ def setting(where: str, name: str, value: Any) -> Any:
         ) from error
 
 
-def _tables(path: Path, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
+def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
     """Return the environments of an array of tables, or of the same as JSON in quotes."""
     try:
         tables = json.loads(value) if isinstance(value, str) else value
@@ -94,7 +94,7 @@ def _tables(path: Path, name: str, value: Any, kind: type[EnvPart]) -> tuple[Env
             raise BadArgument(f"{name} is {value!r:.80}; accepted: tables, each under [[{name}]].")
         return tuple(map(kind.read, tables))
     except (BadArgument, ValueError) as error:
-        raise BadArgument(f"the config {path}: {error}") from error
+        raise BadArgument(f"{where}: {error}") from error
 
 
 def _path(kind: type, value: Any) -> Any:

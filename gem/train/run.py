@@ -3,6 +3,7 @@
 ::
 
     config.json       what was asked for
+    machine.json      on what it began: versions, processor, accelerator
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
     reference.pt      the weights before RL, where training is held to them
@@ -25,14 +26,17 @@ import fcntl
 import json
 import math
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError
 from gem.evals import EnvResult
+from gem.rollout.episode import versions
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 
@@ -159,6 +163,7 @@ class RunFolder:
         """Name the folder; nothing is touched yet."""
         self.path = path
         self.config = path / "config.json"
+        self.machine = path / "machine.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.pt"
         self.reference = path / "reference.pt"
@@ -216,6 +221,7 @@ class RunFolder:
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+        self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
@@ -224,8 +230,8 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
-        files += [self.evaluations, self.best, self.warmup]
+        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
+        files += [self.curve, self.evaluations, self.best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
@@ -321,6 +327,39 @@ class RunFolder:
             with suppress(OSError):
                 partial.unlink()
             raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+PACKAGES = ("torch", "transformers", "numpy")
+"""Packages whose versions a run notes, beside those of gem and Python."""
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run is made with: versions, system, processor, cores, memory in GiB, accelerator."""
+    found = versions()
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    told = {
+        "versions": found,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    told["memory_GiB"] = round(memory / 2**30, 1)
+    if device.startswith("cuda"):
+        import torch
+
+        told["accelerator"] = torch.cuda.get_device_name(device)
+    return told
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _lock(folder: int, path: Path) -> None:
