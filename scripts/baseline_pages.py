@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the pages of studies, which `gem-gym baseline` writes, stand in the navigation by title."""
+"""A hook of mkdocs: the pages of studies, which `gem-gym baseline` writes, enter the navigation by title."""
 
 from __future__ import annotations
 
