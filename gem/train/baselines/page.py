@@ -89,7 +89,7 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
         if trend != "flat":
             trend = f"{trend} ({number(each.trend.gain, each.measure, signed=True)})"
     elif each.runs:
-        trend = "too short"
+        trend = "too short" if each.alike else "stopped early"
     cpu_s = "-" if each.cpu_s is None else f"{each.cpu_s:.0f}" + "*" * bool(each.over)
     return (each.cell.environment.name, each.cell.variant.name, *figures, trend, cpu_s)
 
@@ -118,7 +118,7 @@ def _results(summary: Summary) -> Iterator[str]:
         **Last third**: of the learning curve. It is rising or falling where the Mann-Kendall test says so
         (one-sided p of {P_VALUE:g} or less) and a straight line through it changes by more than
         {LEAST_GAIN:.0%} of the scale; else flat, which means that no trend was seen. What still rises has
-        not converged.
+        not converged. Runs that stopped at different episodes have no common curve.
         """
     )
     if over := [(each, seed) for each in cells for seed in each.over]:
@@ -131,7 +131,7 @@ def _results(summary: Summary) -> Iterator[str]:
         yield "Failed:\n\n" + "\n".join(
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
         )
-    if any(each.curves() for each in cells):
+    if any(each.curves for each in cells):
         yield f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _prose(
             """

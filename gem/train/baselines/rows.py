@@ -21,7 +21,7 @@ import msgspec
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.statistics import Interval
-from gem.train.config import TrainConfig
+from gem.train.config import ELSEWHERE, TrainConfig
 from gem.train.run import Metrics
 
 SCHEMA = 1
@@ -78,11 +78,12 @@ class Transferred:
 class Run:
     """A run: when, how long, where, by what, and what came of it; `error` is that of one that failed.
 
-    `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`);
-    `curve` the means over up to `POINTS` stretches of the training, with the episodes and CPU seconds at
-    their ends; `transfer` the figures on other environments. `no_verdict` training episodes were left out.
-    `cpu_s` are those of the process that trains: measuring, warm-up, training; not of the iterations that
-    an interruption lost, nor of programs that tools start.
+    `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`); and of
+    the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means over up to
+    `POINTS` stretches of the training, with the episodes and CPU seconds at their ends; `transfer` what the
+    policy does on other environments. `no_verdict` training episodes were left out. `cpu_s` are those of the
+    process that trains: measuring, warm-up, training; not of the iterations that an interruption lost, nor of
+    programs that tools start.
     """
 
     started: str
@@ -203,7 +204,7 @@ def read_run(path: Path) -> Run | None:
 def common(config: TrainConfig) -> dict[str, Any]:
     """Return a config as a row holds it: as JSON values, without what differs between runs."""
     values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
-    return {name: value for name, value in values.items() if name not in ("seed", "out", "ray")}
+    return {name: value for name, value in values.items() if name not in ("seed", *ELSEWHERE)}
 
 
 def task_of(config: TrainConfig) -> dict[str, Any]:

@@ -63,6 +63,7 @@ NOT_SETTINGS = {
     "seed": "a study has `seeds`",
     "out": "the folder of a run follows from its place in the study",
     "ray": "a study samples on this machine",
+    "log": "a study keeps rows and run folders",
 }
 """Fields of TrainConfig that a study says in another way, and which."""
 

@@ -109,10 +109,9 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     resume = run.checkpoint.exists()
     if not resume:
         run.clear()  # what was killed before it had a checkpoint
-    warm_ups = WarmUps(config.out.parents[1] / "warm-ups")  # the study's
-    summary = train(config, resume=resume, watcher=watcher, warm_ups=warm_ups)
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=_warm_ups(config))
     history = run.history()
-    names = ("random", "before", "after", "greedy", "optimum")
+    names = ("random", "before", "after", "greedy", "best", "best_greedy", "optimum")
     return Run(
         started=job.started,
         ended=now(),
@@ -128,6 +127,12 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
         machine=machine(),
         curve=thinned(history),
     )
+
+
+def _warm_ups(config: TrainConfig) -> WarmUps | None:
+    """Return the warm-ups that runs of the study share: those of this commit; none where it has changes."""
+    commit = gem_commit()
+    return None if commit.endswith("+") else WarmUps(config.out.parents[1] / "warm-ups" / commit)
 
 
 def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:

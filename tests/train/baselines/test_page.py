@@ -144,6 +144,15 @@ def test_the_picture_is_drawn_when_what_it_shows_has_changed(study, tmp_path):
     assert shows(path, changed)
 
 
+def test_seeds_that_stopped_at_different_episodes_are_drawn_apart(study, tmp_path):
+    found = study(parts=TWO)
+    for cell in found.cells:
+        put(found, cell, {1: a_run(curve=[0.1] * 40), 2: a_run(curve=[0.2] * 33)})
+    summary = summarised(found)
+    assert write_picture(summary, tmp_path) is not None
+    assert "| stopped early |" in page(summary)
+
+
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
