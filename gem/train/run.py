@@ -297,7 +297,7 @@ def machine(device: str) -> dict[str, Any]:
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
-    told = {
+    told: dict[str, Any] = {
         "versions": found,
         "system": platform.platform(),
         "processor": _processor(),
