@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from markupsafe import Markup
 
@@ -234,11 +234,18 @@ class Run:
         where = f"after {len(self.lines)} of {self.planned // self.batch} iterations"
         return (f"running, {where}", "open") if _held(self.source.folder) else (f"stopped {where}", "bad")
 
+    @property
+    def chosen(self) -> int | None:
+        """The iteration of the best weights, where they are measured beside the last."""
+        at = _dict(self.summary.get("held_out")).get("best_iteration")
+        return at if type(at) is int and "best" in self.figures else None
+
     @cached_property
     def settings(self) -> tuple[list[Setting], list[Setting]]:
         """The settings that differ from what the algorithm and the model have by default, and the others."""
         defaults = _defaults(self.config)
-        changed, usual = [], []
+        changed: list[Setting] = []
+        usual: list[Setting] = []
         for name, value in self.config.items():
             if name in OF_PLACE:
                 continue
@@ -640,10 +647,10 @@ def _results(values: Any) -> dict[str, EnvResult]:
 
 def _goal(result: EnvResult | None, what: str) -> Interval | None:
     interval = getattr(result, what, None)
-    return interval if isinstance(interval, tuple) and _is_figure(interval[0]) else None
+    return interval if isinstance(interval, Interval) and _is_figure(interval.mean) else None
 
 
-def _is_figure(value: Any) -> bool:
+def _is_figure(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) < LARGEST
 
 
