@@ -878,8 +878,8 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/guides/code.md. An object that the test made of a class that it tests; what
-operators gave of such; any other; what operators gave of another and the test's own plain data."""
+"""What a stand-in may decide: see docs/guides/code.md. An object that the test made of a class that it tests;
+what operators gave of such; any other; what operators gave of another and the test's own plain data."""
 
 
 class Refused(TypeError):
