@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import env_pages
+import error_pages
+import reference_pages
 import yaml
 
 import gem
@@ -27,6 +29,8 @@ SOURCE = ROOT / "build/site"
 SITE = ROOT / "site"
 GENERATED: dict[str, tuple[Callable[[], Mapping[str, str | bytes]], Callable[[], list[Any]]]] = {
     "Environments": (env_pages.files, env_pages.navigation),
+    "Reference": (reference_pages.files, reference_pages.navigation),
+    "Project": (error_pages.files, error_pages.navigation),
 }
 """By the section of the navigation: what writes its files, by path under docs/, and its entries."""
 
