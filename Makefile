@@ -61,13 +61,16 @@ check: setup ## format, lint, types, layers, docs
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
 	$(PY) scripts/build_site.py
+	$(PY) scripts/check_site.py
 
 format: setup ## format the code and mend what lint can mend
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-docs: setup ## build the documentation into site/
+docs: setup ## build the documentation into site/, and look at it in Chromium where that is here
 	$(PY) scripts/build_site.py
+	$(PY) scripts/check_site.py
+	$(PY) scripts/site_pictures.py
 
 bench: setup ## every figure that the README quotes
 	@set -e; for module in $(filter-out common endpoint instances,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \

@@ -57,7 +57,7 @@ class UnknownEnv(GemError, ValueError):
 class DuplicateEnv(GemError, ValueError):
     """An id that is already registered.
 
-    Cause: `gem.register` was called twice with one id, or two packages chose the same id.
+    Cause: Two different environments were registered under one id, by two packages for instance.
 
     Cure: Choose another id, with a family of your own. In a notebook, register once, in a cell of its
     own.
