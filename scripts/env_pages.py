@@ -33,21 +33,36 @@ CARDS = Path(__file__).parents[1] / "docs/envs/cards.json"
 ABOUT_CARDS = """
 ## What a card says
 
-`gem-gym audit ID` plays policies on an environment and prints its card; this site shows the stored ones. A
-row of the table gives the mean return of the environment's own **solver**, of legal **random** play, and of
-the best of the policies that **know nothing**: a constant answer (answers to other seeds are tried), an
-empty one, the observation echoed, a piece of it copied (a line, a number, an expression, an option, what
-stands in quotes or brackets), the form of an answer with nothing in it, every candidate answer at once, and
-instructions to the grader. Where there are more turns, copiers also act first and then copy from what they
-were shown, as a tool's output, or say again what they said before. **Episodes** is how many each of them
-played: 40, fewer where episodes are long. A card in full gives the 95% interval of every rate of success:
-that of 8 wins in 8 episodes begins at 68%. **Distinct** is how many different instances that many seeds
-deal. **Tokens** are those of the first observation and the median of the later ones, by a rule of thumb: up
-to six letters, up to three digits, any other sign, a new line are a token each; of a picture, 28 by 28
-pixels. **Open** counts the findings that ask for a change: a full reward that is out of reach, a return
-above it, knowing nothing that pays more than a third of it, copying that pays more than guessing where the
-card does not say why, a solver hardly better than random play, an answer that leaks, or fewer than five
-instances.
+`gem-gym audit ID` plays policies on an environment and prints its card. This site shows the stored ones.
+A row has mean returns:
+
+- **Solver**: the environment's own.
+- **Random**: legal random play.
+- **Knowing nothing**: the best of the policies that do not look at the task.
+
+Those that know nothing give one of these answers:
+
+- a constant one (answers to other seeds are tried), an empty one, the observation again;
+- a piece of the observation: a line, a number, an expression, an option, what stands in quotes or brackets;
+- the form of an answer with nothing in it, every candidate answer at once, instructions to the grader.
+
+Where there are more turns, copiers also act first and copy later: a tool's output, or what they said before.
+
+The other columns:
+
+- **Episodes** is how many each of them played: 40, fewer where episodes are long. A card in full gives the
+  95% interval of every rate of success: that of 8 wins in 8 episodes begins at 68%.
+- **Distinct** is how many different instances that many seeds deal.
+- **Tokens** are those of the first observation and the median of the later ones, by a rule of thumb. Up to
+  six letters, up to three digits, any other sign and a new line are a token each; of a picture, 28 by 28
+  pixels.
+- **Open** counts the findings that ask for a change:
+    - a full reward that is out of reach, or a return above it;
+    - knowing nothing that pays more than a third of it;
+    - copying that pays more than guessing, where the card does not say why;
+    - a solver hardly better than random play;
+    - an answer that leaks;
+    - fewer than five instances.
 """
 
 

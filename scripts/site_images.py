@@ -6,6 +6,7 @@ elsewhere (1200 by 630, as Open Graph asks); images/concepts.svg, how the parts 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from io import BytesIO
@@ -21,6 +22,16 @@ IMAGES = Path(__file__).parents[1] / "docs/images"
 FONTS = Path(get_data_path()) / "fonts/ttf"
 PAGE, PANEL, LINE, TEXT, QUIET, LINK = "#fbfaf6", "#f1efe8", "#d9d5c8", "#1e2624", "#55605c", "#0a6b5a"
 """The light palette of docs/style.css; tests hold them equal."""
+
+DARK = {
+    PAGE: "#12181a",
+    PANEL: "#1b2426",
+    LINE: "#354144",
+    TEXT: "#e4e8e6",
+    QUIET: "#a3afab",
+    LINK: "#5ecfb4",
+}
+"""The dark palette, by the light colour that each stands for."""
 
 BOARDS = (
     "game:Sokoban-v0-easy",
@@ -124,12 +135,17 @@ def concepts() -> str:
             parts.append(
                 f'<text class="says" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(says)}</text>'
             )
+    light = (
+        f".page{{fill:{PANEL}}}.box{{fill:{PAGE};stroke:{LINE}}}.name{{fill:{TEXT}}}.about,.says{{fill:{QUIET}}}"
+        f".arrow{{stroke:{LINK};stroke-width:1.6;fill:none}}.tip{{fill:{LINK}}}"
+    )
+    dark = re.sub("#[0-9a-f]{6}", lambda colour: DARK[colour[0]], light)
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 432" width="800" height="432" role="img" '
         'aria-label="How the parts of gem hang together"><style>'
-        f".page{{fill:{PANEL}}}.box{{fill:{PAGE};stroke:{LINE}}}.name{{fill:{TEXT};font-weight:650;font-size:16px}}"
-        f".about,.says{{fill:{QUIET};font-size:12.5px}}.arrow{{stroke:{LINK};stroke-width:1.6;fill:none}}"
-        f".tip{{fill:{LINK}}}text{{font-family:ui-sans-serif,system-ui,Segoe UI,Arial,sans-serif}}"
+        f"{light}.name{{font-weight:650;font-size:16px}}.about,.says{{font-size:12.5px}}"
+        "text{font-family:ui-sans-serif,system-ui,Segoe UI,Arial,sans-serif}"
+        f"@media(prefers-color-scheme:dark){{{dark}}}"
         '</style><defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto-start-reverse"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
         f'<rect class="page" width="800" height="432" rx="8"/>{"".join(parts)}</svg>\n'

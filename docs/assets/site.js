@@ -4,7 +4,7 @@ function label() {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
     for (const row of table.querySelectorAll("tbody tr"))
       [...row.cells].forEach((cell, number) => (cell.dataset.label = heads[number] ?? ""));
-    if (heads.length) table.classList.add("stacked");
+    if (heads.length) table.dataset.stacked = "";
   }
 }
 

@@ -80,6 +80,14 @@ def test_pictures_have_the_colours_of_the_page(check, script):
     light = check.palettes(CSS)["default"]
     names = ("page", "panel", "line", "text", "quiet", "link")
     assert [getattr(drawn, name.upper()) for name in names] == [light[name] for name in names]
+    dark = check.palettes(CSS)["slate"]
+    assert {light[name]: dark[name] for name in names} == drawn.DARK
+
+
+def test_the_diagram_in_the_pages_is_the_one_that_the_script_draws(script):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("PIL")
+    assert (ROOT / "docs/images/concepts.svg").read_text("utf-8") == script("site_images").concepts()
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
