@@ -33,12 +33,11 @@ wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 	@scripts/setup.sh wheels
 
 demo: setup ## train an agent on game:GuessTheNumber, start to finish
-	$(PY) -m gem train --out runs/demo --overwrite
+	$(PY) -m gem train --config examples/configs/demo.toml --overwrite
 
 demo-llm: setup ## train a pretrained language model (135 million parameters) on the same game
 	$(PY) -m gem models --fetch smollm2
-	$(PY) -m gem train --model smollm2 --algorithm turn_rebn --gamma 0.9 --answer-prefix '\boxed{' --stop '}' --max-tokens 8 \
-		--train-layers 18 --episodes 3840 --kl 0.2 --save-every 20 --store tokens --seed $(SEED) --out runs/demo-llm --overwrite
+	$(PY) -m gem train --config examples/configs/demo-llm.toml --seed $(SEED) --overwrite
 
 test: setup ## every test but the slow ones
 	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal

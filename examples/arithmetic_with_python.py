@@ -23,10 +23,11 @@ from gem.record import Ask
 from gem.registry import Maker
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
+from gem.train.config_file import read_config
 from gem.train.progress import Terminal
 from gem.train.trainer import train
 
-ENV, TOOLS = "math:Arithmetic-v0-easy", ("python",)
+CONFIG = Path(__file__).parent / "configs/arithmetic-with-python.toml"
 
 
 def teacher(ask: Ask) -> str:
@@ -39,7 +40,8 @@ def teacher(ask: Ask) -> str:
 
 def write_demos(out: Path, episodes: int) -> None:
     """Store episodes that the teacher plays."""
-    maker = Maker(ENV, wrappers=tuple(f"{tool}_tool" for tool in TOOLS))
+    settings = read_config(CONFIG)
+    maker = Maker(settings["env"], wrappers=tuple(f"{tool}_tool" for tool in settings["tools"]))
     jobs = [Job(maker, seeding.derive(0, "teacher", i)) for i in range(episodes)]
     with EpisodeStore(out) as store, Runner(ScriptedAgent(teacher), store=store, resume=True) as runner:
         played = runner.play(jobs)
@@ -56,29 +58,8 @@ def main() -> None:
     demos = given.out.with_name(f"{given.out.name}-demos.jsonl")
     demos.parent.mkdir(parents=True, exist_ok=True)
     write_demos(demos, 256)
-    config = TrainConfig.fit(
-        model="smollm2",
-        algorithm="turn_rebn",
-        env=ENV,
-        tools=TOOLS,
-        max_turns=3,
-        max_tokens=32,
-        demos=demos,
-        warmup_steps=given.warmup_steps,
-        warmup_batch=16,
-        warmup_lr=5e-5,
-        train_layers=18,
-        gamma=0.9,
-        lr=3e-5,
-        kl=0.02,
-        batch=32,
-        minibatch=32,
-        episodes=given.episodes,
-        eval_episodes=100,
-        host="thread",
-        seed=given.seed,
-        out=given.out,
-    )
+    settings = {"warmup_steps": given.warmup_steps, "episodes": given.episodes, "seed": given.seed}
+    config = TrainConfig.fit(**{**read_config(CONFIG), **settings, "demos": demos, "out": given.out})
     summary = train(config, watcher=Terminal(Console()))
     for stage in ("before", "after", "greedy"):
         if stage in summary:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import baseline_pages
 import env_pages
 import error_pages
 import reference_pages
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build/site"
 SITE = ROOT / "site"
 GENERATED: dict[str, tuple[Callable[[], Mapping[str, str | bytes]], Callable[[], list[Any]]]] = {
+    "Guides": (baseline_pages.files, baseline_pages.navigation),
     "Environments": (env_pages.files, env_pages.navigation),
     "Reference": (reference_pages.files, reference_pages.navigation),
     "Project": (error_pages.files, error_pages.navigation),

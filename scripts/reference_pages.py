@@ -70,19 +70,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gem.tokens": ("renderer", "rows", "chat_template", "demonstration", "tiny"),
     "gem.estimators": ("returns", "advantages"),
     "gem.train": (
-        *(
-            "config",
-            "trainer",
-            "run",
-            "policy_gradient",
-            "ppo",
-            "steps",
-            "losses",
-            "batch",
-            "learner",
-            "policy",
-        ),
-        *("alarms", "progress", "oracle.cases", "oracle.envs", "oracle.exact", "oracle.report"),
+        *("config", "config_file", "trainer", "run", "policy_gradient", "ppo", "steps", "losses", "batch"),
+        *("learner", "policy", "cloning", "held_out", "selection", "mixture", "schedule", "curriculum"),
+        *("opponents", "contests", "loggers", "progress", "alarms", "baselines.study", "baselines.summary"),
+        *("oracle.cases", "oracle.envs", "oracle.exact", "oracle.report"),
     ),
     "gem.statistics": (
         *(

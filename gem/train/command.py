@@ -6,16 +6,18 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, GemError
 from gem.train.config import ALGORITHMS, TrainConfig
-from gem.train.progress import Terminal, draw, sketch, table
+from gem.train.config_file import read_configs, to_toml
+from gem.train.progress import Terminal, about_best, draw, sketch, table
 from gem.train.run import RunFolder
 
 
@@ -37,34 +39,57 @@ class Arguments:
     overwrite: bool = False
     """Replace the run in the folder --out."""
 
+    files: Annotated[
+        tuple[Path, ...], tyro.conf.arg(name="config", metavar="FILE"), tyro.conf.UseAppendAction
+    ] = ()
+    """Take settings from a TOML file, by their names here with _ for -; of several files the later counts,
+    and flags count before files. Paths in a file are taken from where the command runs."""
 
-def command(args: list[str], prog: str) -> int:
+    print_config: bool = False
+    """Print the settings that the run would have, as TOML that --config reads, and train nothing."""
+
+
+def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = None) -> int:
     """Carry out ``gem-gym train``; the defaults fit the flags, or are the run's own with --resume.
+
+    `report` writes a page about the run in a folder and says where; it is called when the run has ended.
 
     Raises:
         BadArgument: for flags that contradict each other, or the run that stands.
     """
-    folder = RunFolder(Path(_flag(args, "out") or TrainConfig.out))
+    read = read_configs(Path(file) for file in _flags(args, "config") if file)
+    folder = RunFolder(Path(_flag(args, "out") or read.get("out", TrainConfig.out)))
     resume = "--resume" in args and "--help" not in args and "-h" not in args
     stored = replace(folder.read_config(), out=folder.path) if resume else None
-    default = stored or TrainConfig.fit(**_decisive(args))
+    if stored is None:
+        given = TrainConfig.fitting(**{**read, **_decisive(args)})
+    else:
+        given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
+    # Unchecked, because a flag may mend what a file cannot say alone; what comes of both is checked.
+    default = Arguments(TrainConfig.unchecked(**given))
     parsed = tyro.cli(
-        Arguments, prog=prog, args=args, default=Arguments(default), config=(tyro.conf.FlagCreatePairsOff,)
+        Arguments, prog=prog, args=args, default=default, config=(tyro.conf.FlagCreatePairsOff,)
     )
     if parsed.resume and parsed.overwrite:
         raise BadArgument("--resume goes on with a run and --overwrite replaces it; choose one.")
-    if stored is not None and (changed := parsed.config.differences(stored)):
-        name = changed[0]
-        raise BadArgument(
-            f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
-            f"{getattr(parsed.config, name)!r}; a run goes on as it began. Leave the flag out, or begin "
-            "another run with another --out."
-        )
+    config = parsed.config
+    if stored is not None:
+        config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
+        if changed := config.differences(stored):
+            name = changed[0]
+            raise BadArgument(
+                f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
+                f"{getattr(config, name)!r}; a run goes on as it began. Leave it out of the flags and "
+                "configs, or begin another run with another --out."
+            )
+    if parsed.print_config:
+        sys.stdout.write(to_toml(config))
+        return 0
     if parsed.overwrite and _first():
         folder.clear()
     elif not parsed.resume and _first():
         folder.check_free()
-    return _carry_out(parsed.config, folder, parsed.resume)
+    return _carry_out(config, folder, parsed.resume, report)
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:
@@ -84,16 +109,23 @@ def _first() -> bool:
 
 def _flag(args: list[str], name: str) -> str | None:
     """Return what a flag is given, before anything is parsed; given twice, the last counts, as in parsing."""
-    found = None
+    return next(reversed(_flags(args, name)), None)
+
+
+def _flags(args: list[str], name: str) -> list[str]:
+    """Return all that a flag is given, in order, before anything is parsed."""
+    found = []
     for word, following in zip(args, (*args[1:], ""), strict=True):
         if word == f"--{name}":
-            found = following
+            found.append(following)
         elif word.startswith(f"--{name}="):
-            found = word.partition("=")[2]
+            found.append(word.partition("=")[2])
     return found
 
 
-def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
+def _carry_out(
+    config: TrainConfig, folder: RunFolder, resume: bool, report: Callable[[Path], Path] | None
+) -> int:
     from gem.train.trainer import train  # here: seconds, after all that can be refused at once
 
     console = Console(quiet=not _first())
@@ -115,15 +147,29 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         return 0
     figures = watcher.shown
     history = folder.history()
-    console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
-    console.print(sketch([metrics.success for metrics in history]), highlight=False)
-    console.print(table(figures))
-    draw(history, figures, config, folder.curve)
+    if history:
+        console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
+        console.print(sketch([metrics.success for metrics in history]), highlight=False)
+    if figures:
+        console.print(table(figures))
+    for label, apart in watcher.apart.items():
+        console.print(table(apart, label))
+    evaluations = folder.evaluated()
+    if said := about_best(evaluations):
+        console.print(said, highlight=False)
+    picture = ""
+    if history:
+        draw(history, figures, config, folder.curve, evaluations)
+        picture = f"Picture: {folder.curve}  "
     console.print(
-        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
-        f"Picture: {folder.curve}  Figures: {folder.summary}",
+        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}Figures: {folder.summary}",
         highlight=False,
     )
+    if report is not None:
+        try:
+            console.print(f"All of it on one page: {report(folder.path)}", highlight=False, soft_wrap=True)
+        except (GemError, OSError) as error:  # the run is whole without it
+            watcher.warned(f"the report was not written: {error} `gem-gym report {folder.path}` tries again.")
     return 0
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.train.curriculum import Stage
+from gem.train.mixture import EnvPart, MixBy, NormaliseBy, named
 from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 
@@ -31,27 +34,34 @@ KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
 )
 
 
-MaybePath: TypeAlias = Annotated[
-    Path | None,
-    PrimitiveConstructorSpec(  # tyro's own would speak of {None}|PATH
+def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """Return how a flag is read that may be none: tyro's own would speak of {None}|INT."""
+    return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="FILE",
-        instance_from_str=lambda words: Path(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, Path),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+        metavar=metavar,
+        instance_from_str=lambda words: None if words[0] == NONE else read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path | int | float),
+        str_from_instance=lambda value: [NONE if value is None else str(value)],
+    )
 
-MaybeInt: TypeAlias = Annotated[
-    int | None,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: int(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+
+NONE = "none"
+"""How flags and files say that a setting that may be left open is."""
+
+MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
+MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
+
+
+def _tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=metavar,
+        instance_from_str=lambda words: tuple(map(of.parse, words)),
+        is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
+        str_from_instance=lambda parts: [part.written() for part in parts],
+    )
+
 
 Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
@@ -66,19 +76,35 @@ of the step, which the policy does control: a mean over them weighs the turns of
 see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
 2503.20783)."""
 
+PoolBy = Literal["uniform", "hard", "even"]
+"""How often an opponent is met, see gem.train.opponents."""
+
 KlEstimator = Literal["full", "k1", "k2", "k3"]
 """How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
 own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
 Approximating KL Divergence, 2020)."""
 
+WarmupOn = Literal["answers", "all"]
+"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
+learns to foretell what the environment says too."""
+
 AT_LEAST_ONE = (
-    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
+    *("advance_over", "pool_every"),
 )
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
+    *("eval_every", "patience", "pool", "episodes"),
 )
+
+LOGGERS = ("tensorboard", "wandb")
+"""What `--log` knows by name; see `gem.train.loggers`."""
+
+ELSEWHERE = ("out", "ray", "log")
+"""Settings that a run may go on without: where it stands, where it samples, and who is told."""
 
 FITTING: dict[str, dict[str, Any]] = {
     "reinforce": {},
@@ -95,7 +121,8 @@ FITTING: dict[str, dict[str, Any]] = {
 
 LANGUAGE_MODEL: dict[str, Any] = {
     **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
-    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "max_tokens": 256, "eval_episodes": 200},
+    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "warmup_on": "answers"},
+    **{"max_tokens": 256, "eval_episodes": 200},
     **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
 }
 """Defaults that belong to a pretrained model; the fields' own are the tiny model's."""
@@ -116,6 +143,46 @@ class TrainConfig:
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keywords for the environment, as '{"reward": "sparse"}'."""
 
+    environments: Annotated[tuple[EnvPart, ...], _tables(EnvPart, "ID[=WEIGHT]|JSON ...")] = ()
+    """Several environments in one run, in place of --env, each an id, ID=WEIGHT, or a JSON object with id,
+    weight, kwargs, wrappers, tools, max_turns and name."""
+
+    mix_by: MixBy = "episodes"
+    """What those weights are shares of: episodes, or tokens that the policy samples."""
+
+    normalise_by: NormaliseBy = "environment"
+    """Among what advantages are centred and scaled: the episodes of one environment, or of all of a batch,
+    where environments of larger rewards make most of the gradient."""
+
+    curriculum: Annotated[tuple[Stage, ...], _tables(Stage, "ID[=UNTIL]|JSON ...")] = ()
+    """Environments one after the other, in place of --env: the next begins when success in this one is above
+    UNTIL, or --advance-at. Each an id, ID=UNTIL, or a JSON object as of --environments, with until."""
+
+    advance_at: float = 0.8
+    """Success above which the next stage of a curriculum begins: the lower bound of its 95% interval, over
+    the episodes of the last --advance-over iterations."""
+
+    advance_over: int = 4
+    """Iterations that this success is of, at least so many of a stage."""
+
+    keep: float = 0.2
+    """Share of the episodes that earlier stages of a curriculum keep, against forgetting."""
+
+    opponent: tuple[str, ...] = ()
+    """Who holds the other seats of a game: random, solver, the folder of a run, or another agent by name.
+    Several are met in turn. The policy holds one seat, another in each game, and learns from that alone.
+    Without opponents it holds every seat."""
+
+    pool: int = 0
+    """Past copies of the policy that are opponents too, the newest so many; the first is from before RL."""
+
+    pool_every: int = 10
+    """Iterations between copies."""
+
+    pool_by: PoolBy = "uniform"
+    """Which opponent is met how often, by the rate x at which the policy beats it: uniform; hard, by
+    (1 - x)^2; even, by x (1 - x)."""
+
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, inner first: names, or module:function."""
 
@@ -133,7 +200,7 @@ class TrainConfig:
     """Discount per turn."""
 
     episodes: int = 51_200
-    """Episodes to train on."""
+    """Episodes to train on. 0: none, the cloning of --demos is all there is."""
 
     batch: int = 256
     """Episodes per iteration."""
@@ -148,7 +215,7 @@ class TrainConfig:
     """Rows of one optimiser step."""
 
     pass_tokens: MaybeInt = None
-    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. None: one."""
+    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. none: one."""
 
     lr: float = 1e-3
     """Step size of AdamW."""
@@ -227,6 +294,14 @@ class TrainConfig:
     """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
     it does teach the strategy."""
 
+    demos_held_out: float = 0.0
+    """Share of the demonstrations' tasks that are not cloned: the loss on them is measured now and then, and
+    says when the others are learnt by heart. 0: none."""
+
+    warmup_on: WarmupOn = "all"
+    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
+    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
+
     warmup_lr: float = 5e-3
     """Step size of the warm-up."""
 
@@ -241,7 +316,7 @@ class TrainConfig:
     """What a language model computes in; auto: bfloat16 where this machine multiplies it faster."""
 
     train_layers: MaybeInt = None
-    """Upper layers of a language model that are trained, and nothing else of it; None: all of it."""
+    """Upper layers of a language model that are trained, and nothing else of it; none: all of it."""
 
     lora_rank: int = 0
     """Train LoRA adapters of this rank in place of a language model's own weights. 0: none."""
@@ -278,10 +353,28 @@ class TrainConfig:
     """Temperature of sampling while training."""
 
     max_turns: MaybeInt = None
-    """Turns after which an episode is cut off from outside; None leaves it to the task."""
+    """Turns after which an episode is cut off from outside; none leaves it to the task."""
 
     eval_episodes: int = 2000
     """Sampled episodes behind each figure of the final table."""
+
+    eval_every: int = 0
+    """Iterations between evaluations on held-out instances, which training never draws; there is one before
+    any RL and one at the end too. They change nothing in training. 0: none."""
+
+    held_out: int = 200
+    """Episodes of a held-out evaluation."""
+
+    eval_temperature: MaybeFloat = None
+    """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
+
+    patience: int = 0
+    """Stop after so many held-out evaluations in a row that are no improvement beyond noise: the paired
+    difference from the last one that was is above 0 with 95% confidence. 0: train to the end."""
+
+    target: MaybeFloat = None
+    """Stop when the held-out success (the return, where the environment says nothing of success) is this with
+    confidence: the lower bound of its 95% interval reaches it. none: train to the end."""
 
     save_every: int = 1
     """Iterations between checkpoints."""
@@ -309,6 +402,10 @@ class TrainConfig:
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
     or nothing."""
 
+    log: tuple[str, ...] = ()
+    """Who else is told of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a
+    module:Class of your own, a gem.train.watcher.Watcher. None of them changes the run, or can stop it."""
+
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
@@ -332,7 +429,32 @@ class TrainConfig:
             if getattr(self, name) not in accepted:
                 shown = ", ".join(map(str, accepted))
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
+        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
+            raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
+        if self.target is not None and not math.isfinite(self.target):
+            raise BadArgument(f"target is {self.target}; accepted: a number, or none.")
+        if (self.patience or self.target is not None) and not self.eval_every:
+            name = "patience" if self.patience else "target"
+            raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
+        if not 0 <= self.demos_held_out < 1:
+            raise BadArgument(f"demos_held_out is {self.demos_held_out}; accepted: 0 to below 1.")
+        if self.demos is None and (self.demos_held_out or not self.episodes):
+            name = "demos_held_out" if self.demos_held_out else "episodes"
+            raise BadArgument(
+                f"{name} is {getattr(self, name)}: that takes demonstrations; name a store (demos)."
+            )
+        if self.demos is not None and not self.warmup_steps:
+            raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
         tool_wrappers(self.tools)
+        for name in self.log:
+            if name not in LOGGERS and ":" not in name:
+                raise BadArgument(
+                    f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                    f"{did_you_mean(name, LOGGERS)}"
+                )
+        self._check_environments()
+        if self.opponents:
+            self._check_opponents()
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
@@ -351,6 +473,45 @@ class TrainConfig:
             self._check_sampler()
         if self.sampler and self.ray:
             raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
+
+    def _check_environments(self) -> None:
+        for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
+            given = getattr(self, name)
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+                raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
+            object.__setattr__(self, name, named([kind.read(each) for each in given]))
+        if self.environments and self.curriculum:
+            raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
+        several = "environments" if self.environments else "curriculum" if self.curriculum else ""
+        if several and self.env == self.title:
+            object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
+        if several and (self.env != TrainConfig.env or self.env_kwargs):
+            name = "env" if self.env != TrainConfig.env else "env_kwargs"
+            raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
+        if (several or self.opponents) and self.eval_every:
+            raise BadArgument(
+                f"held-out evaluations are of one environment without opponents; leave eval_every or "
+                f"{several or 'opponents'} out."
+            )
+        if len(self.curriculum) == 1:
+            raise BadArgument("a curriculum has one stage; accepted: two or more.")
+        if self.mix_by == "tokens" and len(self.environments) < 2:
+            raise BadArgument("mix_by tokens goes with two environments or more; leave it out.")
+        for name in ("advance_at", "keep"):
+            if not 0 <= getattr(self, name) < 1:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more, and less than 1.")
+
+    def _check_opponents(self) -> None:
+        if len(set(self.opponent)) < len(self.opponent):
+            raise BadArgument(f"opponent is {' '.join(self.opponent)}; give each name once.")
+        if self.algorithm == "turn_grpo":
+            raise BadArgument(
+                "turn_grpo begins games again in their middle, which have one seat; choose another."
+            )
+        if self.ray:
+            raise BadArgument("opponents play where the policy does; leave ray out.")
+        if self.pool and self.sampler:
+            raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
 
     def _check_sampler(self) -> None:
         if not re.fullmatch(r"(vllm|sglang):https?://.+", self.sampler):
@@ -372,17 +533,63 @@ class TrainConfig:
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
         """Return a config whose defaults fit the algorithm and the model that are given."""
+        return cls(**cls.fitting(**given))
+
+    @classmethod
+    def fitting(cls, **given: Any) -> dict[str, Any]:
+        """Return what is given and the defaults that go with it."""
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
-        fitting = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
+        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
         if given.get("staleness"):
-            fitting["importance_cap"] = 2.0
-        return cls(**{**fitting, **given})
+            found["importance_cap"] = 2.0
+        return {**found, **given}
+
+    @classmethod
+    def unchecked(cls, **given: Any) -> TrainConfig:
+        """Return a config that nobody has looked at: what flags are still to be added to."""
+        config = object.__new__(cls)
+        for name, own in (
+            (f.name, f.default_factory if f.default is MISSING else f.default) for f in fields(cls)
+        ):
+            object.__setattr__(
+                config, name, given[name] if name in given else own() if callable(own) else own
+            )
+        return config
 
     @property
     def grouped(self) -> bool:
         """Whether the algorithm compares samples of one task."""
         return self.algorithm in ("rloo", "grpo", "dr_grpo", "gspo", "turn_grpo")
+
+    @property
+    def parts(self) -> tuple[EnvPart, ...]:
+        """The environments of the run, or the stages of its curriculum, with all that is said of each."""
+        given = self.environments or self.curriculum
+        if not given:
+            one = EnvPart(self.env, 1.0, self.env_kwargs, self.wrappers, self.tools, self.max_turns)
+            return named([one])
+        return tuple(
+            replace(
+                part,
+                wrappers=self.wrappers if part.wrappers is None else part.wrappers,
+                tools=self.tools if part.tools is None else part.tools,
+                max_turns=self.max_turns if part.max_turns is None else part.max_turns,
+            )
+            for part in given
+        )
+
+    @property
+    def title(self) -> str:
+        """What is played, in a word: the environment's id, or the names of several."""
+        if self.environments or self.curriculum:
+            return (" + " if self.environments else " -> ").join(part.name for part in self.parts)
+        return self.env
+
+    @property
+    def opponents(self) -> bool:
+        """Whether somebody else holds the other seats."""
+        return bool(self.opponent or self.pool)
 
     @property
     def iterations(self) -> int:
@@ -397,12 +604,19 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""
-        return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
+        return {
+            **asdict(self),
+            "env": self.title,
+            "environments": [part.to_json() for part in self.environments],
+            "curriculum": [stage.to_json() for stage in self.curriculum],
+            "out": str(self.out),
+            "demos": self.demos and str(self.demos),
+        }
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Return the settings in which the configs differ; where the run stands, and samples, is none."""
+        """Return the settings in which the configs differ; `ELSEWHERE` are none."""
         mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name not in ("out", "ray") and mine[name] != others[name]]
+        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:
@@ -422,7 +636,9 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop")}
+        lists = {
+            name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log", "opponent")
+        }
         return cls(**{**values, **paths, **lists})
 
 
@@ -431,7 +647,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "ratio": get_args(Ratio),
     "normalise": get_args(Normalise),
     "kl_estimator": get_args(KlEstimator),
+    "mix_by": get_args(MixBy),
+    "normalise_by": get_args(NormaliseBy),
+    "pool_by": get_args(PoolBy),
     "critic": ("head", "model"),
+    "warmup_on": get_args(WarmupOn),
     "dtype": ("auto", "float32", "bfloat16"),
     "staleness": (0, 1),
     "store": ("tokens", "text", "none"),

@@ -6,6 +6,7 @@ width of the model, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -296,7 +297,7 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.checkpointing:
         checkpoint_layers(model)
     renderer = ChatTemplateRenderer(tokenizer)
-    agent: HuggingFaceAgent | TokenServerAgent = _agent(model, renderer, config)
+    agent: HuggingFaceAgent | TokenServerAgent = _agent(model, renderer, config, config.temperature)
     if config.sampler:
         agent = _server(config, renderer, agent.context)
     policy = CausalPolicy(model, renderer, agent, config.pack)
@@ -305,22 +306,41 @@ def make_policy(config: TrainConfig) -> Policy:
     return policy
 
 
-def observing_agent(policy: Policy, config: TrainConfig) -> TinyAgent | HuggingFaceAgent:
+def twin(policy: Policy) -> Policy:
+    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
+    shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
+    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
+    try:
+        other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
+    finally:
+        policy.agent = held  # type: ignore[misc]
+    for parameter in other.model.parameters():
+        parameter.requires_grad_(False)
+    return other
+
+
+def observing_agent(
+    policy: Policy, config: TrainConfig, *, temperature: float | None = None, entropy: bool = True
+) -> TinyAgent | HuggingFaceAgent:
     """Return another agent that samples from a policy's model, as its own does, and tells entropies.
 
     It has a cache of its own, so that what it plays leaves no trace in what the policy's agent plays.
+    `temperature`: by default that of training.
     """
+    temperature = config.temperature if temperature is None else temperature
     if isinstance(policy, TinyPolicy):
-        return TinyAgent(policy.model, policy.renderer, config.temperature, config.max_tokens, entropy=True)
-    return _agent(policy.model, policy.renderer, config, entropy=True)
+        return TinyAgent(policy.model, policy.renderer, temperature, config.max_tokens, entropy=entropy)
+    return _agent(policy.model, policy.renderer, config, temperature, entropy=entropy)
 
 
-def _agent(model: Any, renderer: Renderer, config: TrainConfig, *, entropy: bool = False) -> HuggingFaceAgent:
+def _agent(
+    model: Any, renderer: Renderer, config: TrainConfig, temperature: float, *, entropy: bool = False
+) -> HuggingFaceAgent:
     """Return an agent that samples from a model as the config says."""
     return HuggingFaceAgent(
         model,
         renderer,
-        config.temperature,
+        temperature,
         config.max_tokens,
         prefix=config.answer_prefix,
         stop=config.stop,

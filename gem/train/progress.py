@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gem.evals import EnvResult
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
-from gem.train.run import Metrics
+from gem.train.run import HELD_OUT, Evaluation, Metrics
+from gem.train.selection import best
 from gem.train.watcher import Watcher
 
 SMOOTH = 8
@@ -25,12 +28,15 @@ UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
 """Where the environment does not say what success is."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-ROWS = ("random", "before", "after", "greedy", "optimum")
+ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
 TITLES = {
     "random": "random play",
+    "untrained": "before cloning",
     "before": "before any RL",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
+    "best": "best, sampled",
+    "best_greedy": "best, greedy",
     "optimum": "solver",
 }
 
@@ -43,7 +49,10 @@ class Terminal(Watcher):
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
         self.shown: dict[str, EnvResult] = {}
-        self.warnings = 0
+        self.apart: dict[str, dict[str, EnvResult]] = {}
+        """The figures of each of several environments, or opponents, by its label."""
+        self.warnings: Counter[str] = Counter()
+        self.held_out = False
         self.bar: Progress | None = None
         self.task: TaskID | None = None
 
@@ -52,15 +61,15 @@ class Terminal(Watcher):
         self.close()
         self.console.print(f"[bold]{name}[/bold]")
 
-    def measured(self, name: str, figures: EnvResult) -> None:
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
-        self.shown[name] = figures
-        told = (
+        (self.apart.setdefault(label, {}) if label else self.shown)[name] = figures
+        said = (
             f"{title} {form.format((read(figures) or UNKNOWN).mean)}"
             for title, (read, form) in columns([figures]).items()
         )
         self.console.print(
-            f"  {TITLES[name]}: {', '.join(told)}"
+            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(said)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
@@ -68,6 +77,12 @@ class Terminal(Watcher):
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """See Watcher.warmed."""
         self._advance("warm-up", step + 1, steps, f"loss {loss:.3f}", every=max(1, steps // 4))
+
+    def cloned(self, step: int, held_out_loss: float) -> None:
+        """See Watcher.cloned."""
+        self.console.print(
+            f"  loss on held-out demonstrations after step {step}: {held_out_loss:.3f}", highlight=False
+        )
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """See Watcher.iterated."""
@@ -85,10 +100,25 @@ class Terminal(Watcher):
         steps = config.iterations
         self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
 
+    def began(self, stage: str, iteration: int) -> None:
+        """See Watcher.began."""
+        self.console.print(f"[bold]stage {stage}[/bold] from iteration {iteration}", highlight=False)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """See Watcher.evaluated; what is held out is told once."""
+        if not self.held_out:
+            words = HELD_OUT[evaluation.held_out].format(n=evaluation.instances)
+            self.console.print(f"  held out: {words}", highlight=False, soft_wrap=True)
+        self.held_out = True
+        self.console.print(
+            f"  after {evaluation.episodes:,} episodes: {told(evaluation)}", highlight=False, soft_wrap=True
+        )
+
     def warned(self, text: str) -> None:
         """See Watcher.warned; the same trouble again and again is told three times."""
-        self.warnings += 1
-        if self.warnings <= 3:
+        kind = re.sub("[0-9.]+", "", text)
+        self.warnings[kind] += 1
+        if self.warnings[kind] <= 3:
             self.console.print(f"[yellow]{text}[/yellow]", highlight=False)
 
     def close(self) -> None:
@@ -116,6 +146,13 @@ class Terminal(Watcher):
         self.bar.update(self.task, completed=done, description=label, text=text)
 
 
+def told(evaluation: Evaluation) -> str:
+    """Return an evaluation in words."""
+    (title, (read, form)), *_ = columns([evaluation.result]).items()
+    score = read(evaluation.result) or UNKNOWN
+    return f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
+
+
 def _short(number: float) -> str:
     return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
 
@@ -123,7 +160,8 @@ def _short(number: float) -> str:
 def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult], Interval | None], str]]:
     """Return what is worth telling of a task, by name: how it is read from a result, and its format.
 
-    Success where the environment says what it is, else the return; turns where an episode has several.
+    Success where the environment says what it is, else the return; turns where an episode has several; and of
+    one seat of a game the return too.
     """
     known = list(figures)
     if all(each.success is None for each in known):
@@ -131,15 +169,18 @@ def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult
     found: dict[str, tuple[Callable[[EnvResult], Interval | None], str]] = {
         "success": (lambda found: found.success, "{:.1%}")
     }
-    if any(each.turns is not None and each.turns > 1 for each in known):
+    if any(each.seats for each in known):
+        found["return"] = (lambda found: found.reward, "{:.3f}")
+    if any(each.turns is not None and each.turns > 1 and each.turns_to_success for each in known):
         found["turns to success"] = (lambda found: found.turns_to_success, "{:.2f}")
     return found
 
 
-def table(figures: dict[str, EnvResult]) -> Table:
+def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
     """Return the final table: who played, and how well, by what the task has."""
     told = columns(figures.values())
-    grid = Table("policy", *(title for name in told for title in (name, "95% interval")))
+    headings = (heading for name in told for heading in (name, "95% interval"))
+    grid = Table("policy", *headings, title=title and escape(title), title_justify="left")
     for name in ROWS:
         if name in figures:
             cells = []
@@ -148,6 +189,21 @@ def table(figures: dict[str, EnvResult]) -> Table:
                 cells += [form.format(value.mean), _bounds(value, form)]
             grid.add_row(TITLES[name], *cells)
     return grid
+
+
+def about_best(evaluations: Sequence[Evaluation]) -> str:
+    """Return how the best weights were chosen, and on what they were not; empty without any choice."""
+    chosen = best(evaluations)
+    if chosen is None:
+        return ""
+    score = told(chosen)
+    if chosen.iteration == evaluations[-1].iteration:
+        return f"The last weights are the best on held-out instances too: {score}."
+    seen = "instances" if chosen.held_out == "unseen" else "seeds"
+    return (
+        f"The best weights are those of iteration {chosen.iteration}: {score}. They were chosen on other "
+        f"{seen} than the table measures them on, so that the choice does not flatter them."
+    )
 
 
 def _bounds(interval: Interval, form: str) -> str:
@@ -179,8 +235,17 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
     return [sum(known[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def draw(history: Sequence[Metrics], figures: dict[str, EnvResult], config: TrainConfig, path: Path) -> None:
-    """Write the learning curve as a picture: success and turns over episodes, with the references."""
+def draw(
+    history: Sequence[Metrics],
+    figures: dict[str, EnvResult],
+    config: TrainConfig,
+    path: Path,
+    evaluations: Sequence[Evaluation] = (),
+) -> None:
+    """Write the learning curve as a picture: success and turns over episodes, with the references.
+
+    Held-out evaluations are points with their intervals.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), layout="constrained", dpi=130)
@@ -197,10 +262,26 @@ def draw(history: Sequence[Metrics], figures: dict[str, EnvResult], config: Trai
         if name in figures:
             level = (figures[name].success or UNKNOWN).mean
             left.axhline(level, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
+    points = [(each.episodes, each.result.success) for each in evaluations]
+    if known := [(at, success) for at, success in points if success is not None]:
+        left.errorbar(
+            [at for at, _ in known],
+            [success.mean for _, success in known],
+            yerr=[
+                [success.mean - success.low for _, success in known],
+                [success.high - success.mean for _, success in known],
+            ],
+            fmt="o-",
+            color="#d94801",
+            markersize=3,
+            linewidth=1,
+            elinewidth=0.8,
+            label="held out, 95% interval",
+        )
     left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")
     figure.suptitle(
-        f"{config.env}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
+        f"{config.title}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
     )
     figure.savefig(path)
 

@@ -3,13 +3,21 @@
 ::
 
     config.json       what was asked for
+    machine.json      on what it began: versions, processor, accelerator
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
     reference.pt      the weights before RL, where training is held to them
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
+    evaluations.jsonl a line per evaluation on held-out instances
+    best.pt           the weights of the best of these evaluations
+    warmup.jsonl      a line per step of the warm-up
+    report.html       all of it on one page (`gem-gym report`)
+    tensorboard/      event files, with `--log tensorboard`
+    wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
 
 from __future__ import annotations
@@ -18,13 +26,18 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import platform
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError
+from gem.evals import EnvResult
+from gem.rollout.episode import versions
+from gem.statistics import Interval
 from gem.train.config import TrainConfig
 
 
@@ -38,6 +51,10 @@ class Metrics:
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
+
+    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
+    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
+    there is none of it, the line has no such field.
     """
 
     iteration: int
@@ -61,6 +78,82 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    stage: str = ""
+
+
+SOMETIMES = ("environments", "opponents", "stage")
+"""Fields that a line has only where they say something."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupStep:
+    """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
+
+    `held_out_loss`: of demonstrations that are not cloned, behind the step; None where it was not measured.
+    """
+
+    step: int
+    loss: float
+    held_out_loss: float | None = None
+
+
+HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
+"""What an evaluation is held out from. ``unseen``: training never draws these instances, nor does the final
+table. ``all``: all the instances there are, which training draws too. ``seen``: other seeds, but training
+draws about all of their instances. ``seeds``: other seeds; whether training meets their instances is not
+known."""
+
+HELD_OUT: dict[str, str] = {
+    "unseen": "{n} instances that training never draws",
+    "all": "all {n} instances there are, which training plays too: with other chance",
+    "seen": "{n} seeds that training never draws; most of their instances it does",
+    "seeds": "{n} seeds that training never draws; whether it meets their instances is not known",
+}
+"""The kinds in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the policy did on held-out instances, with the weights of an iteration.
+
+    `episodes`: trained on by then. `instances`: how many were played, `held_out` from what. `scores`: of each
+    episode its success where the environment says what that is, else its return; None without verdict. At a
+    place stands the same instance with the same chance each time, and the instances come in turn.
+    """
+
+    iteration: int
+    episodes: int
+    held_out: HeldOutKind
+    instances: int
+    temperature: float
+    result: EnvResult
+    scores: tuple[float | None, ...]
+    wall_s: float
+
+    @property
+    def score(self) -> Interval | None:
+        """The success where the environment says what that is, else the return; None without verdict."""
+        return self.result.success or self.result.reward
+
+    @property
+    def metric(self) -> str:
+        """What the score is: success or return."""
+        return "return" if self.result.success is None else "success"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values, the score in front."""
+        score = None if self.score is None else self.score.mean
+        plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {"iteration": self.iteration, "score": score, **plain, "result": self.result.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
+        """Return what to_json() gave."""
+        plain = {f.name: values[f.name] for f in fields(cls)}
+        scores, result = tuple(plain["scores"]), EnvResult.from_json(plain["result"])
+        return cls(**{**plain, "scores": scores, "result": result})
 
 
 class RunFolder:
@@ -70,6 +163,7 @@ class RunFolder:
         """Name the folder; nothing is touched yet."""
         self.path = path
         self.config = path / "config.json"
+        self.machine = path / "machine.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.pt"
         self.reference = path / "reference.pt"
@@ -77,6 +171,11 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.pool = path / "pool"
+        self.evaluations = path / "evaluations.jsonl"
+        self.best = path / "best.pt"
+        self.warmup = path / "warmup.jsonl"
+        self.report = path / "report.html"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -118,8 +217,11 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
+            for file in (self.evaluations, self.best, self.warmup):
+                file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+        self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
@@ -128,13 +230,18 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
+        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
+        files += [self.curve, self.evaluations, self.best, self.warmup]
+        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
+            files += self.pool.glob("*.pt*")
             try:
                 for file in files:
                     file.unlink(missing_ok=True)
+                if self.pool.is_dir() and not any(self.pool.iterdir()):
+                    self.pool.rmdir()
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
@@ -162,11 +269,22 @@ class RunFolder:
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
+        self._append(self.metrics, _told(metrics))
+
+    def append_evaluation(self, evaluation: Evaluation) -> None:
+        """Add an evaluation's line."""
+        self._append(self.evaluations, evaluation.to_json())
+
+    def append_warmup(self, step: WarmupStep) -> None:
+        """Add a warm-up step's line."""
+        self._append(self.warmup, asdict(step))
+
+    def _append(self, path: Path, values: Mapping[str, Any]) -> None:
         try:
-            with self.metrics.open("a") as file:
-                file.write(_line(metrics))
+            with path.open("a") as file:
+                file.write(_line(values))
         except OSError as error:
-            raise StoreError(f"{self.metrics} cannot be written: {error}") from error
+            raise StoreError(f"{path} cannot be written: {error}") from error
 
     def history(self) -> list[Metrics]:
         """Return the iterations that the metrics hold; a torn last line is left out.
@@ -174,24 +292,31 @@ class RunFolder:
         Raises:
             StoreError: when there are no metrics.
         """
-        try:
-            lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            raise StoreError(f"{self.metrics} cannot be read: {error}") from error
-        found: list[Metrics] = []
-        for line in lines:
-            try:
-                values = json.loads(line)
-                known: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
-                found.append(Metrics(**known))
-            except (ValueError, TypeError, AttributeError):
-                break
-        return found
+        return _read(self.metrics, _metrics)
+
+    def evaluated(self) -> list[Evaluation]:
+        """Return the evaluations on held-out instances; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
+
+    def warmed(self) -> list[WarmupStep]:
+        """Return the steps of the warm-up; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
-        kept = [metrics for metrics in self.history() if metrics.iteration <= iteration]
+        kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
+        if self.evaluations.exists():
+            lines = [each.to_json() for each in self.evaluated() if each.iteration <= iteration]
+            self._replace(self.evaluations, "".join(map(_line, lines)))
 
     def _replace(self, file: Path, text: str) -> None:
         partial = file.with_name(file.name + ".partial")
@@ -202,6 +327,39 @@ class RunFolder:
             with suppress(OSError):
                 partial.unlink()
             raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+PACKAGES = ("torch", "transformers", "numpy")
+"""Packages whose versions a run notes, beside those of gem and Python."""
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run is made with: versions, system, processor, cores, memory in GiB, accelerator."""
+    found = versions()
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    told: dict[str, Any] = {
+        "versions": found,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    told["memory_GiB"] = round(memory / 2**30, 1)
+    if device.startswith("cuda"):
+        import torch
+
+        told["accelerator"] = torch.cuda.get_device_name(device)
+    return told
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _lock(folder: int, path: Path) -> None:
@@ -215,8 +373,35 @@ def _lock(folder: int, path: Path) -> None:
         pass  # some network file systems keep no locks
 
 
-def _line(metrics: Metrics) -> str:
-    return json.dumps(_plain(asdict(metrics)), allow_nan=False) + "\n"
+Line = TypeVar("Line")
+
+
+def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
+    """Return what a file of lines holds, up to the first that is torn."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    found: list[Line] = []
+    for line in lines:
+        try:
+            found.append(parse(json.loads(line)))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            break
+    return found
+
+
+def _metrics(values: dict[str, Any]) -> Metrics:
+    known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+    return Metrics(**known)
+
+
+def _told(metrics: Metrics) -> dict[str, Any]:
+    return {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(values), allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:

@@ -292,7 +292,7 @@ def test_the_context_cuts_an_answer_and_then_the_episode():
 
 
 def test_a_prompt_that_does_not_fit_is_not_answered_and_disturbs_nobody():
-    long = ask("higher " * 2000, episode="long")
+    long = ask("higher " * 5000, episode="long")
     replies = tiny()([long, *ASKS])
     assert (replies[0].finish, replies[0].token_ids, replies[0].text) == ("context", (), "")
     assert replies[1:] == tiny()(ASKS)

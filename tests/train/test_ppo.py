@@ -33,7 +33,8 @@ QUICK = TrainConfig.fit(
     batch=16,
     minibatch=8,
     group=4,
-    warmup_steps=12,
+    warmup_steps=16,
+    warmup_on="answers",
     warmup_batch=8,
     warmup_lr=2e-2,
     eval_episodes=8,
@@ -108,7 +109,7 @@ def test_whitened_advantages_have_mean_0_and_deviation_1_over_turns():
 
 @pytest.mark.parametrize("critic", ["head", "model"])
 def test_the_critic_learns_what_turns_are_worth(tmp_path, critic):
-    config = replace(QUICK, critic=critic, episodes=16 * 12, lr=5e-3, kl=0.0, store="none", out=tmp_path)
+    config = replace(QUICK, critic=critic, warmup_steps=30, episodes=16 * 12, lr=5e-3, kl=0.0, out=tmp_path)
     summary = train(config)
     history = RunFolder(tmp_path).history()
     assert all(math.isfinite(m.value_error) for m in history)

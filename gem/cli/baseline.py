@@ -1,0 +1,151 @@
+"""``gem-gym baseline``: environments, variants and seeds as a file says, and their table."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from gem.cli.terms import FAILED, MaybeInt, table
+from gem.content import printable
+from gem.errors import BadArgument, MissingExtra, did_you_mean
+
+if TYPE_CHECKING:
+    from gem.train.baselines.runs import Plan
+    from gem.train.baselines.study import Study
+
+RUNS = Path("runs/baselines")
+"""Where the folders of runs are."""
+
+PAGES = Path("docs/baselines")
+"""Where pages and pictures are."""
+
+
+def baseline(
+    file: Annotated[Positional[Path], arg(metavar="FILE.toml")],
+    only: Annotated[tuple[str, ...], arg(metavar="ENV")] = (),
+    variant: Annotated[tuple[str, ...], arg(metavar="NAME")] = (),
+    seed: tuple[int, ...] = (),
+    workers: MaybeInt = None,
+    dry_run: bool = False,
+    report: bool = False,
+    overwrite: bool = False,
+    runs: Path = RUNS,
+    page: Path = PAGES,
+) -> int:
+    """Train each variant on each environment with each seed, as a study says, and tell what came of it.
+
+    What is finished is not run again, what was interrupted goes on where it stopped, what failed is tried
+    again. Several of these commands may work on one study. A row of figures per environment and variant is
+    written into a folder beside the file, as JSON to be kept in git. The exit code is 1 where a run failed.
+
+    Args:
+        file: the study; `gem/train/baselines/study.py` and the guide say what stands in it.
+        only: environments, by name.
+        variant: variants, by name.
+        seed: seeds.
+        workers: runs at once; as many as there are cores when left out, and one where a run takes several
+            threads or a GPU.
+        dry_run: run nothing; say how each run stands.
+        report: run nothing; tell what is finished.
+        overwrite: run again what was run under other settings, and begin anew what failed.
+        runs: folder of the runs' own folders.
+        page: folder of the page and the picture.
+    """
+    from gem.train.baselines.runs import Carrier, Plan
+    from gem.train.baselines.study import read_study
+
+    def chosen(study: Study) -> Plan:
+        environments = _picked("environment", only, [part.name for part in study.environments])
+        variants = _picked("variant", variant, [part.name for part in study.variants])
+        if unknown := sorted({*seed} - {*study.seeds}):
+            raise BadArgument(
+                f"the study has no seed {unknown[0]}; it has {', '.join(map(str, study.seeds))}."
+            )
+        cells = tuple(
+            cell
+            for cell in study.cells
+            if cell.environment.name in environments and cell.variant.name in variants
+        )
+        return Plan(study, runs, cells, tuple(each for each in study.seeds if not seed or each in seed))
+
+    study = read_study(file)
+    plan = chosen(study)
+    if dry_run and report:
+        raise BadArgument("--dry-run and --report both run nothing, and tell different things; choose one.")
+    if workers is not None and workers < 1:
+        raise BadArgument(f"workers is {workers}; accepted: 1 or more.")
+    if dry_run:
+        _stand(plan)
+        return 0
+    code = 0
+    if not report:
+        if not overwrite and (changed := plan.changed()):
+            told = "\n".join(f"  {name}: {what}" for name, what in changed.items())
+            raise BadArgument(
+                f"these were run under other settings than {file} has now:\n{told}\nTake the settings "
+                "back, or run them again (--overwrite)."
+            )
+        carrier = Carrier(plan, workers=workers or _workers(plan), overwrite=overwrite, tell=_tell)
+        try:
+            outcome = carrier.carry_out()
+        except KeyboardInterrupt as stop:
+            stop.add_note(
+                f"what ran goes on from its last checkpoint with: gem-gym baseline {shlex.quote(str(file))}"
+            )
+            raise
+        code = FAILED if outcome.failed else 0
+    _report(study, page)
+    return code
+
+
+def _tell(text: str) -> None:
+    print(printable(text), flush=True)
+
+
+def _picked(what: str, wanted: tuple[str, ...], known: list[str]) -> list[str]:
+    for name in wanted:
+        if name not in known:
+            hint = did_you_mean(name, known) or f" It has {', '.join(known)}."
+            raise BadArgument(f"the study has no {what} {name!r}.{hint}")
+    return list(wanted) or known
+
+
+def _workers(plan: Plan) -> int:
+    configs = [plan.study.config(cell) for cell in plan.cells]
+    alone = any(config.threads != 1 or config.device != "cpu" for config in configs)
+    return 1 if alone else os.cpu_count() or 1
+
+
+def _stand(plan: Plan) -> None:
+    lines: list[tuple[str, ...]] = []
+    for cell in plan.cells:
+        for task in plan.tasks(cell):
+            state, said = plan.state(task)
+            run = str(task.seed) if task.point is None else f"search {task.point + 1}, {task.seed}"
+            lines.append((cell.environment.name, cell.variant.name, run, state, printable(said)))
+        if plan.waits(cell):
+            seeds = ", ".join(map(str, plan.seeds))
+            lines.append((cell.environment.name, cell.variant.name, seeds, "waits", "for the search"))
+    table("environment", "variant", "seed", "state", "", rows=lines)
+
+
+def _report(study: Study, folder: Path) -> None:
+    """Print the table, and write the page and the picture."""
+    from gem.train.baselines.page import HEADS, cell_row, write_page
+    from gem.train.baselines.picture import write_picture
+    from gem.train.baselines.summary import summarised
+
+    summary = summarised(study)
+    table(*HEADS, rows=[cell_row(each) for each in summary.cells])
+    page = write_page(summary, folder)
+    try:
+        picture = write_picture(summary, folder)
+    except MissingExtra as error:
+        picture = None
+        print(printable(f"no picture was drawn: {error}"), file=sys.stderr)
+    print(printable(f"\npage: {page}" + (f"  picture: {picture}" if picture else "")))

@@ -1,0 +1,282 @@
+"""The committed figures of a study: a JSON file per environment and variant, with a run for each seed.
+
+A row holds the whole config of its runs, and what each of them came to. It is written whole, beside the old
+file and renamed over it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gem.errors import GemError, StoreError
+from gem.evals import EnvResult
+from gem.statistics import Interval
+from gem.train.config import TrainConfig
+from gem.train.run import Metrics
+
+SCHEMA = 1
+"""Number of the stored form."""
+
+POINTS = 60
+"""Points of a stored curve at most."""
+
+TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
+"""The settings that say what is played; the others are the policy's and the training's."""
+
+DIGITS = 6
+"""Significant digits of stored figures."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A mean, its 95% interval (None: unbounded) and how many values it is of; `exact`: it is no estimate."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a policy reached: of `episodes` those `scored` have a verdict, and are in the figures.
+
+    `success` is None where the environment does not say what success is, `turns` are those of an episode.
+    """
+
+    episodes: int
+    scored: int
+    success: Bounds | None
+    reward: Bounds | None
+    turns: float | None
+    turns_to_success: Bounds | None = None
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """What a run's policy reached on another environment: the task's settings, and figures by policy.
+
+    The policies are `random` play, the one `before` RL where it was kept, and the trained one (`after`).
+    """
+
+    task: dict[str, Any]
+    figures: dict[str, Figures]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: when, how long, where, by what, and what came of it; `error` is that of one that failed.
+
+    `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`);
+    `curve` the means over up to `POINTS` stretches of the training, with the episodes and CPU seconds at
+    their ends; `transfer` the figures on other environments. `no_verdict` training episodes were left out.
+    `cpu_s` are those of the process that trains: measuring, warm-up, training; not of the iterations that
+    an interruption lost, nor of programs that tools start.
+    """
+
+    started: str
+    ended: str
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    episodes: int = 0
+    no_verdict: int = 0
+    figures: dict[str, Figures] = field(default_factory=dict)
+    transfer: dict[str, Transferred] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, str | int] = field(default_factory=dict)
+    curve: dict[str, list[float | None]] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A point of a search: its settings, and of each seed the score, or the error, and the CPU seconds."""
+
+    settings: dict[str, Any]
+    scores: list[float | None]
+    errors: list[str | None]
+    cpu_s: list[float]
+
+    @property
+    def mean(self) -> float:
+        """The mean score; minus infinity where a run failed."""
+        known = [score for score in self.scores if score is not None]
+        return math.fsum(known) / len(known) if len(known) == len(self.scores) else -math.inf
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search tried, on which seeds, from which config, and which point it chose; None: all failed."""
+
+    config: dict[str, Any]
+    seeds: list[int]
+    points: list[Tried]
+    chosen: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of an environment and a variant, by seed; all of one config."""
+
+    study: str
+    environment: str
+    variant: str
+    config: dict[str, Any]
+    runs: dict[str, Run] = field(default_factory=dict)
+    search: Searched | None = None
+    schema: int = SCHEMA
+
+
+def read_row(path: Path) -> Row | None:
+    """Return the row that a file holds; None where there is none.
+
+    Raises:
+        StoreError: for one that cannot be read, or is damaged.
+    """
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        row = msgspec.json.decode(text, type=Row)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}. Take it back from git (git checkout -- FILE), or remove it: runs "
+            "whose folders stand are then written down again, and the others are run again."
+        ) from None
+    if row.schema != SCHEMA:
+        raise StoreError(f"{path} has the form {row.schema}; this version reads {SCHEMA}.")
+    return row
+
+
+def write(path: Path, value: Row | Run) -> None:
+    """Write a row, or a run, so that a crash leaves the old file or the new one.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    replace_file(path, lambda partial: partial.write_text(_shown(asdict(value)) + "\n", encoding="utf-8"))
+
+
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Put a file in the place of another once it is whole, and make the folder; `write` is given where.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}. Free the disk, and run the command again."
+        ) from error
+
+
+def read_run(path: Path) -> Run | None:
+    """Return the run that a file in its folder holds; None where there is none, or it is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def common(config: TrainConfig) -> dict[str, Any]:
+    """Return a config as a row holds it: as JSON values, without what differs between runs."""
+    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
+    return {name: value for name, value in values.items() if name not in ("seed", "out", "ray")}
+
+
+def task_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that say what is played, as JSON values."""
+    return {name: value for name, value in common(config).items() if name in TASK}
+
+
+def absent(stored: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a stored config does not have yet, and that have their default for it."""
+    return [name for name in common(TrainConfig()) if name not in stored]
+
+
+def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
+    """Return the settings in which a stored config differs; those that it lacks have their default."""
+    try:
+        was = TrainConfig.from_json({**stored, "seed": config.seed, "out": str(config.out)})
+    except (GemError, TypeError) as error:
+        return [str(error)]
+    return was.differences(config)
+
+
+def figures_of(result: Mapping[str, Any]) -> Figures:
+    """Return what a row keeps of an EnvResult as JSON."""
+    found = EnvResult.from_json(result)
+    return Figures(
+        episodes=found.episodes,
+        scored=found.scored,
+        success=_bounds(found.success),
+        reward=_bounds(found.reward),
+        turns=_rounded(found.turns),
+        turns_to_success=_bounds(found.turns_to_success),
+    )
+
+
+def _bounds(interval: Interval | None) -> Bounds | None:
+    if interval is None or math.isnan(interval.mean):
+        return None
+    mean = _rounded(interval.mean)
+    assert mean is not None
+    return Bounds(mean, _rounded(interval.low), _rounded(interval.high), interval.n, interval.exact)
+
+
+def _rounded(value: float | None) -> float | None:
+    """Return a figure with the digits that are stored; None where there is none."""
+    return float(f"{value:.{DIGITS}g}") if value is not None and math.isfinite(value) else None
+
+
+def thinned(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
+    """Return the curve of a run: means over up to `POINTS` stretches of its iterations."""
+    count = min(POINTS, len(history))
+    edges = [round(i * len(history) / count) for i in range(count + 1)] if count else [0]
+    parts = [history[begin:end] for begin, end in itertools.pairwise(edges)]
+    curve: dict[str, list[float | None]] = {
+        "episodes": [part[-1].episodes for part in parts],
+        "cpu_s": [_rounded(part[-1].cpu_s) for part in parts],
+    }
+    for name in ("success", "reward", "turns"):
+        curve[name] = [_mean([getattr(metrics, name) for metrics in part]) for part in parts]
+    return curve
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    known = [value for value in values if not math.isnan(value)]
+    return _rounded(math.fsum(known) / len(known)) if known else None
+
+
+def _shown(value: Any, indent: str = "") -> str:
+    """Return JSON with a line per entry, and lists of plain values on one."""
+    deeper = indent + " "
+    if isinstance(value, Mapping) and value:
+        lines = [f"{deeper}{json.dumps(str(name))}: {_shown(inner, deeper)}" for name, inner in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
+        lines = [deeper + _shown(inner, deeper) for inner in value]
+        return "[\n" + ",\n".join(lines) + f"\n{indent}]"
+    return json.dumps(value, allow_nan=False)

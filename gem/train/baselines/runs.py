@@ -1,0 +1,528 @@
+"""Carries a study out: each run in a process of its own, several at once, none twice, none lost.
+
+A run is locked by a file beside its folder, from before it begins until its result is written down. The
+process of the run holds the lock too, so that it lasts where the command is killed and the run lives on. Any
+number of commands may work on a study at once; what one of them leaves undone another takes up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gem.errors import StoreError
+from gem.train.baselines import rows
+from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
+from gem.train.baselines.study import Cell, Study
+from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now, write_job
+from gem.train.config import TrainConfig
+from gem.train.run import RunFolder
+
+POLL_S = 0.2
+"""How often processes are looked at."""
+
+PATIENCE_S = 20.0
+"""How long a process that was asked to stop may take before it is killed."""
+
+State = Literal["finished", "failed", "changed", "begun", "open"]
+"""How a run stands: finished; failed; run under other settings; interrupted; not begun."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run of a study: of a seed, or of a point of the search and a seed of its own (`point`)."""
+
+    cell: Cell
+    seed: int
+    config: TrainConfig
+    transfer: dict[str, TrainConfig] = field(default_factory=dict)
+    point: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As messages have it."""
+        searched = "" if self.point is None else f"search {self.point + 1}, "
+        return f"{self.cell.name}, {searched}seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.config.out
+
+    @property
+    def recorded(self) -> Run | None:
+        """The result that stands in the folder, if it is of this config."""
+        job = read_job(self.folder)
+        if job is None or rows.changed(job.config, self.config):
+            return None
+        found = rows.read_run(self.folder / RESULT)
+        return found if found is not None and (found.error is not None or self.transferred(found)) else None
+
+    def transferred(self, run: Run) -> bool:
+        """Tell whether a run was evaluated on just the other environments that are wanted."""
+        wanted = {name: rows.task_of(config) for name, config in self.transfer.items()}
+        return {name: found.task for name, found in run.transfer.items()} == wanted
+
+
+@dataclass
+class Outcome:
+    """What a command did: runs that finished, that failed, and results that could not be written down."""
+
+    finished: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def read_job(folder: Path) -> Job | None:
+    """Return what a run's folder was made for; None where there is none, or it is damaged."""
+    try:
+        return msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+@dataclass
+class Plan:
+    """The runs of a study that are wanted, where they stand, and how they are written down."""
+
+    study: Study
+    runs: Path
+    cells: tuple[Cell, ...]
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Keep the study's runs in a folder of its name."""
+        self.runs = self.runs / self.study.name
+
+    # -- what there is to do
+
+    def tasks(self, cell: Cell) -> list[Task]:
+        """Return the runs of a cell that can be begun now: first those of the search, then those of seeds."""
+        point: dict[str, Any] = {}
+        if self.study.search is not None:
+            searched = self.searched(cell)
+            if searched is None or searched.chosen is None:
+                return self.searches(cell)
+            point = dict(self.study.search.points[searched.chosen])
+        config = self.study.config(cell, point)
+        return [self._task(cell, seed, config) for seed in self.seeds]
+
+    def searches(self, cell: Cell) -> list[Task]:
+        """Return the runs of a cell's search."""
+        search = self.study.search
+        if search is None:
+            return []
+        return [
+            self._task(cell, seed, self.study.config(cell, point), number)
+            for number, point in enumerate(search.points)
+            for seed in search.seeds
+        ]
+
+    def _task(self, cell: Cell, seed: int, config: TrainConfig, point: int | None = None) -> Task:
+        name = f"seed-{seed}" if point is None else f"search-{point + 1}-seed-{seed}"
+        own = replace(config, seed=seed, out=self.runs / cell.slug / name)
+        transfers = self.study.transfers(cell, own) if point is None else {}
+        return Task(cell, seed, own, transfers, point)
+
+    def searched(self, cell: Cell) -> Searched | None:
+        """Return what a cell's search came to, where the row holds it and it is the study's."""
+        row = rows.read_row(self.study.row_of(cell))
+        return row.search if row is not None and not search_changes(self.study, cell, row) else None
+
+    def state(self, task: Task) -> tuple[State, str]:
+        """Return how a run stands, and what is said of it: an error, or the settings that have changed."""
+        row = rows.read_row(self.study.row_of(task.cell))
+        if row is not None and task.point is None:
+            if changed := rows.changed(row.config, task.config):
+                return "changed", ", ".join(changed)
+            if (run := row.runs.get(str(task.seed))) is not None:
+                if run.error is not None:
+                    return "failed", run.error
+                if task.transferred(run):
+                    return "finished", ""
+        run = task.recorded
+        if run is not None and run.error is not None:
+            return "failed", run.error
+        if run is not None:
+            return ("finished", "") if task.point is not None else ("begun", "")
+        job = read_job(task.folder)
+        if job is not None and (changed := rows.changed(job.config, task.config)):
+            return "changed", ", ".join(changed)
+        return ("begun", "") if job is not None else ("open", "")
+
+    def left(self) -> int:
+        """Return how many runs of the study's own seeds have not finished."""
+        waiting = sum(len(self.seeds) for cell in self.cells if self.waits(cell))
+        ready = [task for cell in self.cells if not self.waits(cell) for task in self.tasks(cell)]
+        return waiting + sum(self.state(task)[0] != "finished" for task in ready)
+
+    def waits(self, cell: Cell) -> bool:
+        """Tell whether the seeds of a cell wait for its search."""
+        return any(task.point is not None for task in self.tasks(cell))
+
+    def changed(self) -> dict[str, str]:
+        """Return what has changed since it was run, by the runs' names; and of searches, by the cells'."""
+        found = {}
+        for cell in self.cells:
+            row = rows.read_row(self.study.row_of(cell))
+            if row is not None and (changed := search_changes(self.study, cell, row)):
+                found[cell.name] = ", ".join(changed)
+                continue
+            for task in self.tasks(cell):
+                state, said = self.state(task)
+                if state == "changed":
+                    found[task.name] = said
+        return found
+
+    # -- writing down
+
+    @contextlib.contextmanager
+    def _row_held(self, cell: Cell) -> Iterator[None]:
+        folder = self.runs / cell.slug
+        file = _opened(folder / "row.lock")
+        try:
+            with contextlib.suppress(OSError):  # some network file systems keep no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+    def record(self, task: Task, run: Run, overwrite: bool = False) -> None:
+        """Write a seed's run into its row; a row of another config begins anew.
+
+        Raises:
+            StoreError: when the row cannot be written, or changed meanwhile.
+        """
+        path = self.study.row_of(task.cell)
+        with self._row_held(task.cell):
+            row = rows.read_row(path)
+            if row is not None and (changed := rows.changed(row.config, task.config)):
+                if not overwrite and row.runs:
+                    raise StoreError(f"{path} changed meanwhile in {', '.join(changed)}; run it again.")
+                row = replace(row, config={}, runs={})
+            row = row or self._empty(task.cell)
+            if self.study.search is None:
+                row = replace(row, search=None)
+            ordered = {**row.runs, str(task.seed): run}
+            ordered = {seed: ordered[seed] for seed in sorted(ordered, key=int)}
+            rows.write(path, replace(row, config=rows.common(task.config), runs=ordered))
+
+    def conclude(self, cell: Cell) -> Searched | None:
+        """Choose a cell's settings once its search is through, and write the search down.
+
+        The point of the highest mean score is chosen, of equal ones the first. A point with a run that failed
+        is not. None: it is not through, or was written down before.
+
+        Raises:
+            StoreError: when the row cannot be written.
+        """
+        search = self.study.search
+        results = [task.recorded for task in self.searches(cell)]
+        if search is None or any(run is None for run in results):
+            return None
+        points = []
+        runs = [run for run in results if run is not None]
+        for number, point in enumerate(search.points):
+            own = runs[number * len(search.seeds) : (number + 1) * len(search.seeds)]
+            points.append(
+                Tried(
+                    settings=dict(point),
+                    scores=[score_of(run, self.study.score) for run in own],
+                    errors=[run.error for run in own],
+                    cpu_s=[run.cpu_s for run in own],
+                )
+            )
+        best = max(range(len(points)), key=lambda number: points[number].mean)
+        chosen = best if points[best].mean > float("-inf") else None
+        found = Searched(rows.common(self.study.config(cell)), list(search.seeds), points, chosen)
+        with self._row_held(cell):
+            path = self.study.row_of(cell)
+            row = rows.read_row(path) or self._empty(cell)
+            if row.search == found:
+                return None
+            config = rows.common(self.study.config(cell, search.points[best]))
+            rows.write(path, replace(row, search=found, runs={}, config=config))  # runs had another choice
+        return found
+
+    def _empty(self, cell: Cell) -> Row:
+        return Row(self.study.name, cell.environment.name, cell.variant.name, {})
+
+
+def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
+    """Return in what the search of a row is not the study's; nothing where neither has one."""
+    search, found = study.search, row.search
+    if search is None or found is None:
+        return [] if search is None and found is None else ["[search]"]
+    changed = rows.changed(found.config, study.config(cell))
+    if found.seeds != list(search.seeds):
+        changed.append("seeds of [search]")
+    if [point.settings for point in found.points] != [dict(point) for point in search.points]:
+        changed.append("grid of [search]")
+    return changed
+
+
+def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
+    """Return the settings in which a row is not of the study as it stands."""
+    if changed := search_changes(study, cell, row):
+        return changed
+    if study.search is None or row.search is None or row.search.chosen is None:
+        return rows.changed(row.config, study.config(cell))
+    return rows.changed(row.config, study.config(cell, study.search.points[row.search.chosen]))
+
+
+def score_of(run: Run, score: str, policy: str = "after") -> float | None:
+    """Return what a policy of a run is measured by; None where there is no such figure.
+
+    `score` is success, return, or auto: success where the environment says what it is, else the return.
+    """
+    return measured(run.figures.get(policy), score)
+
+
+def measured(figures: Figures | None, score: str) -> float | None:
+    """Return what figures come to, by a score; see score_of()."""
+    if figures is None:
+        return None
+    bounds = figures.reward if score == "return" else figures.success
+    if bounds is None and score == "auto":
+        bounds = figures.reward
+    return None if bounds is None else bounds.mean
+
+
+def _opened(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _locked(path: Path) -> int | None:
+    """Return a file that is locked, which is let go by closing it; None where somebody else has it."""
+    file = _opened(path)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    except OSError:
+        pass  # some network file systems keep no locks
+    return file
+
+
+@dataclass
+class Working:
+    """A run under way, its process and its lock."""
+
+    task: Task
+    process: subprocess.Popen[bytes]
+    lock: int
+
+
+class Carrier:
+    """Carries a plan out with several processes at once."""
+
+    def __init__(self, plan: Plan, *, workers: int, overwrite: bool, tell: Callable[[str], None]) -> None:
+        """Tell what happens by `tell`, a line each."""
+        self.plan, self.workers, self.overwrite, self.tell = plan, workers, overwrite, tell
+        self.working: list[Working] = []
+        self.outcome = Outcome()
+        self._began = now()
+        self._tried: set[Path] = set()
+        self._waiting = False
+        self._left = plan.left()
+
+    def carry_out(self) -> Outcome:
+        """Do what is left to do, and return what came of it.
+
+        Raises:
+            KeyboardInterrupt: on Ctrl-C, when all processes have stopped.
+        """
+        try:
+            while True:
+                self._reap()
+                elsewhere = self._fill()
+                if not self.working and not elsewhere:
+                    return self.outcome
+                if elsewhere and not self.working and not self._waiting:
+                    self._waiting = True
+                    self.tell(f"waiting for {elsewhere}, which another process is at work on")
+                time.sleep(POLL_S if self.working else 5 * POLL_S)
+        except BaseException:
+            self._stop()
+            raise
+
+    def _fill(self) -> str:
+        """Begin what can be begun; return the name of a run that another process is at work on, if any."""
+        elsewhere = ""
+        for cell in self.plan.cells:
+            if len(self.working) >= self.workers:
+                break
+            for task in self.plan.tasks(cell):
+                at_work = any(working.task.folder == task.folder for working in self.working)
+                if at_work or task.folder in self._tried:
+                    continue
+                if len(self.working) >= self.workers:
+                    break
+                if (lock := _locked(task.folder.with_suffix(".lock"))) is None:
+                    elsewhere = elsewhere or task.name
+                elif not self._take_up(task, lock):
+                    self._tried.add(task.folder)
+                    os.close(lock)
+        return elsewhere
+
+    def _take_up(self, task: Task, lock: int) -> bool:
+        """Begin a run that is locked, or go on with it; False where there is nothing to do."""
+        state, said = self.plan.state(task)
+        if state == "finished":
+            if task.point is not None:
+                self._concluded(task.cell)
+            return False
+        recorded = task.recorded
+        if recorded is not None and (recorded.error is None or recorded.ended > self._began):
+            self._write_down(task, recorded)
+            return False
+        if state == "changed" and not self.overwrite:
+            self._fail(task, f"it was run with another {said}; --overwrite runs it again")
+            return False
+        try:
+            self._prepare(task, anew=self.overwrite and state == "failed")
+            self._start(task, lock)
+        except (StoreError, OSError) as error:
+            self._fail(task, str(error))
+            return False
+        return True
+
+    def _prepare(self, task: Task, anew: bool) -> None:
+        """Make the folder ready: empty for a run that begins anew, else as it stands."""
+        job, folder = read_job(task.folder), task.folder
+        if job is not None and (anew or rows.changed(job.config, task.config)):
+            RunFolder(folder).clear()
+            job = None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / RESULT).unlink(missing_ok=True)
+        transfer = {name: config.to_json() for name, config in task.transfer.items()}
+        job = replace(job or Job({}, started=now()), config=task.config.to_json(), transfer=transfer)
+        write_job(folder, job)
+
+    def _start(self, task: Task, lock: int) -> None:
+        command = [sys.executable, "-m", "gem.train.baselines.worker", str(task.folder), str(os.getpid())]
+        threads = {"OMP_NUM_THREADS": str(task.config.threads)} if task.config.threads else {}
+        with (task.folder / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **threads},
+                pass_fds=(lock,),  # which holds the run as long as the process lives
+                start_new_session=True,  # Ctrl-C is passed on in _stop()
+            )
+        self.working.append(Working(task, process, lock))
+        begun = RunFolder(task.folder).checkpoint.exists()
+        self.tell(f"{'going on with' if begun else 'begun'}: {task.name}")
+
+    def _reap(self) -> None:
+        """Write down what has ended."""
+        for working in [each for each in self.working if each.process.poll() is not None]:
+            self.working.remove(working)
+            self._tried.add(working.task.folder)
+            try:
+                self._ended(working.task, working.process.returncode)
+            finally:
+                os.close(working.lock)
+
+    def _ended(self, task: Task, code: int) -> None:
+        run = task.recorded
+        if code == 0 and run is not None:
+            self._write_down(task, run)
+            return
+        error = _last_line(task.folder / LOG) or f"exit code {code}"
+        if code < 0:
+            error = f"ended by signal {-code} ({signal.Signals(-code).name})"
+        job = read_job(task.folder)
+        run = failed(job.started if job else now(), error)
+        if task.point is not None and (code < 0 or code == MACHINE_FAILED):
+            self._fail(task, error)  # which says nothing about the point: it is not written down
+            return
+        with contextlib.suppress(StoreError):
+            rows.write(task.folder / RESULT, run)
+        self._write_down(task, run)
+
+    def _write_down(self, task: Task, run: Run) -> None:
+        """Write a run into its row; of the last one of a search, what it came to."""
+        if run.error is not None:
+            self._fail(task, run.error)
+        if task.point is not None:
+            if run.error is None:
+                self._succeed(task, run)
+            self._concluded(task.cell)
+            return
+        try:
+            self.plan.record(task, run, self.overwrite)
+        except StoreError as error:
+            kept = f" Its result stands in {task.folder / RESULT}." if task.recorded else ""
+            self._fail(task, f"{error}{kept}")
+        else:
+            if run.error is None:
+                self._succeed(task, run)
+
+    def _concluded(self, cell: Cell) -> None:
+        try:
+            found = self.plan.conclude(cell)
+        except StoreError as error:
+            self.outcome.failed.append(cell.name)
+            self.tell(f"failed: {cell.name}: {error}")
+            return
+        if found is not None and found.chosen is None:
+            self.tell(f"failed: {cell.name}: every point of its search failed, so nothing was chosen")
+        elif found is not None and found.chosen is not None:
+            chosen = found.points[found.chosen]
+            settings = ", ".join(f"{name} = {value}" for name, value in chosen.settings.items())
+            self.tell(f"chosen: {cell.name}: {settings} (score {chosen.mean:.3f})")
+
+    def _succeed(self, task: Task, run: Run) -> None:
+        self.outcome.finished += 1
+        score = score_of(run, self.plan.study.score)
+        told = "" if score is None else f"score {score:.3f}, "
+        self._left -= task.point is None
+        left = f"; {self._left} left" if task.point is None else ""
+        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds{left}")
+
+    def _fail(self, task: Task, error: str) -> None:
+        if task.name not in self.outcome.failed:
+            self.outcome.failed.append(task.name)
+        self.tell(f"failed: {task.name}: {error}")
+
+    def _stop(self) -> None:
+        """Stop all processes: a run goes on from its last checkpoint."""
+        for working in self.working:
+            with contextlib.suppress(ProcessLookupError):
+                working.process.send_signal(signal.SIGINT)
+        until = time.monotonic() + PATIENCE_S
+        for working in self.working:
+            try:
+                working.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                working.process.kill()
+                working.process.wait()
+            os.close(working.lock)
+        self.working.clear()
+
+
+def _last_line(path: Path) -> str:
+    """Return the last line of a log."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:500]

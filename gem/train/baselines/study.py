@@ -1,0 +1,368 @@
+"""A study as a TOML file says it: which environments, which variants, which seeds.
+
+::
+
+    title = "Which algorithm learns?"
+    about = "What is asked, and why."
+    seeds = [1, 2, 3]
+    cpu_s = 60                    # what a run is said to take; more is marked, nothing is cut off
+    verdict = "What came of it, written by hand."
+    transfer = ["game:GuessTheNumber-v0-hard"]    # where each final policy is evaluated too
+
+    [settings]                    # of every run: those of `gem-gym train`
+    episodes = 2000
+
+    [[environments]]
+    id = "game:GuessTheNumber-v0-easy"
+    name = "guess"                # the id when left out
+    cpu_s = 30                    # its own, and any setting
+    max_tokens = 8
+
+    [[variants]]
+    name = "rebn"
+    algorithm = "rebn"
+
+    [search]                      # of each environment and variant, on seeds of its own
+    seeds = [101, 102]
+    grid = {lr = [3e-4, 1e-3]}
+
+A variant's settings go before those of its environment, these before the common ones; `env_kwargs` are put
+together keyword by keyword. Defaults that belong to an algorithm or a model fit the variant. Paths are
+relative to the working folder. A study says what is imported and called (wrappers): carry out only those
+whose source you trust.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from gem import registry
+from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
+from gem.train.baselines.rows import TASK, task_of
+from gem.train.config import TrainConfig
+from gem.train.config_file import setting
+from gem.wrappers.wrapper_factory import tool_wrappers
+
+Score = Literal["auto", "success", "return"]
+"""What runs are measured by; auto: success where the environment says what it is, else the return."""
+
+NOT_SETTINGS = {
+    "env": "environments are [[environments]] with an id",
+    "seed": "a study has `seeds`",
+    "out": "the folder of a run follows from its place in the study",
+    "ray": "a study samples on this machine",
+}
+"""Fields of TrainConfig that a study says in another way, and which."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An environment or a variant: its name, and its settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+    cpu_s: float | None = None
+
+    @property
+    def slug(self) -> str:
+        """The name as files have it."""
+        return slug(self.name)
+
+
+@dataclass(frozen=True)
+class Search:
+    """A grid of settings that each environment and variant is tried with, on seeds of its own."""
+
+    seeds: tuple[int, ...]
+    points: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An environment and a variant: one row file, with a run for each seed."""
+
+    environment: Part
+    variant: Part
+
+    @property
+    def name(self) -> str:
+        """As messages have it."""
+        return f"{self.environment.name}, {self.variant.name}"
+
+    @property
+    def slug(self) -> str:
+        """As files have it; no slug has two dashes on end."""
+        return f"{self.environment.slug}--{self.variant.slug}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a file says; `path` is the file."""
+
+    path: Path
+    title: str
+    seeds: tuple[int, ...]
+    environments: tuple[Part, ...]
+    variants: tuple[Part, ...]
+    settings: Mapping[str, Any]
+    about: str = ""
+    verdict: str = ""
+    score: Score = "auto"
+    search: Search | None = None
+    transfer: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.stem
+
+    @property
+    def rows(self) -> Path:
+        """The folder of the rows, beside the file."""
+        return self.path.with_suffix("")
+
+    def row_of(self, cell: Cell) -> Path:
+        """Return the file of a cell's row."""
+        return self.rows / f"{cell.slug}.json"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every environment with every variant, environment by environment."""
+        return tuple(itertools.starmap(Cell, itertools.product(self.environments, self.variants)))
+
+    def config(self, cell: Cell, point: Mapping[str, Any] | None = None) -> TrainConfig:
+        """Return a cell's config, with a point of the search where there is one; seed and folder are open.
+
+        Raises:
+            BadArgument: for what cannot be trained.
+        """
+        parts = (self.settings, cell.environment.settings, cell.variant.settings, point or {})
+        given = {name: value for settings in parts for name, value in settings.items()}
+        given["env_kwargs"] = {
+            name: value for settings in parts for name, value in settings.get("env_kwargs", {}).items()
+        }
+        try:
+            return TrainConfig.fit(**given)
+        except BadArgument as error:
+            raise BadArgument(f"{cell.name}: {error}") from None
+
+    def transfers(self, cell: Cell, own: TrainConfig) -> dict[str, TrainConfig]:
+        """Return the other environments that policies of a cell's config are evaluated on, by name.
+
+        A name of the study's is that environment with its own settings, anything else an id.
+        """
+        found = {}
+        named = {each.name: each for each in self.environments}
+        for name in self.transfer:
+            other = named.get(name) or Part(name, {"env": registry.spec(name).id})
+            theirs = self.config(Cell(other, cell.variant))
+            if task_of(theirs) == task_of(own):
+                continue  # where it was trained
+            found[name] = replace(own, **{each: getattr(theirs, each) for each in TASK})
+        return found
+
+
+def read_study(path: Path) -> Study:
+    """Return the study that a file holds.
+
+    Raises:
+        BadArgument: for a file that is none, with what is wrong in it. UnknownEnv: for an id that nobody has.
+    """
+    if path.suffix != ".toml":
+        raise BadArgument(f"the study is {path.name!r}; accepted: a file that ends in .toml.")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # TOML's and Unicode's
+        raise BadArgument(f"{path} is no TOML file: {error}.") from None
+    try:
+        return _study(path, values)
+    except GemError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+KNOWN = {
+    **{"title": str, "about": str, "verdict": str, "score": Score, "seeds": list[int]},
+    **{"cpu_s": float, "transfer": list[str], "settings": dict, "search": dict},
+    **{"environments": list[dict[str, Any]], "variants": list[dict[str, Any]]},
+}
+
+
+def _study(path: Path, values: Mapping[str, Any]) -> Study:
+    _check_names("the study", values, KNOWN)
+    given = {name: _typed(name, value, KNOWN[name]) for name, value in values.items()}
+    for name in ("title", "seeds", "environments", "variants"):
+        if not given.get(name):
+            raise BadArgument(f"the study has no {name}; it takes title, seeds, environments and variants.")
+    claimed = _claim(given.get("cpu_s"), "the study")
+    study = Study(
+        path=path,
+        title=_line("title", given["title"]),
+        seeds=_seeds("seeds", given["seeds"]),
+        environments=tuple(_environment(each, claimed) for each in given["environments"]),
+        variants=tuple(_variant(each) for each in given["variants"]),
+        settings=_settings("[settings]", given.get("settings", {})),
+        about=given.get("about", ""),
+        verdict=given.get("verdict", ""),
+        score=given.get("score", "auto"),
+        search=_search(given["search"]) if "search" in given else None,
+        transfer=tuple(given.get("transfer", ())),
+    )
+    for what, parts in (("environments", study.environments), ("variants", study.variants)):
+        _check_alone(what, [part.slug.casefold() for part in parts])
+    _check_alone("transfer", list(study.transfer))
+    _check_search(study)
+    for cell in study.cells:
+        for point in study.search.points if study.search else (None,):
+            _check_task(study.config(cell, point), cell.name)
+        for name, config in study.transfers(cell, study.config(cell)).items():
+            _check_task(config, f"transfer to {name}")
+    return study
+
+
+def _environment(values: Mapping[str, Any], claimed: float | None) -> Part:
+    own = dict(values)
+    if not isinstance(identity := own.pop("id", None), str):
+        raise BadArgument(
+            f"an environment has id {identity!r}; accepted: the id of one, as `gem-gym list` shows."
+        )
+    what = f"environment {identity!r}"
+    cpu_s = _claim(own.pop("cpu_s", None), what)
+    name = _line("name", own.pop("name", identity))
+    settings = _settings(what, own, ("id", "name", "cpu_s"))
+    return Part(name, {"env": registry.spec(identity).id, **settings}, claimed if cpu_s is None else cpu_s)
+
+
+def _variant(values: Mapping[str, Any]) -> Part:
+    own = dict(values)
+    if not isinstance(name := own.pop("name", None), str):
+        raise BadArgument(f"a variant has the name {name!r}; accepted: a text.")
+    return Part(_line("name", name), _settings(f"variant {name!r}", own, ("name",)))
+
+
+def _search(values: Mapping[str, Any]) -> Search:
+    _check_names("[search]", values, ("seeds", "grid"))
+    grid = values.get("grid")
+    if not isinstance(grid, Mapping) or not grid or not all(isinstance(each, list) for each in grid.values()):
+        raise BadArgument("grid of [search] takes lists of values by setting, as {lr = [3e-4, 1e-3]}.")
+    points = [
+        _settings("grid of [search]", dict(zip(grid, point, strict=True)))
+        for point in itertools.product(*grid.values())
+    ]
+    if len(points) < 2:
+        raise BadArgument(f"grid of [search] has {len(points)} points; accepted: 2 or more.")
+    seeds = _typed("seeds of [search]", values.get("seeds", []), list[int])
+    return Search(_seeds("seeds of [search]", seeds), tuple(points))
+
+
+def _check_search(study: Study) -> None:
+    if study.search is None:
+        return
+    if both := sorted({*study.seeds} & {*study.search.seeds}):
+        raise BadArgument(
+            f"seed {both[0]} is of the study and of [search]; accepted: others, for settings that are chosen "
+            "on the seeds that are reported look better than they are."
+        )
+    for part in (*study.environments, *study.variants):
+        for name in study.search.points[0]:
+            if name in part.settings:
+                raise BadArgument(f"{name} is searched, and {part.name!r} sets it; leave one of them out.")
+
+
+def _check_task(config: TrainConfig, what: str) -> None:
+    """Refuse what could not be played, as far as that is known without making it."""
+    try:
+        wrappers = (*tool_wrappers(config.tools), *config.wrappers)
+        spec = registry.Maker(config.env, config.env_kwargs, wrappers).spec
+        with suppress(MissingExtra):  # whose run says so
+            entry_point = registry.load(spec.entry_point, spec.extra)
+            registry.check_keywords(entry_point, {**spec.kwargs, **config.env_kwargs}, config.env)
+    except GemError as error:
+        raise type(error)(f"{what}: {error}") from None
+
+
+def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) -> dict[str, Any]:
+    """Return settings with the types that TrainConfig has."""
+    known = [each.name for each in fields(TrainConfig) if each.name not in NOT_SETTINGS]
+    for name in values:
+        if name in NOT_SETTINGS:
+            raise BadArgument(f"{what} sets {name}; {NOT_SETTINGS[name]}.")
+        if name in KNOWN and name not in known:
+            raise BadArgument(f"{what} has {name}, which is the study's: put it above the first [table].")
+    _check_names(what, values, (*beside, *known))
+    typed = {name: setting(what, name, value) for name, value in values.items()}
+    for name, value in typed.items():
+        try:
+            json.dumps(value, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none
+        except (TypeError, ValueError):
+            raise BadArgument(f"{name} of {what} is {value!r:.60}; accepted: what JSON has too.") from None
+    return typed
+
+
+def _typed(what: str, value: Any, kind: Any) -> Any:
+    try:
+        typed = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        if get_origin(kind) is Literal:
+            choices = list(map(str, get_args(kind)))
+            hint = did_you_mean(str(value), choices)
+            raise BadArgument(f"{what} is {value!r:.60}; accepted: {', '.join(choices)}.{hint}") from None
+        told = str(error)
+        raise BadArgument(f"{what} is {value!r:.60}; {told[:1].lower()}{told[1:]}.") from None
+    return typed
+
+
+def _check_names(what: str, values: Iterable[str], known: Iterable[str]) -> None:
+    known = list(known)
+    for name in values:
+        if name not in known:
+            hint = did_you_mean(name, known) or f" It takes {', '.join(known)}." * (len(known) < 12)
+            raise BadArgument(f"{what} has {name!r}, which nothing reads.{hint}")
+
+
+def _check_alone(what: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise BadArgument(f"{what} has {name!r} twice; give each a name of its own.")
+
+
+def _seeds(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    if not values or len({*values}) < len(values) or min(values) < 0:
+        raise BadArgument(f"{what} is {list(values)}; accepted: numbers of 0 or more, each once.")
+    return tuple(values)
+
+
+def _claim(value: Any, what: str) -> float | None:
+    if value is None:
+        return None
+    seconds: float = _typed(f"cpu_s of {what}", value, float)
+    if not 0 < seconds < math.inf:
+        raise BadArgument(f"cpu_s of {what} is {value}; accepted: CPU seconds, above 0.")
+    return seconds
+
+
+def _line(what: str, value: Any) -> str:
+    """Return a name or title that a table, a file's name and a page can bear."""
+    if not isinstance(value, str) or not value.isprintable() or set(value) & set("|<>`") or not slug(value):
+        raise BadArgument(
+            f"{what} is {value!r:.60}; accepted: a line of text with a letter, without | < > `."
+        )
+    return value
+
+
+def slug(name: str) -> str:
+    """Return a name as files have it."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")

@@ -1,0 +1,223 @@
+"""The process of one run of a study: train, evaluate elsewhere, and leave the result in the run's folder.
+
+``python -m gem.train.baselines.worker FOLDER PARENT`` reads ``job.json`` there and writes ``result.json``. It
+goes on where a run stands that was interrupted. When the process PARENT is gone it stops after an iteration:
+nobody would write its result down.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gem
+from gem.errors import GemError, StoreError
+from gem.evals import EnvResult
+from gem.train import checkpoint
+from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
+from gem.train.config import TrainConfig
+from gem.train.learner import load_weights
+from gem.train.run import Metrics, RunFolder
+from gem.train.warm_ups import WarmUps
+from gem.train.watcher import Watcher
+
+JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
+"""Files in a run's folder, beside those of the run itself."""
+
+MACHINE_FAILED = 75
+"""Exit code of a run that failed for reasons that are not its own: a full disk, too little memory."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process is to do; `commits` are those of gem that have worked on it."""
+
+    config: dict[str, Any]
+    transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
+    started: str = ""
+    commits: list[str] = field(default_factory=list)
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write a job into its folder, whole.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    replace_file(folder / JOB, lambda partial: partial.write_text(json.dumps(asdict(job))))
+
+
+def now() -> str:
+    """Return the time as rows have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Leashed(Watcher):
+    """Stops a run whose parent is gone."""
+
+    def __init__(self, parent: int) -> None:
+        """Watch the process `parent`."""
+        self.parent = parent
+
+    def _look(self) -> None:
+        if os.getppid() != self.parent:
+            raise KeyboardInterrupt
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """See Watcher.warmed."""
+        self._look()
+
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
+        """See Watcher.measured."""
+        self._look()
+
+    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
+        """See Watcher.iterated."""
+        self._look()
+
+    def warned(self, text: str) -> None:
+        """See Watcher.warned."""
+        sys.stderr.write(f"{text}\n")  # which is the log
+
+
+def work(folder: Path, parent: int) -> None:
+    """Carry out the job of a folder, and write its result there."""
+    job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    if (commit := gem_commit()) not in job.commits:
+        job.commits.append(commit)
+        write_job(folder, job)
+    config = TrainConfig.from_json(job.config)
+    write(folder / RESULT, _result(job, config, Leashed(parent)))
+
+
+def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
+    from gem.train.trainer import train
+
+    run = RunFolder(config.out)
+    resume = run.checkpoint.exists()
+    if not resume:
+        run.clear()  # what was killed before it had a checkpoint
+    warm_ups = WarmUps(config.out.parents[1] / "warm-ups")  # the study's
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=warm_ups)
+    history = run.history()
+    names = ("random", "before", "after", "greedy", "optimum")
+    return Run(
+        started=job.started,
+        ended=now(),
+        cpu_s=round(summary["cpu_s"], 2),
+        wall_s=round(summary["wall_s"], 2),
+        episodes=summary["episodes"],
+        no_verdict=sum(metrics.no_verdict for metrics in history),
+        figures={name: figures_of(summary[name]) for name in names if name in summary},
+        transfer={
+            name: _elsewhere(config, TrainConfig.from_json(other)) for name, other in job.transfer.items()
+        },
+        versions=versions(job.commits),
+        machine=machine(),
+        curve=thinned(history),
+    )
+
+
+def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
+    """Return what a run's policies reach on another environment.
+
+    The one before RL was kept where training is held to it (with kl above 0).
+    """
+    from gem.agents.random import RandomAgent
+    from gem.train.trainer import make_trainer, take_figures
+
+    run = RunFolder(trained.out)
+    trainer = make_trainer(replace(other, out=trained.out, seed=trained.seed))
+    with closing(trainer.policy.agent):
+        take_figures(trainer, "random", RandomAgent(), other.eval_episodes)
+        for name, file in (("before", run.reference), ("after", run.checkpoint)):
+            if file.exists():
+                load_weights(trainer.policy, checkpoint.load(file), str(file))
+                take_figures(trainer, name, trainer.policy.agent, other.eval_episodes)
+    return Transferred(task_of(other), {name: figures_of(each) for name, each in trainer.figures.items()})
+
+
+def versions(commits: list[str]) -> dict[str, str]:
+    """Return the versions of what the run is made with; several commits where it was resumed by another."""
+    import torch
+
+    return {
+        "gem": gem.__version__,
+        "commit": ", then ".join(commits),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
+
+
+@functools.cache
+def gem_commit() -> str:
+    """Return the commit of gem's source, with a ``+`` where files differ; unknown outside a repository."""
+    source = Path(gem.__file__).parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(("git", "-C", str(source), *words), capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # it is not some other repository's
+        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(git("status", "--porcelain", "--", "."))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def machine() -> dict[str, str | int]:
+    """Return the machine in words: processor, cores, system."""
+    processor = platform.processor() or platform.machine()
+    with_model = Path("/proc/cpuinfo")
+    if with_model.exists():
+        for line in with_model.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                processor = value.strip()
+                break
+    return {
+        "processor": processor,
+        "cores": os.cpu_count() or 0,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def failed(started: str, error: str) -> Run:
+    """Return the run that failed so."""
+    return Run(
+        started=started, ended=now(), error=error, machine=machine(), versions={"commit": gem_commit()}
+    )
+
+
+def main() -> int:
+    """Do the job of the folder that is given; the exit code says who is to blame."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    folder, parent = Path(sys.argv[1]), int(sys.argv[2])
+    try:
+        work(folder, parent)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {error}" if isinstance(error, GemError) else repr(error)
+        sys.stderr.write(f"{' '.join(text.split())}\n")  # the log's last line
+        return MACHINE_FAILED if isinstance(error, StoreError | OSError | MemoryError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

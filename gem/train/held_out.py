@@ -1,0 +1,139 @@
+"""Evaluation during training, on instances that training never draws: how good the policy has become.
+
+Training does not know of it. The instances follow from the run's seed alone, the agent is none that training
+samples with, and nothing that is played here is learnt from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from gem import seeding
+from gem.envs.kit.dataset import DatasetEnv
+from gem.evals import Instances, evaluate, find_instances
+from gem.evals.instances import SCAN
+from gem.record import Episode, Limits
+from gem.registry import Maker
+from gem.train.config import TrainConfig
+from gem.train.policy import Policy, observing_agent
+from gem.train.run import Evaluation, HeldOutKind
+
+LOOKED_THROUGH = 60_000
+"""Tasks of a run that are dealt to see what training draws; a run of more is not looked through."""
+
+LEAST = 32
+"""Unseen instances that are worth an evaluation; where training leaves fewer, others are taken."""
+
+
+class HeldOutInstances(NamedTuple):
+    """What is played, and how it stands to what training draws."""
+
+    instances: Instances
+    kind: HeldOutKind
+
+
+def held_out_instances(
+    maker: Maker, seed: int, wanted: int, drawn: Callable[[], Iterable[int]]
+) -> HeldOutInstances:
+    """Return about `wanted` instances to evaluate on, apart from those of training and of the final table.
+
+    Where an environment has few distinct instances these are they, all of them: training plays them too, and
+    what differs is chance. Where it has many, and tells them apart (`instance()`, or the question of a data
+    set), those that training and the final table do not draw. Else seeds that neither draws.
+
+    Args:
+        maker: the recipe of the environment.
+        seed: the run's.
+        wanted: how many instances.
+        drawn: gives the seeds of the tasks that the run trains on.
+    """
+    found = find_instances(maker, seeding.derive(seed, "held out"), wanted)
+    if found.complete:
+        return HeldOutInstances(found, "all")
+    with maker() as env:
+        tell = getattr(env, "instance", None)
+        if tell is None and not isinstance(env.unwrapped, DatasetEnv):
+            return HeldOutInstances(found, "seeds")
+
+        def dealt(each: int) -> Hashable:
+            start = env.reset(seed=each)
+            return repr(start.obs) if tell is None else tell()
+
+        seeds = list(islice(drawn(), LOOKED_THROUGH + 1))
+        if len(seeds) > LOOKED_THROUGH:
+            return HeldOutInstances(found, "seeds")
+        final = (one for (one, *_) in find_instances(maker, seed).seeds)
+        met = {dealt(each) for each in (*seeds, *final)}
+        others = (seeding.derive(seed, "held out", "instance", i) for i in range(SCAN))
+        unseen = tuple(islice(((each,) for each in others if dealt(each) not in met), wanted))
+    if len(unseen) < min(LEAST, wanted):
+        return HeldOutInstances(found, "seen")
+    return HeldOutInstances(Instances(unseen, False), "unseen")
+
+
+class HeldOut:
+    """Measures the policy on held-out instances: the same ones each time, with the same chance."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        config: TrainConfig,
+        maker: Maker,
+        limits: Limits,
+        budget: int | None,
+        drawn: Callable[[], Iterable[int]],
+    ) -> None:
+        """Measure `policy` in the environments of `maker`; see held_out_instances and evaluate."""
+        self.config, self.maker, self.limits, self.budget = config, maker, limits, budget
+        self.instances, self.kind = held_out_instances(maker, config.seed, config.held_out, drawn)
+        self.temperature = config.temperature if config.eval_temperature is None else config.eval_temperature
+        self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
+
+    def measure(self, iteration: int) -> Evaluation:
+        """Play the instances with the weights of now, those of `iteration`."""
+        began = time.perf_counter()
+        played: dict[tuple[int, int], Episode] = {}
+
+        def hear(episode: Episode) -> None:
+            played[episode.sample, int(episode.group)] = episode
+
+        self.agent.publish(iteration)
+        result = evaluate(
+            self.agent,
+            self.maker,
+            episodes=self.config.held_out,
+            instances=self.instances,
+            budget=self.budget,
+            limits=self.limits,
+            concurrency=self.config.batch,
+            host=self.config.host,
+            on_episode=hear,
+        )
+        self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
+        scores = [_score(played[key], result.success is not None) for key in sorted(played)]
+        return Evaluation(
+            iteration=iteration,
+            episodes=iteration * self.config.batch,
+            held_out=self.kind,
+            instances=len(self.instances.seeds),
+            temperature=self.temperature,
+            result=result,
+            scores=tuple(scores),
+            wall_s=time.perf_counter() - began,
+        )
+
+    def close(self) -> None:
+        """Close the agent."""
+        self.agent.close()
+
+
+def _score(episode: Episode, told: bool) -> float | None:
+    """Return an episode's success where the environment tells it, else its return; None without verdict."""
+    if not episode.scored:
+        return None
+    if not told:
+        return episode.reward()
+    return None if episode.success is None else float(episode.success)
