@@ -73,7 +73,8 @@ Normalise = Literal["episode", "turn", "token", "constant"]
 """By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
 control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
 of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
-see docs/oracle.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv 2503.20783)."""
+see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
+2503.20783)."""
 
 PoolBy = Literal["uniform", "hard", "even"]
 """How often an opponent is met, see gem.train.opponents."""
@@ -279,7 +280,8 @@ class TrainConfig:
 
     staleness: Literal[0, 1] = 0
     """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
-    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples
+    (docs/guides/estimators.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
