@@ -84,6 +84,7 @@ MODULES: dict[str, tuple[str, ...]] = {
             "power",
             "sequential",
             "normalise",
+            "interquartile",
             "trend",
             "fisher",
         ),
