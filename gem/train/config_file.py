@@ -18,6 +18,7 @@ import msgspec
 
 from gem.errors import BadArgument, did_you_mean
 from gem.train.config import NONE, TrainConfig
+from gem.train.mixture import EnvPart
 
 ACCEPTED: dict[Any, str] = {
     int: "a whole number",
@@ -70,6 +71,9 @@ def setting(where: str, name: str, value: Any) -> Any:
     optional = type(None) in get_args(hint)
     if optional and value == NONE:
         return None
+    kind = next(iter(get_args(hint)), None)
+    if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
+        return _tables(where, name, value, kind)
     try:
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
@@ -80,6 +84,17 @@ def setting(where: str, name: str, value: Any) -> Any:
             f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
             + (f', or "{NONE}".' if optional else ".")
         ) from error
+
+
+def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
+    """Return the environments of an array of tables, or of the same as JSON in quotes."""
+    try:
+        tables = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(tables, list):
+            raise BadArgument(f"{name} is {value!r:.80}; accepted: tables, each under [[{name}]].")
+        return tuple(map(kind.read, tables))
+    except (BadArgument, ValueError) as error:
+        raise BadArgument(f"{where}: {error}") from error
 
 
 def _path(kind: type, value: Any) -> Any:

@@ -79,7 +79,7 @@ class Leashed(Watcher):
         """See Watcher.warmed."""
         self._look()
 
-    def measured(self, name: str, figures: EnvResult) -> None:
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
         self._look()
 
