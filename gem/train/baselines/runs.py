@@ -146,10 +146,11 @@ class Plan:
             if changed := rows.changed(row.config, task.config):
                 return "changed", ", ".join(changed)
             run = row.runs.get(str(task.seed))
+            newer = ", ".join(rows.absent(row.config))
             if run is not None and run.error is None and task.transferred(run):
-                return "finished", ""
-            if row.runs and (newer := rows.absent(row.config)):
-                return "changed", f"{', '.join(newer)} (newer than its row)"
+                return "finished", f"before there was {newer}" if newer else ""
+            if row.runs and newer:
+                return "changed", f"{newer} (newer than its row)"
             if run is not None and run.error is not None:
                 return "failed", run.error
         run = task.recorded

@@ -215,7 +215,7 @@ def test_runs_from_before_and_after_a_setting_came_are_not_put_into_one_row(stud
     rows.write(path, row)
     plan = a_plan(found)
     first, second = plan.tasks(found.cells[0])
-    assert plan.state(first) == ("finished", "")
+    assert plan.state(first) == ("finished", "before there was temperature")
     assert plan.state(second) == ("changed", "temperature (newer than its row)")
     with pytest.raises(StoreError, match="changed meanwhile in temperature"):
         plan.record(second, a_run())
