@@ -147,16 +147,22 @@ def _carry_out(
         return 0
     figures = watcher.shown
     history = folder.history()
-    console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
-    console.print(sketch([metrics.success for metrics in history]), highlight=False)
-    console.print(table(figures))
+    if history:
+        console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
+        console.print(sketch([metrics.success for metrics in history]), highlight=False)
+    if figures:
+        console.print(table(figures))
+    for label, apart in watcher.apart.items():
+        console.print(table(apart, label))
     evaluations = folder.evaluated()
     if said := about_best(evaluations):
         console.print(said, highlight=False)
-    draw(history, figures, config, folder.curve, evaluations)
+    picture = ""
+    if history:
+        draw(history, figures, config, folder.curve, evaluations)
+        picture = f"Picture: {folder.curve}  "
     console.print(
-        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
-        f"Picture: {folder.curve}  Figures: {folder.summary}",
+        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}Figures: {folder.summary}",
         highlight=False,
     )
     if report is not None:

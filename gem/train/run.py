@@ -10,9 +10,11 @@
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
+    warmup.jsonl      a line per step of the warm-up
     report.html       all of it on one page (`gem-gym report`)
     tensorboard/      event files, with `--log tensorboard`
     wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
@@ -27,7 +29,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -49,6 +51,10 @@ class Metrics:
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
+
+    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
+    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
+    there is none of it, the line has no such field.
     """
 
     iteration: int
@@ -72,6 +78,25 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    stage: str = ""
+
+
+SOMETIMES = ("environments", "opponents", "stage")
+"""Fields that a line has only where they say something."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupStep:
+    """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
+
+    `held_out_loss`: of demonstrations that are not cloned, behind the step; None where it was not measured.
+    """
+
+    step: int
+    loss: float
+    held_out_loss: float | None = None
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
@@ -146,8 +171,10 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
+        self.warmup = path / "warmup.jsonl"
         self.report = path / "report.html"
 
     @contextmanager
@@ -190,7 +217,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            for file in (self.evaluations, self.best):
+            for file in (self.evaluations, self.best, self.warmup):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
@@ -204,14 +231,17 @@ class RunFolder:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
         files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
-        files += [self.curve, self.evaluations, self.best]
+        files += [self.curve, self.evaluations, self.best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
+            files += self.pool.glob("*.pt*")
             try:
                 for file in files:
                     file.unlink(missing_ok=True)
+                if self.pool.is_dir() and not any(self.pool.iterdir()):
+                    self.pool.rmdir()
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
@@ -239,11 +269,15 @@ class RunFolder:
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
-        self._append(self.metrics, asdict(metrics))
+        self._append(self.metrics, _told(metrics))
 
     def append_evaluation(self, evaluation: Evaluation) -> None:
         """Add an evaluation's line."""
         self._append(self.evaluations, evaluation.to_json())
+
+    def append_warmup(self, step: WarmupStep) -> None:
+        """Add a warm-up step's line."""
+        self._append(self.warmup, asdict(step))
 
     def _append(self, path: Path, values: Mapping[str, Any]) -> None:
         try:
@@ -268,9 +302,17 @@ class RunFolder:
         """
         return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
 
+    def warmed(self) -> list[WarmupStep]:
+        """Return the steps of the warm-up; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
+
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
-        kept = [asdict(metrics) for metrics in self.history() if metrics.iteration <= iteration]
+        kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
         if self.evaluations.exists():
             lines = [each.to_json() for each in self.evaluated() if each.iteration <= iteration]
@@ -352,6 +394,10 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
 def _metrics(values: dict[str, Any]) -> Metrics:
     known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
     return Metrics(**known)
+
+
+def _told(metrics: Metrics) -> dict[str, Any]:
+    return {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
 
 
 def _line(values: Mapping[str, Any]) -> str:
