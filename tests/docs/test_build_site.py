@@ -66,3 +66,12 @@ def test_without_zensical_the_way_to_it_is_said(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build.sys, "executable", str(tmp_path / "python"))
     (said,) = build.build(tmp_path)
     assert "pip install" in said
+
+
+def test_pages_of_studies_stand_in_the_navigation_by_their_titles(script, tmp_path, monkeypatch):
+    pages = script("baseline_pages")
+    monkeypatch.setattr(pages, "DOCS", tmp_path)
+    assert pages.navigation() == []
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines/small.md").write_text("# A small study\n\nText.\n", "utf-8")
+    assert pages.navigation() == [{"Studies": [{"A small study": "baselines/small.md"}]}]
