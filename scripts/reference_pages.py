@@ -106,7 +106,8 @@ def summary(value: Any) -> str:
 def page(package: str) -> str:
     """Write the page of a package."""
     module = importlib.import_module(package)
-    lines = [f"# {package}", "", summary(module), ""]
+    source = f"source: {package.replace('.', '/')}/__init__.py"
+    lines = ["---", source, "---", "", f"# {package}", "", summary(module), ""]
     names = {name: where for name, value in exports(package).items() if (where := full_name(value))}
     if names:
         lines += ["| exported | what it is |", "|---|---|"]
@@ -134,6 +135,10 @@ def index() -> str:
     ]
     return "\n".join(
         [
+            "---",
+            "source: scripts/reference_pages.py",
+            "---",
+            "",
             "# Reference",
             "",
             "Every public class and function, by its full name, from the docstrings.",
