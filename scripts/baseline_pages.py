@@ -1,24 +1,23 @@
-"""A hook of mkdocs: the pages of studies, which `gem-gym baseline` writes, stand in the navigation by title."""
+"""The pages of studies, of `gem-gym baseline`, in the navigation; for build_site.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from mkdocs.config.defaults import MkDocsConfig
-
+DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = "baselines"
-BEFORE = "Environments"
-"""The section that the pages stand before."""
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put a section with the pages into the navigation, where there are any."""
-    folder = Path(config.docs_dir) / FOLDER
-    pages = [{title(path): f"{FOLDER}/{path.name}"} for path in sorted(folder.glob("*.md"))]
-    if pages:
-        place = next(i for i, entry in enumerate(config.nav) if BEFORE in entry)
-        config.nav.insert(place, {"Baselines": pages})
-    return config
+def files() -> dict[str, str | bytes]:
+    """Return no files: the pages stand in docs/ already."""
+    return {}
+
+
+def navigation() -> list[Any]:
+    """Return a section with the pages by their titles, where there are any."""
+    pages = [{title(path): f"{FOLDER}/{path.name}"} for path in sorted((DOCS / FOLDER).glob("*.md"))]
+    return [{"Studies": pages}] if pages else []
 
 
 def title(page: Path) -> str:

@@ -122,12 +122,15 @@ def _workers(plan: Plan) -> int:
 
 
 def _stand(plan: Plan) -> None:
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for cell in plan.cells:
         for task in plan.tasks(cell):
             state, said = plan.state(task)
             run = str(task.seed) if task.point is None else f"search {task.point + 1}, {task.seed}"
             lines.append((cell.environment.name, cell.variant.name, run, state, printable(said)))
+        if plan.waits(cell):
+            seeds = ", ".join(map(str, plan.seeds))
+            lines.append((cell.environment.name, cell.variant.name, seeds, "waits", "for the search"))
     table("environment", "variant", "seed", "state", "", rows=lines)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.train.curriculum import Stage
+from gem.train.mixture import EnvPart, MixBy, NormaliseBy, named
 from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 
@@ -50,6 +52,17 @@ MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
 MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
 MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
 
+
+def _tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=metavar,
+        instance_from_str=lambda words: tuple(map(of.parse, words)),
+        is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
+        str_from_instance=lambda parts: [part.written() for part in parts],
+    )
+
+
 Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
@@ -60,7 +73,11 @@ Normalise = Literal["episode", "turn", "token", "constant"]
 """By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
 control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
 of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
-see docs/oracle.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv 2503.20783)."""
+see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
+2503.20783)."""
+
+PoolBy = Literal["uniform", "hard", "even"]
+"""How often an opponent is met, see gem.train.opponents."""
 
 KlEstimator = Literal["full", "k1", "k2", "k3"]
 """How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
@@ -75,14 +92,12 @@ AT_LEAST_ONE = (
     *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
     "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
+    *("advance_over", "pool_every"),
 )
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
-    "eval_every",
-    "patience",
-    "episodes",
-    "warmup_check",
+    *("eval_every", "patience", "pool", "episodes", "warmup_check"),
 )
 
 LOGGERS = ("tensorboard", "wandb")
@@ -127,6 +142,46 @@ class TrainConfig:
 
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keywords for the environment, as '{"reward": "sparse"}'."""
+
+    environments: Annotated[tuple[EnvPart, ...], _tables(EnvPart, "ID[=WEIGHT]|JSON ...")] = ()
+    """Several environments in one run, in place of --env, each an id, ID=WEIGHT, or a JSON object with id,
+    weight, kwargs, wrappers, tools, max_turns and name."""
+
+    mix_by: MixBy = "episodes"
+    """What those weights are shares of: episodes, or tokens that the policy samples."""
+
+    normalise_by: NormaliseBy = "environment"
+    """Among what advantages are centred and scaled: the episodes of one environment, or of all of a batch,
+    where environments of larger rewards make most of the gradient."""
+
+    curriculum: Annotated[tuple[Stage, ...], _tables(Stage, "ID[=UNTIL]|JSON ...")] = ()
+    """Environments one after the other, in place of --env: the next begins when success in this one is above
+    UNTIL, or --advance-at. Each an id, ID=UNTIL, or a JSON object as of --environments, with until."""
+
+    advance_at: float = 0.8
+    """Success above which the next stage of a curriculum begins: the lower bound of its 95% interval, over
+    the episodes of the last --advance-over iterations."""
+
+    advance_over: int = 4
+    """Iterations that this success is of, at least so many of a stage."""
+
+    keep: float = 0.2
+    """Share of the episodes that earlier stages of a curriculum keep, against forgetting."""
+
+    opponent: tuple[str, ...] = ()
+    """Who holds the other seats of a game: random, solver, the folder of a run, or another agent by name.
+    Several are met in turn. The policy holds one seat, another in each game, and learns from that alone.
+    Without opponents it holds every seat."""
+
+    pool: int = 0
+    """Past copies of the policy that are opponents too, the newest so many; the first is from before RL."""
+
+    pool_every: int = 10
+    """Iterations between copies."""
+
+    pool_by: PoolBy = "uniform"
+    """Which opponent is met how often, by the rate x at which the policy beats it: uniform; hard, by
+    (1 - x)^2; even, by x (1 - x)."""
 
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, inner first: names, or module:function."""
@@ -225,7 +280,8 @@ class TrainConfig:
 
     staleness: Literal[0, 1] = 0
     """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
-    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples
+    (docs/guides/estimators.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
@@ -405,6 +461,9 @@ class TrainConfig:
                     f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
                     f"{did_you_mean(name, LOGGERS)}"
                 )
+        self._check_environments()
+        if self.opponents:
+            self._check_opponents()
         if self.grouped and self.batch % self.group:
             raise BadArgument(
                 f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
@@ -423,6 +482,45 @@ class TrainConfig:
             self._check_sampler()
         if self.sampler and self.ray:
             raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
+
+    def _check_environments(self) -> None:
+        for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
+            given = getattr(self, name)
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+                raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
+            object.__setattr__(self, name, named([kind.read(each) for each in given]))
+        if self.environments and self.curriculum:
+            raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
+        several = "environments" if self.environments else "curriculum" if self.curriculum else ""
+        if several and self.env == self.title:
+            object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
+        if several and (self.env != TrainConfig.env or self.env_kwargs):
+            name = "env" if self.env != TrainConfig.env else "env_kwargs"
+            raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
+        if (several or self.opponents) and self.eval_every:
+            raise BadArgument(
+                f"held-out evaluations are of one environment without opponents; leave eval_every or "
+                f"{several or 'opponents'} out."
+            )
+        if len(self.curriculum) == 1:
+            raise BadArgument("a curriculum has one stage; accepted: two or more.")
+        if self.mix_by == "tokens" and len(self.environments) < 2:
+            raise BadArgument("mix_by tokens goes with two environments or more; leave it out.")
+        for name in ("advance_at", "keep"):
+            if not 0 <= getattr(self, name) < 1:
+                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more, and less than 1.")
+
+    def _check_opponents(self) -> None:
+        if len(set(self.opponent)) < len(self.opponent):
+            raise BadArgument(f"opponent is {' '.join(self.opponent)}; give each name once.")
+        if self.algorithm == "turn_grpo":
+            raise BadArgument(
+                "turn_grpo begins games again in their middle, which have one seat; choose another."
+            )
+        if self.ray:
+            raise BadArgument("opponents play where the policy does; leave ray out.")
+        if self.pool and self.sampler:
+            raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
 
     def _check_sampler(self) -> None:
         if not re.fullmatch(r"(vllm|sglang):https?://.+", self.sampler):
@@ -474,6 +572,35 @@ class TrainConfig:
         return self.algorithm in ("rloo", "grpo", "dr_grpo", "gspo", "turn_grpo")
 
     @property
+    def parts(self) -> tuple[EnvPart, ...]:
+        """The environments of the run, or the stages of its curriculum, with all that is said of each."""
+        given = self.environments or self.curriculum
+        if not given:
+            one = EnvPart(self.env, 1.0, self.env_kwargs, self.wrappers, self.tools, self.max_turns)
+            return named([one])
+        return tuple(
+            replace(
+                part,
+                wrappers=self.wrappers if part.wrappers is None else part.wrappers,
+                tools=self.tools if part.tools is None else part.tools,
+                max_turns=self.max_turns if part.max_turns is None else part.max_turns,
+            )
+            for part in given
+        )
+
+    @property
+    def title(self) -> str:
+        """What is played, in a word: the environment's id, or the names of several."""
+        if self.environments or self.curriculum:
+            return (" + " if self.environments else " -> ").join(part.name for part in self.parts)
+        return self.env
+
+    @property
+    def opponents(self) -> bool:
+        """Whether somebody else holds the other seats."""
+        return bool(self.opponent or self.pool)
+
+    @property
     def iterations(self) -> int:
         """How many iterations the run has."""
         return -(-self.episodes // self.batch)
@@ -486,7 +613,14 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON values."""
-        return {**asdict(self), "out": str(self.out), "demos": self.demos and str(self.demos)}
+        return {
+            **asdict(self),
+            "env": self.title,
+            "environments": [part.to_json() for part in self.environments],
+            "curriculum": [stage.to_json() for stage in self.curriculum],
+            "out": str(self.out),
+            "demos": self.demos and str(self.demos),
+        }
 
     def differences(self, other: TrainConfig) -> list[str]:
         """Return the settings in which the configs differ; `ELSEWHERE` are none."""
@@ -511,7 +645,9 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log")}
+        lists = {
+            name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log", "opponent")
+        }
         return cls(**{**values, **paths, **lists})
 
 
@@ -520,6 +656,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "ratio": get_args(Ratio),
     "normalise": get_args(Normalise),
     "kl_estimator": get_args(KlEstimator),
+    "mix_by": get_args(MixBy),
+    "normalise_by": get_args(NormaliseBy),
+    "pool_by": get_args(PoolBy),
     "critic": ("head", "model"),
     "warmup_on": get_args(WarmupOn),
     "dtype": ("auto", "float32", "bfloat16"),

@@ -6,6 +6,7 @@ width of the model, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -303,6 +304,19 @@ def make_policy(config: TrainConfig) -> Policy:
     if config.checkpointing:
         policy.capacity = None  # a checkpointed model keeps no cache, so no prefix can be shared
     return policy
+
+
+def twin(policy: Policy) -> Policy:
+    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
+    shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
+    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
+    try:
+        other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
+    finally:
+        policy.agent = held  # type: ignore[misc]
+    for parameter in other.model.parameters():
+        parameter.requires_grad_(False)
+    return other
 
 
 def observing_agent(

@@ -3,8 +3,9 @@
 Whole episodes come in; their returns become advantages (`gem.estimators`: here lies most of the difference
 between the algorithms), and a few clipped steps are taken on them. A critic is another file: `gem.train.ppo`.
 
-In a game of several seats the policy holds them all, and each seat is trained on its own turns: its returns
-are compared with those of the same seat alone.
+In a game of several seats the policy holds them all, or one of them against an opponent, and each seat is
+trained on its own turns: its returns are compared with those of the same seat alone. Of several environments
+too, each is compared with itself (`gem.train.strata`).
 """
 
 from __future__ import annotations
@@ -19,29 +20,38 @@ from gem.tokens.rows import Row
 from gem.train.batch import Target, Weighted, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner
+from gem.train.schedule import Slot
 from gem.train.steps import Progress, Steps, penalise, take_steps
+from gem.train.strata import strata
 
 KIND: dict[str, Kind] = {**{kind: kind for kind in get_args(Kind)}, "gspo": "grpo"}
 """How an algorithm's returns become advantages."""
 
 
 def learn(
-    learner: Learner, episodes: Sequence[Episode], config: TrainConfig, progress: Progress
+    learner: Learner,
+    episodes: Sequence[Episode],
+    config: TrainConfig,
+    progress: Progress,
+    slots: Sequence[Slot] | None = None,
 ) -> Steps | None:
     """Take one iteration's steps on its episodes; None where nothing can be learnt from them.
+
+    `slots`: of each episode its environment, and the seat that is trained; None: one environment, every seat.
 
     Nothing can where no advantage differs from 0, no entropy is weighed, and no divergence, or the policy is
     the reference still: its gradient is rounding then, which Adam would make steps of full size of.
     """
     weighted: list[Weighted] = []
     signal = False
-    for seat in dict.fromkeys(seat for episode in episodes for seat in episode.seats):
-        rows = weigh(episodes, seat)
+    for stratum in strata(episodes, slots, config.normalise_by):
+        mine, seat = stratum.episodes, stratum.seat
+        rows = weigh(mine, seat)
         if config.algorithm == "turn_grpo":
-            advantages, rows = branch_advantages(episodes, rows, config.gamma)
+            advantages, rows = branch_advantages(mine, rows, config.gamma)
         else:
-            penalties = penalise(learner, episodes, rows, seat, config, progress)
-            advantages = turn_advantages(episodes, KIND[config.algorithm], config.gamma, seat, penalties)
+            penalties = penalise(learner, mine, rows, seat, config, progress)
+            advantages = turn_advantages(mine, KIND[config.algorithm], config.gamma, seat, penalties)
         signal = signal or has_signal(advantages)
         for row in rows:
             values = advantages[row.source]

@@ -22,27 +22,37 @@ from gem.tokens.rows import Row
 from gem.train.batch import Target, Weighted, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner
+from gem.train.schedule import Slot
 from gem.train.steps import Progress, Steps, penalise, take_steps
+from gem.train.strata import strata
 
 
 def learn(
-    learner: Learner, episodes: Sequence[Episode], config: TrainConfig, progress: Progress
+    learner: Learner,
+    episodes: Sequence[Episode],
+    config: TrainConfig,
+    progress: Progress,
+    slots: Sequence[Slot] | None = None,
 ) -> Steps | None:
-    """Take one iteration's steps on its episodes; None where none has a verdict."""
-    weighted: list[Weighted] = []
-    for seat in dict.fromkeys(seat for episode in episodes for seat in episode.seats):
-        rows = weigh(episodes, seat)
+    """Take one iteration's steps on its episodes; None where none has a verdict.
+
+    `slots`: of each episode its environment, and the seat that is trained; None: one environment, every seat.
+    """
+    by_part: dict[int, list[Weighted]] = {}
+    for stratum in strata(episodes, slots, config.normalise_by):
+        mine, seat = stratum.episodes, stratum.seat
+        rows = weigh(mine, seat)
         if not rows:
             continue
         learner.note(rows)
-        penalties = penalise(learner, episodes, rows, seat, config, progress)
-        values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
+        penalties = penalise(learner, mine, rows, seat, config, progress)
+        values = [[0.0] * len(episode.turns_of(seat)) for episode in mine]
         for item in rows:
             for at, value in zip(item.row.learnt, item.noted.pop("value").tolist(), strict=True):
                 values[item.source][item.row.turn[at]] = value
-        after = bootstraps(learner, episodes, rows, seat)
+        after = bootstraps(learner, mine, rows, seat)
         targets: list[dict[int, Target]] = []
-        for source, episode in enumerate(episodes):
+        for source, episode in enumerate(mine):
             if not episode.scored:
                 targets.append({})
                 continue
@@ -56,17 +66,17 @@ def learn(
                     for turn, (advantage, value) in enumerate(zip(advantages, values[source], strict=True))
                 }
             )
-        weighted += [replace(row, targets=targets[row.source]) for row in rows]
-    if not weighted:
+        kept = by_part.setdefault(stratum.part, [])
+        kept += [replace(row, targets=targets[row.source]) for row in rows]
+    if not by_part:
         return None
-    if config.whiten:
-        weighted = whitened(weighted)
+    weighted = [row for kept in by_part.values() for row in (whitened(kept) if config.whiten else kept)]
     scored = sum(episode.scored for episode in episodes)
     return take_steps(learner, weighted, scored, config, progress)
 
 
 def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
-    """Return the rows with advantages of mean 0 and deviation 1 over all turns of the batch."""
+    """Return the rows with advantages of mean 0 and deviation 1 over all their turns."""
     turns = {
         (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
     }

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -48,6 +49,8 @@ class Terminal(Watcher):
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
         self.shown: dict[str, EnvResult] = {}
+        self.apart: dict[str, dict[str, EnvResult]] = {}
+        """The figures of each of several environments, or opponents, by its label."""
         self.warnings: Counter[str] = Counter()
         self.held_out = False
         self.bar: Progress | None = None
@@ -58,15 +61,15 @@ class Terminal(Watcher):
         self.close()
         self.console.print(f"[bold]{name}[/bold]")
 
-    def measured(self, name: str, figures: EnvResult) -> None:
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
-        self.shown[name] = figures
+        (self.apart.setdefault(label, {}) if label else self.shown)[name] = figures
         said = (
             f"{title} {form.format((read(figures) or UNKNOWN).mean)}"
             for title, (read, form) in columns([figures]).items()
         )
         self.console.print(
-            f"  {TITLES[name]}: {', '.join(said)}"
+            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(said)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
@@ -96,6 +99,10 @@ class Terminal(Watcher):
         )
         steps = config.iterations
         self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
+
+    def began(self, stage: str, iteration: int) -> None:
+        """See Watcher.began."""
+        self.console.print(f"[bold]stage {stage}[/bold] from iteration {iteration}", highlight=False)
 
     def evaluated(self, evaluation: Evaluation) -> None:
         """See Watcher.evaluated; what is held out is told once."""
@@ -153,7 +160,8 @@ def _short(number: float) -> str:
 def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult], Interval | None], str]]:
     """Return what is worth telling of a task, by name: how it is read from a result, and its format.
 
-    Success where the environment says what it is, else the return; turns where an episode has several.
+    Success where the environment says what it is, else the return; turns where an episode has several; and of
+    one seat of a game the return too.
     """
     known = list(figures)
     if all(each.success is None for each in known):
@@ -161,15 +169,18 @@ def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult
     found: dict[str, tuple[Callable[[EnvResult], Interval | None], str]] = {
         "success": (lambda found: found.success, "{:.1%}")
     }
-    if any(each.turns is not None and each.turns > 1 for each in known):
+    if any(each.seats for each in known):
+        found["return"] = (lambda found: found.reward, "{:.3f}")
+    if any(each.turns is not None and each.turns > 1 and each.turns_to_success for each in known):
         found["turns to success"] = (lambda found: found.turns_to_success, "{:.2f}")
     return found
 
 
-def table(figures: dict[str, EnvResult]) -> Table:
+def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
     """Return the final table: who played, and how well, by what the task has."""
     told = columns(figures.values())
-    grid = Table("policy", *(title for name in told for title in (name, "95% interval")))
+    headings = (heading for name in told for heading in (name, "95% interval"))
+    grid = Table("policy", *headings, title=title and escape(title), title_justify="left")
     for name in ROWS:
         if name in figures:
             cells = []
@@ -270,7 +281,7 @@ def draw(
     left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")
     figure.suptitle(
-        f"{config.env}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
+        f"{config.title}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
     )
     figure.savefig(path)
 

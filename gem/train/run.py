@@ -3,12 +3,14 @@
 ::
 
     config.json       what was asked for
+    machine.json      on what it began: versions, processor, accelerator
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
     reference.pt      the weights before RL, where training is held to them
     summary.json      the final figures
     curve.png         the learning curve
     episodes.jsonl    what was played in training, an episode store
+    pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
@@ -24,14 +26,17 @@ import fcntl
 import json
 import math
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError
 from gem.evals import EnvResult
+from gem.rollout.episode import versions
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 
@@ -46,6 +51,10 @@ class Metrics:
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `tokens_trained` counts every pass, and padding. Times are seconds;
     `save_s` is that of the checkpoint before.
+
+    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
+    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
+    there is none of it, the line has no such field.
     """
 
     iteration: int
@@ -69,6 +78,13 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    stage: str = ""
+
+
+SOMETIMES = ("environments", "opponents", "stage")
+"""Fields that a line has only where they say something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +166,7 @@ class RunFolder:
         """Name the folder; nothing is touched yet."""
         self.path = path
         self.config = path / "config.json"
+        self.machine = path / "machine.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.pt"
         self.reference = path / "reference.pt"
@@ -157,6 +174,7 @@ class RunFolder:
         self.curve = path / "curve.png"
         self.episodes = path / "episodes.jsonl"
         self.watched = path / "watched.jsonl"
+        self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
         self.best = path / "best.pt"
         self.warmup = path / "warmup.jsonl"
@@ -206,6 +224,7 @@ class RunFolder:
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+        self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
@@ -214,15 +233,18 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
-        files += [self.evaluations, self.best, self.warmup]
+        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
+        files += [self.curve, self.evaluations, self.best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
+            files += self.pool.glob("*.pt*")
             try:
                 for file in files:
                     file.unlink(missing_ok=True)
+                if self.pool.is_dir() and not any(self.pool.iterdir()):
+                    self.pool.rmdir()
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
@@ -250,7 +272,7 @@ class RunFolder:
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
-        self._append(self.metrics, asdict(metrics))
+        self._append(self.metrics, _told(metrics))
 
     def append_evaluation(self, evaluation: Evaluation) -> None:
         """Add an evaluation's line."""
@@ -293,7 +315,7 @@ class RunFolder:
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
-        kept = [asdict(metrics) for metrics in self.history() if metrics.iteration <= iteration]
+        kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
         if self.evaluations.exists():
             lines = [each.to_json() for each in self.evaluated() if each.iteration <= iteration]
@@ -308,6 +330,39 @@ class RunFolder:
             with suppress(OSError):
                 partial.unlink()
             raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+PACKAGES = ("torch", "transformers", "numpy")
+"""Packages whose versions a run notes, beside those of gem and Python."""
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run is made with: versions, system, processor, cores, memory in GiB, accelerator."""
+    found = versions()
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    told: dict[str, Any] = {
+        "versions": found,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    told["memory_GiB"] = round(memory / 2**30, 1)
+    if device.startswith("cuda"):
+        import torch
+
+        told["accelerator"] = torch.cuda.get_device_name(device)
+    return told
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _lock(folder: int, path: Path) -> None:
@@ -342,6 +397,10 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
 def _metrics(values: dict[str, Any]) -> Metrics:
     known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
     return Metrics(**known)
+
+
+def _told(metrics: Metrics) -> dict[str, Any]:
+    return {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
 
 
 def _line(values: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ its steps (`gem.train.policy_gradient`, `gem.train.ppo`).
 
 from __future__ import annotations
 
-import copy
 import functools
 import time
 from collections.abc import Iterator, Sequence
@@ -19,24 +18,28 @@ from typing import Any, Literal
 
 import torch
 
-from gem import seeding
+from gem import models, seeding
 from gem.agents.base import BaseAgent
+from gem.agents.named import NAMES, named_agent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, StoreError
-from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate
+from gem.errors import BadArgument, StoreError, did_you_mean
+from gem.evals import EnvResult, Instances, required
 from gem.evals.evaluator import bounds
-from gem.record import Episode, Limits, StopReason
-from gem.registry import Maker, spec
+from gem.record import Agent, Episode, Limits, StopReason
+from gem.registry import Maker
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
 from gem.train import checkpoint, cloning, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
+from gem.train.contests import Contest, PlayedEnv
 from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.loggers import make_loggers
-from gem.train.policy import Base, Policy, make_policy, settled
+from gem.train.opponents import League, Opponents
+from gem.train.policy import Base, Policy, make_policy, settled, twin
 from gem.train.run import Evaluation, Metrics, RunFolder, WarmupStep
+from gem.train.schedule import Schedule, Slot, figures_of
 from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
 from gem.train.warm_ups import WarmUps
@@ -44,7 +47,6 @@ from gem.train.warmup import NO_DEMONSTRATIONS, warm_up, warm_up_seed
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher, Watchers
 from gem.train.well_formed import WellFormed, below
-from gem.wrappers.wrapper_factory import tool_wrappers
 
 NAN = float("nan")
 
@@ -94,18 +96,24 @@ class Trainer:
             sampled = time.perf_counter()
             steps = self.learn(episodes)
             updated = time.perf_counter()
+            slots = self.slots_of(episodes)
             self.iteration += 1
+            begins = self.schedule.take_in(self.iteration - 1, slots, episodes)
+            if self.league is not None and self.config.pool and self.iteration % self.config.pool_every == 0:
+                self.take_snapshot()
             if not self.config.staleness:
                 self.learner.publish(self.iteration)
             self.cpu_s += time.process_time() - began_cpu
             self.wall_s += time.perf_counter() - began
-            metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled)
+            metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled, slots)
             # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
             if parallel.rank() == 0:
                 self.folder.append(metrics)
             self.history.append(metrics)
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
+            if begins is not None and self.iteration < self.config.iterations:
+                self.watcher.began(begins.name, self.iteration + 1)
             self.evaluate()
             saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
@@ -121,6 +129,9 @@ class Trainer:
         """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
         if not self.config.staleness:
             return self.sample()
+        # Here, not there: what is to come follows from the iterations that are complete now.
+        for number in (self.iteration, self.iteration + 1):
+            self.schedule.plan(number)
         if self._coming is None:
             self._coming = self._thread.submit(self.sample, self.iteration)
         episodes = self._coming.result()
@@ -150,7 +161,29 @@ class Trainer:
 
     def _job(self, iteration: int, task: int, sample: int) -> Job:
         seed = seeding.derive(self.config.seed, "episode", iteration, task)
-        return Job(self.maker, seed, str(task), sample, key=f"{iteration}-{task}")
+        slot = self.schedule.plan(iteration)[task]
+        env = self.envs[slot.part]
+        agents = None
+        if slot.seat:
+            agents = self.opponents.seated(env.seats, slot.seat, self.sampler.agent, slot.opponent)
+        limits = None if env.limits == self.limits else env.limits
+        key = f"{iteration}-{task}"
+        return Job(env.maker, seed, str(task), sample, limits=limits, agents=agents, key=key)
+
+    def slots_of(self, episodes: Sequence[Episode]) -> list[Slot]:
+        """Return the slot of each episode of the present iteration, which its group numbers."""
+        if len(self.envs) == 1 and self.league is None:
+            return [Slot()] * len(episodes)
+        plan = self.schedule.plan(self.iteration)
+        return [plan[int(episode.group)] for episode in episodes]
+
+    def take_snapshot(self) -> None:
+        """Take the policy as it is now into the pool of opponents."""
+        assert self.league is not None
+        if parallel.rank() == 0:
+            self.opponents.keep(self.iteration)
+        parallel.wait()
+        self.league.add(self.iteration)
 
     def _sample_branches(self, iteration: int) -> list[Episode]:
         """Play each group's first episode, draw one of its turns, and play the others from there.
@@ -180,7 +213,7 @@ class Trainer:
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
         learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
-        return learn(self.learner, episodes, self.config, self.progress)
+        return learn(self.learner, episodes, self.config, self.progress, self.slots_of(episodes))
 
     def watch(self) -> None:
         """Play the watched seeds, at the checkpoints where that is due.
@@ -305,7 +338,7 @@ class Trainer:
         """Who plays the watched seeds; None where nobody does, or another process."""
         if not self.config.watch or parallel.rank():
             return None
-        return Watched(self.policy, self.config, self.maker, self.limits, self.folder.watched)
+        return Watched(self.policy, self.config, self.envs, self.folder.watched)
 
     def close(self) -> None:
         """Close what plays and what stores."""
@@ -320,45 +353,101 @@ class Trainer:
             self.store.close()
         if self.watched is not None:
             self.watched.close()
+        if self.league is not None:
+            self.opponents.close()
         if "held_out" in vars(self):
             self.held_out.close()
 
     @functools.cached_property
+    def envs(self) -> list[PlayedEnv]:
+        """The environments of the run."""
+        return played_envs(self.config)
+
+    @property
     def maker(self) -> Maker:
-        """The recipe of the environment."""
-        return make_maker(self.config)
+        """The recipe of the environment, of several of the first."""
+        return self.envs[0].maker
 
-    @functools.cached_property
+    @property
     def instances(self) -> Instances:
-        """The instances that every figure of the run is measured on."""
-        return find_instances(self.maker, self.config.seed)
+        """The instances that figures are measured on, in several environments in the first."""
+        return self.envs[0].instances
+
+    @property
+    def budget(self) -> int | None:
+        """Turns that an episode may take at most, see PlayedEnv; in several environments in the first."""
+        return self.envs[0].budget
 
     @functools.cached_property
-    def budget(self) -> int | None:
-        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
-        with self.maker() as env:
-            stated = env.spec.max_turns if env.spec else None
-        known = [turns for turns in (stated, self.config.max_turns) if turns is not None]
-        return min(known, default=None)
+    def league(self) -> League | None:
+        """Who plays against the policy; None where it holds every seat."""
+        config = self.config
+        return League(config.opponent, config.pool, config.pool_by) if config.opponents else None
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """What each task of the run's iterations is."""
+        return Schedule(self.config, [env.seats for env in self.envs], self.league)
+
+    @functools.cached_property
+    def opponents(self) -> Opponents:
+        """The agents of the league."""
+        fixed = {name: fixed_opponent(name) for name in self.config.opponent}
+        return Opponents(fixed, self.policy, self.config, self.folder.pool)
+
+    @property
+    def contests(self) -> list[Contest]:
+        """What a policy is measured in: each environment, a game against each opponent that has a name.
+
+        Where the opponents are past copies alone, which change, it is random play, which does not; at the end
+        the copies too.
+        """
+        found: list[Contest] = []
+        for env in self.envs:
+            against: list[tuple[str, ...]] = [(name,) for name in self.config.opponent or ("random",)]
+            if not self.config.opponents or len(env.seats) < 2:
+                found.append(Contest(env, label=env.name))
+                continue
+            if self.league is not None and self.config.pool and self.iteration == self.config.iterations:
+                against.append(
+                    tuple(name for name in self.league.members if name not in self.config.opponent)
+                )
+            for names in against:
+                shown = names[0] if names[0] in ("random", *self.config.opponent) else "the pool"
+                found.append(Contest(env, names, f"{env.name} against {shown}"))
+        return found
+
+    def opponent(self, name: str) -> Agent:
+        """Return the agent of a contest."""
+        return RandomAgent() if name == "random" else self.opponents.agent(name)
 
     @property
     def limits(self) -> Limits:
-        """The limits from outside."""
+        """The limits from outside, where an environment has none of its own."""
         return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
 
     def summarise(
-        self, episodes: Sequence[Episode], steps: Steps, sample_s: float, update_s: float
+        self,
+        episodes: Sequence[Episode],
+        steps: Steps,
+        sample_s: float,
+        update_s: float,
+        slots: Sequence[Slot] | None = None,
     ) -> Metrics:
-        """Return the figures of an iteration."""
-        scored = [episode for episode in episodes if episode.scored]
+        """Return the figures of an iteration; `slots` of each episode, None: of one environment."""
+        slots = slots or [Slot()] * len(episodes)
+        scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
+        told = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
         count = len(scored) or NAN
+        several = len(self.envs) > 1 or self.league is not None
+        by_part, by_opponent = figures_of(self.config.parts, slots, episodes) if several else ({}, {})
         return Metrics(
             iteration=self.iteration,
             episodes=self.iteration * self.config.batch,
-            success=success_rate(episodes),
-            reward=sum(episode.reward() for episode in scored) / count,
-            turns=sum(len(episode.turns) for episode in scored) / count,
-            unreadable=sum(episode.stop is StopReason.UNREADABLE for episode in scored) / count,
+            success=sum(told) / len(told) if told else NAN,
+            reward=sum(slot.reward(episode) for slot, episode in scored) / count,
+            turns=sum(len(slot.turns(episode)) for slot, episode in scored) / count,
+            unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
             no_verdict=len(episodes) - len(scored),
             loss=steps.loss,
             entropy=steps.entropy,
@@ -368,13 +457,22 @@ class Trainer:
             logprob_gap=steps.gap,
             value_error=steps.value_error,
             lr=self.learner.optimiser.param_groups[0]["lr"],
-            tokens_sampled=sum(len(turn.token_ids) for episode in episodes for turn in episode.turns),
+            tokens_sampled=sum(slot.tokens(episode) for slot, episode in zip(slots, episodes, strict=True)),
             tokens_trained=steps.positions,
             sample_s=sample_s,
             update_s=update_s,
             save_s=self.save_s,
             cpu_s=self.cpu_s,
+            environments=by_part,
+            opponents=by_opponent,
+            stage=self._stage_of(slots),
         )
+
+    def _stage_of(self, slots: Sequence[Slot]) -> str:
+        """Return the name of the stage that an iteration was of: the last of those that it has tasks of."""
+        if self.schedule.curriculum is None:
+            return ""
+        return self.envs[max(slot.part for slot in slots)].name
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -386,9 +484,12 @@ class Trainer:
             "figures": self.figures,
             **self.learner.state(),
             "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
+            "schedule": self.schedule.state(),
         }
         if parallel.rank() == 0:
             checkpoint.save(self.folder.checkpoint, state)
+            if self.league is not None:  # now no checkpoint needs the others
+                self.opponents.prune({*self.league.members, *self.schedule.in_use()})
         self.learner.forget()
         self.save_s = time.perf_counter() - began
 
@@ -402,6 +503,8 @@ class Trainer:
         self.learner.load(state, str(self.folder.checkpoint))
         self.iteration, self.figures = state["iteration"], state["figures"]
         self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        if "schedule" in state:  # a run of an earlier version has none, and needs none
+            self.schedule.load(state["schedule"])
         self.learner.publish(self.iteration)
         if self.config.staleness:
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
@@ -433,23 +536,36 @@ class Trainer:
         )
 
 
-def twin(policy: Policy) -> Policy:
-    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
-    shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
-    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
-    try:
-        other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
-    finally:
-        policy.agent = held  # type: ignore[misc]
-    for parameter in other.model.parameters():
-        parameter.requires_grad_(False)
-    return other
+def played_envs(config: TrainConfig) -> list[PlayedEnv]:
+    """Return the environments of a config as they are played.
+
+    Raises:
+        BadArgument: for opponents where no environment has a seat for them.
+    """
+    envs = [PlayedEnv(part, config) for part in config.parts]
+    if config.opponents and all(len(env.seats) < 2 for env in envs):
+        raise BadArgument(
+            f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
+        )
+    return envs
 
 
 def make_maker(config: TrainConfig) -> Maker:
-    """Return the recipe of a config's environment: tools are the innermost wrappers."""
-    wrappers = (*tool_wrappers(config.tools), *config.wrappers)
-    return Maker(config.env, config.env_kwargs, wrappers)
+    """Return the recipe of a config's environment, of several the first one's."""
+    return played_envs(config)[0].maker
+
+
+def fixed_opponent(name: str) -> Agent:
+    """Return the agent of a name, or the one that the folder of a run holds.
+
+    Raises:
+        BadArgument: where it is neither. MissingExtra: without the packages that the agent wants.
+    """
+    found = named_agent(name)
+    if found is None and not Path(name).is_dir():
+        hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
+        raise BadArgument(f"no opponent is called {name!r}; accepted: {NAMES}, or the folder of a run.{hint}")
+    return trained_agent(Path(name)) if found is None else found
 
 
 def trained_agent(
@@ -511,8 +627,7 @@ def train(
         if resume:
             trainer.restore()
             told.begun(folder, config, trainer.history)
-            for name, figures in trainer.figures.items():
-                told.measured(name, EnvResult.from_json(figures))
+            tell_figures(trainer)
         else:
             with demonstrations(config):  # what is wrong with them is said at once
                 pass
@@ -522,6 +637,8 @@ def train(
             parallel.wait()
             prepare(trainer, warm_ups)
             trainer.hold_reference()
+            if config.pool:
+                trainer.take_snapshot()
             if config.staleness:
                 load_weights(trainer.sampler, weights(trainer.policy), "the learner")
                 trainer.sampler.publish(0)
@@ -546,7 +663,10 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         BadArgument: for a model, an environment or a wrapper that cannot be made.
     """
     config = settled(config)
-    make_maker(config)().close()  # what cannot be made is refused before a model is loaded
+    for env in played_envs(config):  # what cannot be made is refused before a model is loaded
+        env.maker().close()
+        if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
+            raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
     config = replace(config, device=parallel.begin(config.device))
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -561,7 +681,10 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         pass_tokens=config.pass_tokens,
     )
     learner = Learner(policy, settings, critic=critic)
-    return Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
+    trainer = Trainer(config, RunFolder(config.out), learner, watcher or Watcher())
+    if config.opponents:
+        trainer.opponents  # noqa: B018  who cannot be found is told now
+    return trainer
 
 
 def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
@@ -570,7 +693,7 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     began, began_cpu = time.perf_counter(), time.process_time()
     watcher.stage("measuring random play and the solver")
     take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
-    if spec(config.env).solver != "none":
+    if any(contest.solvable for contest in trainer.contests):
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
     if not config.iterations:
@@ -582,11 +705,23 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     if config.iterations:
         watcher.stage("measuring before any RL")
         take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-        before, random = (EnvResult.from_json(trainer.figures[name]) for name in ("before", "random"))
-        if config.warmup_steps and below(before, random):
-            watcher.warned(f"before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}")
+        if config.warmup_steps:
+            warn_below_random(trainer)
     trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
+
+
+def warn_below_random(trainer: Trainer) -> None:
+    """Warn where the warmed-up policy plays worse than random, beyond noise."""
+    for label, figures in {"": trainer.figures, **trainer.figures.get("environments", {})}.items():
+        if not {"before", "random"} <= figures.keys():
+            continue
+        before, random = (EnvResult.from_json(figures[name]) for name in ("before", "random"))
+        if below(before, random):
+            where = f"{label}: " if label else ""
+            trainer.watcher.warned(
+                f"{where}before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}"
+            )
 
 
 def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
@@ -597,7 +732,8 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
         losses: list[float] = []
         judge = None
         if config.warmup_check:
-            judge = WellFormed(trainer.policy, config, trainer.maker, trainer.limits)
+            makers = [env.maker for env in trainer.envs]
+            judge = WellFormed(trainer.policy, config, makers, trainer.limits)
             last.callback(judge.close)
 
         def look(step: int, learner: Learner) -> bool:
@@ -627,7 +763,7 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
         def make() -> None:
             warm_up(
                 trainer.policy,
-                trainer.maker,
+                [env.maker for env in trainer.envs],
                 seed=config.seed,
                 steps=config.warmup_steps,
                 batch=config.warmup_batch,
@@ -649,7 +785,7 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
             elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
             trainer.learner.publish(0)
     trainer.learner.take_over()
-    return elsewhere
+    return max(0.0, elsewhere)
 
 
 @contextmanager
@@ -690,7 +826,7 @@ def finish(trainer: Trainer) -> dict[str, Any]:
         **trainer.figures,
         **({"warmup": asdict(steps[-1])} if (steps := trainer.folder.warmed()) else {}),
         **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
-        "env": config.env,
+        "env": config.title,
         "model": config.model,
         "algorithm": config.algorithm if config.iterations else "cloning",
         "gamma": config.gamma,
@@ -726,22 +862,36 @@ def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
     trainer.policy.temper(trainer.config.temperature)
 
 
-def take_figures(trainer: Trainer, name: str, agent: Any, episodes: int) -> None:
-    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance."""
-    config = trainer.config
-    instances = trainer.instances
-    samples = max(1, -(-episodes // len(instances.seeds)))
-    measured = evaluate(
-        agent,
-        trainer.maker,
-        episodes=samples * len(instances.seeds),
-        instances=instances,
-        budget=trainer.budget,
-        limits=trainer.limits,
-        exactly=episodes == 0 and instances.complete,
-        concurrency=config.batch,
-        host=config.host,
-    )
-    required(measured)
-    trainer.figures[name] = measured.to_json()
-    trainer.watcher.measured(name, measured)
+def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance.
+
+    In each of several environments, and against each opponent, by itself.
+
+    Raises:
+        BadArgument: for a stage of a curriculum that does not say what success is.
+    """
+    contests = trainer.contests
+    for contest in contests:
+        if name == "optimum" and not contest.solvable:
+            continue
+        others = [trainer.opponent(each) for each in contest.against]
+        measured = required(contest.measure(agent, others, episodes))
+        if trainer.config.curriculum and measured.success is None:
+            raise BadArgument(f"a curriculum goes by success, and {contest.label} does not say what it is.")
+        if len(contests) == 1 and not contest.against:
+            trainer.figures[name] = measured.to_json()
+            trainer.watcher.measured(name, measured)
+            continue
+        by_label = trainer.figures.setdefault("environments", {})
+        by_label.setdefault(contest.label, {})[name] = measured.to_json()
+        trainer.watcher.measured(name, measured, contest.label)
+
+
+def tell_figures(trainer: Trainer) -> None:
+    """Tell the watcher the figures that a run that goes on has taken before."""
+    for name, figures in trainer.figures.items():
+        if name != "environments":
+            trainer.watcher.measured(name, EnvResult.from_json(figures))
+    for label, found in trainer.figures.get("environments", {}).items():
+        for name, figures in found.items():
+            trainer.watcher.measured(name, EnvResult.from_json(figures), label)

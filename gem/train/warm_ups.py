@@ -23,7 +23,8 @@ from gem.train.learner import load_weights, weights
 from gem.train.policy import Policy
 
 SETTINGS = (
-    *("env", "env_kwargs", "wrappers", "tools", "seed", "max_grad_norm", "pass_tokens", "threads"),
+    *("env", "env_kwargs", "wrappers", "tools", "environments", "curriculum", "seed", "threads"),
+    *("max_grad_norm", "pass_tokens"),
     *("warmup_steps", "warmup_batch", "warmup_lr", "warmup_on"),
     *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
     *("width", "layers", "heads"),

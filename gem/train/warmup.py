@@ -35,7 +35,7 @@ NO_DEMONSTRATIONS = "the store of demonstrations is empty; `gem-gym demos` write
 
 def warm_up(
     policy: Policy,
-    maker: Maker,
+    maker: Maker | Sequence[Maker],
     *,
     seed: int,
     steps: int,
@@ -50,10 +50,11 @@ def warm_up(
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
-    `on`: the tokens whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a
-    fifth of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative
-    log probability per token in nats; `look` its number and the learner, to see what has been learnt: True
-    ends the warm-up.
+    Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
+    whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a fifth of `lr` over
+    the second half. `on_step` is given each step's number and its loss, the mean negative log probability
+    per token in nats; `look` its number and the learner, to see what has been learnt:
+    True ends the warm-up.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
@@ -62,13 +63,15 @@ def warm_up(
     """
     if demos is not None and not len(demos):
         raise BadArgument(NO_DEMONSTRATIONS)
+    makers = [maker] if isinstance(maker, Maker) else list(maker)
     what = "episodes of random play" if demos is None else "demonstrations"
     settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
     learner = Learner(policy, settings)
     for step in range(steps):
         learner.set_lr(lr * max(0.2, min(1.0, 2 * (1 - step / steps))))
         if demos is None:
-            jobs = [Job(maker, warm_up_seed(seed, step, i)) for i in range(batch)]
+            first = step * batch  # where the last step left off
+            jobs = [Job(makers[(first + i) % len(makers)], warm_up_seed(seed, step, i)) for i in range(batch)]
             episodes = rollout(jobs, RandomAgent(), concurrency=batch)
         else:
             stream = seeding.stream(seed, "warm-up", step)

@@ -6,13 +6,13 @@ nothing else. The seeds are none that training draws, and the agent is none that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from gem import seeding
-from gem.record import Limits
-from gem.registry import Maker
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
+from gem.train.contests import PlayedEnv
 from gem.train.policy import Policy, observing_agent
 
 TIMES = 20
@@ -22,9 +22,9 @@ TIMES = 20
 class Watched:
     """Plays the watched seeds into a store; what stands there already is not played again."""
 
-    def __init__(self, policy: Policy, config: TrainConfig, maker: Maker, limits: Limits, path: Path) -> None:
-        """Play `policy` in the environments of `maker`, into the store at `path`."""
-        self.config, self.maker, self.limits = config, maker, limits
+    def __init__(self, policy: Policy, config: TrainConfig, envs: Sequence[PlayedEnv], path: Path) -> None:
+        """Play `policy`, in every seat, in each of `envs`, into the store at `path`."""
+        self.config, self.envs = config, envs
         self.agent = observing_agent(policy, config)
         self.store = EpisodeStore(path)
 
@@ -43,17 +43,19 @@ class Watched:
         with Runner(
             self.agent,
             host=self.config.host,
-            limits=self.limits,
+            limits=self.envs[0].limits,
             concurrency=self.config.watch,
             store=self.store,
             resume=True,
         ) as runner:
-            runner.play([self._job(iteration, number) for number in range(self.config.watch)])
+            jobs = range(self.config.watch * len(self.envs))
+            runner.play([self._job(iteration, number) for number in jobs])
         self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
 
     def _job(self, iteration: int, number: int) -> Job:
         seed = seeding.derive(self.config.seed, "watched", number)
-        return Job(self.maker, seed, str(number), key=f"{iteration}-{number}")
+        env = self.envs[number // self.config.watch]
+        return Job(env.maker, seed, str(number), limits=env.limits, key=f"{iteration}-{number}")
 
     def close(self) -> None:
         """Close the agent and the store."""

@@ -31,8 +31,14 @@ class Watcher:
     def cloned(self, step: int, held_out_loss: float) -> None:
         """The loss on demonstrations that are not cloned was measured, behind a warm-up step."""
 
-    def measured(self, name: str, figures: EnvResult) -> None:
-        """A policy was measured: see `gem.train.progress.TITLES`."""
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
+        """A policy was measured: see `gem.train.progress.TITLES`.
+
+        `label`: in which of several environments, or against whom; empty where there is one, and no opponent.
+        """
+
+    def began(self, stage: str, iteration: int) -> None:
+        """A stage of a curriculum begins with the iteration of this number, counted from 1."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """An iteration is done; a run that is interrupted before the next checkpoint does it again."""

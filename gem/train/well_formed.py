@@ -44,9 +44,9 @@ class Look:
 class WellFormed:
     """Compares a policy's sampled play with random play."""
 
-    def __init__(self, policy: Policy, config: TrainConfig, maker: Maker, limits: Limits) -> None:
-        """Look at `policy` in the environments of `maker`."""
-        self.config, self.maker, self.limits = config, maker, limits
+    def __init__(self, policy: Policy, config: TrainConfig, makers: Sequence[Maker], limits: Limits) -> None:
+        """Look at `policy` in the environments of `makers`, in each in turn."""
+        self.config, self.makers, self.limits = config, makers, limits
         self.agent = observing_agent(policy, config, entropy=False)
         self.in_a_row = 0
 
@@ -56,7 +56,8 @@ class WellFormed:
         The format is learnt when compare() says so for the second time in a row.
         """
         seeds = (seeding.derive(self.config.seed, "well-formed", step, i) for i in range(EPISODES))
-        jobs = [Job(self.maker, seed, key=f"{step}-{i}") for i, seed in enumerate(seeds)]
+        count = len(self.makers)
+        jobs = [Job(self.makers[i % count], seed, key=f"{step}-{i}") for i, seed in enumerate(seeds)]
         how: dict[str, Any] = {"limits": self.limits, "concurrency": self.config.batch}
         self.agent.publish(step)
         found = compare(rollout(jobs, self.agent, **how), rollout(jobs, RandomAgent(), **how))

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from runs import QUICK, Log, assert_same_run, figures, same_weights, weights
 
 from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.envs.games.guess_the_number import GuessTheNumber
@@ -28,71 +30,9 @@ from gem.train.learner import load_weights
 from gem.train.policy import TinyPolicy, make_policy
 from gem.train.run import RunFolder
 from gem.train.steps import Steps
-from gem.train.trainer import Trainer, Watcher, train, trained_agent
+from gem.train.trainer import Trainer, train, trained_agent
 from gem.train.trainer import make_trainer as make
 from gem.train.warmup import warm_up
-
-QUICK = TrainConfig(
-    env_kwargs={"max_number": 4, "max_turns": 3},
-    width=16,
-    layers=1,
-    heads=2,
-    episodes=64,
-    batch=16,
-    minibatch=8,
-    group=4,
-    warmup_steps=16,
-    warmup_on="answers",
-    warmup_batch=8,
-    warmup_lr=2e-2,
-    eval_episodes=8,
-)
-TIMES = {"sample_s", "update_s", "save_s", "cpu_s"}
-
-
-class Log(Watcher):
-    """Keeps what it is told; at iteration `stop` it is Ctrl-C."""
-
-    def __init__(self, stop=None):
-        self.stop = stop
-        self.iterations, self.warnings, self.stages, self.losses = [], [], [], []
-
-    def stage(self, name):
-        self.stages.append(name)
-
-    def warmed(self, step, steps, loss):
-        self.losses.append(loss)
-
-    def warned(self, text):
-        self.warnings.append(text)
-
-    def iterated(self, metrics, config):
-        self.iterations.append(metrics.iteration)
-        if metrics.iteration == self.stop:
-            raise KeyboardInterrupt
-
-
-def weights(out):
-    return checkpoint.load(RunFolder(out).checkpoint)["model"]
-
-
-def same_weights(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def figures(out):
-    """The metrics of a run without its times, as text, where NaN equals NaN."""
-    history = (asdict(metrics) for metrics in RunFolder(out).history())
-    return [repr({name: value for name, value in m.items() if name not in TIMES}) for m in history]
-
-
-def assert_same_run(one, other):
-    assert figures(one) == figures(other)
-    assert same_weights(weights(one), weights(other))
-    summaries = [json.loads(RunFolder(out).summary.read_text()) for out in (one, other)]
-    for summary in summaries:
-        del summary["cpu_s"], summary["wall_s"]
-    assert summaries[0] == summaries[1]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.content import printable
-from gem.errors import StoreError
+from gem.train.baselines import rows
 from gem.train.baselines.rows import Run
 from gem.train.baselines.study import Study
 from gem.train.baselines.summary import (
@@ -41,14 +41,8 @@ def write_page(summary: Summary, folder: Path) -> Path:
         StoreError: when it cannot be written.
     """
     path, text = page_path(summary.study, folder), page(summary)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            partial = path.with_name(path.name + ".partial")
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+    if not path.exists() or path.read_bytes() != text.encode():
+        rows.replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
 
@@ -95,7 +89,7 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
         if trend != "flat":
             trend = f"{trend} ({number(each.trend.gain, each.measure, signed=True)})"
     elif each.runs:
-        trend = "too short"
+        trend = "too short" if each.alike else "stopped early"
     cpu_s = "-" if each.cpu_s is None else f"{each.cpu_s:.0f}" + "*" * bool(each.over)
     return (each.cell.environment.name, each.cell.variant.name, *figures, trend, cpu_s)
 
@@ -124,7 +118,7 @@ def _results(summary: Summary) -> Iterator[str]:
         **Last third**: of the learning curve. It is rising or falling where the Mann-Kendall test says so
         (one-sided p of {P_VALUE:g} or less) and a straight line through it changes by more than
         {LEAST_GAIN:.0%} of the scale; else flat, which means that no trend was seen. What still rises has
-        not converged.
+        not converged. Runs that stopped at different episodes have no common curve.
         """
     )
     if over := [(each, seed) for each in cells for seed in each.over]:
@@ -137,7 +131,7 @@ def _results(summary: Summary) -> Iterator[str]:
         yield "Failed:\n\n" + "\n".join(
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
         )
-    if any(each.curves() for each in cells):
+    if any(each.curves for each in cells):
         yield f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _prose(
             """
@@ -192,12 +186,12 @@ def _comparison(summary: Summary) -> Iterator[str]:
 
 
 def _transfer(summary: Summary) -> Iterator[str]:
-    rows = moved(summary)
-    if not rows:
+    found_elsewhere = moved(summary)
+    if not found_elsewhere:
         return
     yield "## On other environments"
     lines = []
-    for each in rows:
+    for each in found_elsewhere:
         figures = []
         for name, found in each.figures.items():
             if found is None:
@@ -272,6 +266,10 @@ def _setup(summary: Summary) -> Iterator[str]:
     }
     if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
         yield f"Rows hold seeds that the study does not name; they are in no figure. {'; '.join(told)}."
+    absent = {name for each in summary.cells if each.row for name in rows.absent(each.row.config)}
+    if absent:
+        told = [f"`{name}`" for name in sorted(absent)]
+        yield f"Rows are older than these settings, and count as of their defaults: {', '.join(told)}."
     if summary.strange:
         told = [f"`{name}`" for name in summary.strange]
         yield f"Rows of nothing that stands in the study: {', '.join(told)}."
@@ -329,8 +327,8 @@ def _counted(values: Sequence[object], what: str) -> str:
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    every = [heads, ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
 
 
 def _settings(values: Mapping[str, Any]) -> str:

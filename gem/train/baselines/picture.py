@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gem.errors import StoreError
+from gem.train.baselines import rows
 from gem.train.baselines.study import Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
@@ -40,7 +40,7 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     Raises:
         StoreError: when it cannot be written. MissingExtra: without matplotlib.
     """
-    if not any(each.curves() for each in summary.cells):
+    if not any(each.curves for each in summary.cells):
         return None
     path = picture_path(summary.study, folder)
     if shows(path, summary):
@@ -48,13 +48,7 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     from gem.evals.picture import check_picture
 
     check_picture(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        _draw(summary, partial)
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+    rows.replace_file(path, lambda partial: _draw(summary, partial))
     return path
 
 
@@ -69,17 +63,12 @@ def shows(path: Path, summary: Summary) -> bool:
 def digest(summary: Summary) -> str:
     """Return a digest of all that is drawn."""
     drawn = [
-        [each.cell.environment.name, each.cell.variant.name, each.measure, _episodes(each), each.curves()]
+        [each.cell.environment.name, each.cell.variant.name, each.measure, each.curves]
         for each in summary.cells
     ]
     spans = [references(summary.of(part)) for part in summary.study.environments]
     text = json.dumps([FORM, summary.study.title, drawn, spans])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _episodes(each: CellSummary) -> list[float]:
-    run = next(iter(each.runs.values()), None)
-    return [] if run is None else [float(value or 0) for value in run.curve.get("episodes", [])]
 
 
 def _draw(summary: Summary, path: Path) -> None:
@@ -101,20 +90,8 @@ def _draw(summary: Summary, path: Path) -> None:
             continue
         cells = summary.of(part)
         for each, style in zip(cells, styles, strict=True):
-            curves, episodes = each.curves(), _episodes(each)
-            if not curves or len({len(curve) for curve in (*curves, episodes)}) > 1:
-                continue
-            at = list(zip(*curves, strict=True))
-            (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
-            axes.fill_between(
-                episodes,
-                list(map(min, at)),
-                list(map(max, at)),
-                color=style["color"],
-                alpha=0.15,
-                linewidth=0,
-            )
-            shown.setdefault(each.cell.variant.name, line)
+            if each.curves:
+                shown.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
         if (span := references(cells)) is not None:
             for level, dash, name in ((span[0], ":", "random play"), (span[1], "--", "solver")):
                 line = axes.axhline(level, color="#666666", linewidth=1.1, linestyle=dash, zorder=0)
@@ -141,6 +118,19 @@ def _draw(summary: Summary, path: Path) -> None:
         frameon=False,
     )
     figure.savefig(path, format="png", metadata={"Description": digest(summary)})
+
+
+def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any]) -> Any:
+    """Draw the mean of a cell's seeds and their range, or each seed where they have no points in common."""
+    if not each.alike:
+        lines = [axes.plot(*curve, linewidth=1.1, alpha=0.8, **style)[0] for curve in each.curves]
+        return lines[0]
+    episodes = each.curves[0].episodes
+    at = list(zip(*(curve.scores for curve in each.curves), strict=True))
+    lowest, highest = [min(values) for values in at], [max(values) for values in at]
+    axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.15, linewidth=0)
+    (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
+    return line
 
 
 def _styles(count: int) -> Sequence[dict[str, Any]]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +25,7 @@ from gem.errors import StoreError
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
-from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now
+from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now, write_job
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 
@@ -160,6 +159,16 @@ class Plan:
         if job is not None and (changed := rows.changed(job.config, task.config)):
             return "changed", ", ".join(changed)
         return ("begun", "") if job is not None else ("open", "")
+
+    def left(self) -> int:
+        """Return how many runs of the study's own seeds have not finished."""
+        waiting = sum(len(self.seeds) for cell in self.cells if self.waits(cell))
+        ready = [task for cell in self.cells if not self.waits(cell) for task in self.tasks(cell)]
+        return waiting + sum(self.state(task)[0] != "finished" for task in ready)
+
+    def waits(self, cell: Cell) -> bool:
+        """Tell whether the seeds of a cell wait for its search."""
+        return any(task.point is not None for task in self.tasks(cell))
 
     def changed(self) -> dict[str, str]:
         """Return what has changed since it was run, by the runs' names; and of searches, by the cells'."""
@@ -330,6 +339,7 @@ class Carrier:
         self._began = now()
         self._tried: set[Path] = set()
         self._waiting = False
+        self._left = plan.left()
 
     def carry_out(self) -> Outcome:
         """Do what is left to do, and return what came of it.
@@ -402,9 +412,7 @@ class Carrier:
         (folder / RESULT).unlink(missing_ok=True)
         transfer = {name: config.to_json() for name, config in task.transfer.items()}
         job = replace(job or Job({}, started=now()), config=task.config.to_json(), transfer=transfer)
-        partial = folder / f"{JOB}.partial"
-        partial.write_text(json.dumps(asdict(job)))
-        partial.replace(folder / JOB)
+        write_job(folder, job)
 
     def _start(self, task: Task, lock: int) -> None:
         command = [sys.executable, "-m", "gem.train.baselines.worker", str(task.folder), str(os.getpid())]
@@ -462,7 +470,8 @@ class Carrier:
         try:
             self.plan.record(task, run, self.overwrite)
         except StoreError as error:
-            self._fail(task, f"{error} Its result stands in {task.folder / RESULT}.")
+            kept = f" Its result stands in {task.folder / RESULT}." if task.recorded else ""
+            self._fail(task, f"{error}{kept}")
         else:
             if run.error is None:
                 self._succeed(task, run)
@@ -485,10 +494,13 @@ class Carrier:
         self.outcome.finished += 1
         score = score_of(run, self.plan.study.score)
         told = "" if score is None else f"score {score:.3f}, "
-        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds")
+        self._left -= task.point is None
+        left = f"; {self._left} left" if task.point is None else ""
+        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds{left}")
 
     def _fail(self, task: Task, error: str) -> None:
-        self.outcome.failed.append(task.name)
+        if task.name not in self.outcome.failed:
+            self.outcome.failed.append(task.name)
         self.tell(f"failed: {task.name}: {error}")
 
     def _stop(self) -> None:

@@ -44,7 +44,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -52,6 +52,7 @@ from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
+from gem.train.config_file import setting
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 Score = Literal["auto", "success", "return"]
@@ -62,6 +63,7 @@ NOT_SETTINGS = {
     "seed": "a study has `seeds`",
     "out": "the folder of a run follows from its place in the study",
     "ray": "a study samples on this machine",
+    "log": "a study keeps rows and run folders",
 }
 """Fields of TrainConfig that a study says in another way, and which."""
 
@@ -293,9 +295,6 @@ def _check_task(config: TrainConfig, what: str) -> None:
         raise type(error)(f"{what}: {error}") from None
 
 
-HINTS = get_type_hints(TrainConfig)
-
-
 def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) -> dict[str, Any]:
     """Return settings with the types that TrainConfig has."""
     known = [each.name for each in fields(TrainConfig) if each.name not in NOT_SETTINGS]
@@ -305,7 +304,7 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
         if name in KNOWN and name not in known:
             raise BadArgument(f"{what} has {name}, which is the study's: put it above the first [table].")
     _check_names(what, values, (*beside, *known))
-    typed = {name: _typed(f"{name} of {what}", value, HINTS[name]) for name, value in values.items()}
+    typed = {name: setting(what, name, value) for name, value in values.items()}
     for name, value in typed.items():
         try:
             json.dumps(value, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none
@@ -316,7 +315,7 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
 
 def _typed(what: str, value: Any, kind: Any) -> Any:
     try:
-        typed = msgspec.convert(value, kind, dec_hook=lambda wanted, given: wanted(given))
+        typed = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         if get_origin(kind) is Literal:
             choices = list(map(str, get_args(kind)))

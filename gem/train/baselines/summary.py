@@ -44,6 +44,13 @@ success, a percentage point."""
 Measure = Literal["success", "return"]
 
 
+class Curve(NamedTuple):
+    """The score over stretches of a run, and the episodes at their ends."""
+
+    episodes: list[float]
+    scores: list[float]
+
+
 class Trend(NamedTuple):
     """How the last third of a curve goes, and by how much, in the units of the score."""
 
@@ -100,13 +107,22 @@ class CellSummary:
             said.append(f"{_seeds(self.missing)} not run")
         return ", ".join(said)
 
-    def curves(self) -> list[list[float]]:
-        """Return the curve of each seed, point by point; of what has none, nothing."""
+    @property
+    def curves(self) -> list[Curve]:
+        """The curve of each seed that has one."""
         name = "success" if self.measure == "success" else "reward"
-        found = [run.curve.get(name, []) for run in self.runs.values()]
-        return [
-            [value for value in curve if value is not None] for curve in found if curve and None not in curve
-        ]
+        found = []
+        for run in self.runs.values():
+            pairs = zip(run.curve.get("episodes", []), run.curve.get(name, []), strict=False)
+            known = [(at, value) for at, value in pairs if at is not None and value is not None]
+            if known:
+                found.append(Curve([at for at, _ in known], [value for _, value in known]))
+        return found
+
+    @property
+    def alike(self) -> bool:
+        """Whether all curves have the same points: they do not where a run stopped early."""
+        return len({tuple(curve.episodes) for curve in self.curves}) == 1
 
 
 @dataclass(frozen=True)
@@ -226,7 +242,8 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
     )
     span = references([summary])
     scale = 1.0 if measure == "success" or span is None else span[1] - span[0]
-    return replace(summary, trend=trend(summary.curves(), scale))
+    scores = [curve.scores for curve in summary.curves]
+    return replace(summary, trend=trend(scores, scale) if summary.alike else None)
 
 
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:

@@ -26,7 +26,7 @@ import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.train import checkpoint
-from gem.train.baselines.rows import Run, Transferred, figures_of, task_of, thinned, write
+from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
@@ -50,6 +50,15 @@ class Job:
     commits: list[str] = field(default_factory=list)
 
 
+def write_job(folder: Path, job: Job) -> None:
+    """Write a job into its folder, whole.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    replace_file(folder / JOB, lambda partial: partial.write_text(json.dumps(asdict(job))))
+
+
 def now() -> str:
     """Return the time as rows have it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -70,7 +79,7 @@ class Leashed(Watcher):
         """See Watcher.warmed."""
         self._look()
 
-    def measured(self, name: str, figures: EnvResult) -> None:
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
         self._look()
 
@@ -88,7 +97,7 @@ def work(folder: Path, parent: int) -> None:
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
-        (folder / JOB).write_text(json.dumps(asdict(job)))
+        write_job(folder, job)
     config = TrainConfig.from_json(job.config)
     write(folder / RESULT, _result(job, config, Leashed(parent)))
 
@@ -100,10 +109,9 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     resume = run.checkpoint.exists()
     if not resume:
         run.clear()  # what was killed before it had a checkpoint
-    warm_ups = WarmUps(config.out.parents[1] / "warm-ups")  # the study's
-    summary = train(config, resume=resume, watcher=watcher, warm_ups=warm_ups)
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=_warm_ups(config))
     history = run.history()
-    names = ("random", "before", "after", "greedy", "optimum")
+    names = ("random", "before", "after", "greedy", "best", "best_greedy", "optimum")
     return Run(
         started=job.started,
         ended=now(),
@@ -119,6 +127,12 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
         machine=machine(),
         curve=thinned(history),
     )
+
+
+def _warm_ups(config: TrainConfig) -> WarmUps | None:
+    """Return the warm-ups that runs of the study share: those of this commit; none where it has changes."""
+    commit = gem_commit()
+    return None if commit.endswith("+") else WarmUps(config.out.parents[1] / "warm-ups" / commit)
 
 
 def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:

@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 
 from gem.train.baselines.page import page, write_page
 from gem.train.baselines.picture import COLOURS, DASHES, digest, shows, write_picture
-from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of
+from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of, write
 from gem.train.baselines.summary import summarised
 
 from .conftest import a_run, figures, put
@@ -101,6 +101,17 @@ def test_a_page_names_what_it_leaves_out(study):
     assert "Rows of nothing that stands in the study: `gone--rebn.json`." in text
 
 
+def test_a_page_names_settings_that_its_rows_are_older_than(study):
+    found = study()
+    row = put(found, found.cells[0], {1: a_run(), 2: a_run()})
+    assert "older than" not in page(summarised(found))
+    del row.config["temperature"]
+    write(found.row_of(found.cells[0]), row)
+    assert "older than these settings, and count as of their defaults: `temperature`." in page(
+        summarised(found)
+    )
+
+
 def test_the_page_follows_from_the_files(study, tmp_path):
     found = study(head=WORDS, parts=TWO)
     for cell in found.cells:
@@ -131,6 +142,15 @@ def test_the_picture_is_drawn_when_what_it_shows_has_changed(study, tmp_path):
     assert not shows(path, changed)
     write_picture(changed, tmp_path)
     assert shows(path, changed)
+
+
+def test_seeds_that_stopped_at_different_episodes_are_drawn_apart(study, tmp_path):
+    found = study(parts=TWO)
+    for cell in found.cells:
+        put(found, cell, {1: a_run(curve=[0.1] * 40), 2: a_run(curve=[0.2] * 33)})
+    summary = summarised(found)
+    assert write_picture(summary, tmp_path) is not None
+    assert "| stopped early |" in page(summary)
 
 
 def luminance(colour):

@@ -354,28 +354,24 @@ def until_trained(process, metrics, lines):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_study_goes_on_and_comes_to_the_same(study, tmp_path, how):
-    def command(name, **options):
-        return subprocess.Popen(
-            [sys.executable, "-m", "gem", "baseline", f"{name}.toml", "--workers", "1"],
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
     whole, cut = study(head=ONE, settings=LONG, name="whole"), study(head=ONE, settings=LONG, name="cut")
-    assert command("whole").wait() == 0
-    process = command("cut")
+    command = [sys.executable, "-m", "gem", "baseline", "--workers", "1"]
+    assert subprocess.run([*command, "whole.toml"]).returncode == 0
     (task,) = a_plan(cut, runs=tmp_path / "runs/baselines").tasks(cut.cells[0])
-    folder = RunFolder(task.folder)
-    until_trained(process, folder.metrics, 3)
-    process.send_signal(how)
-    _, said = process.communicate()
+    with subprocess.Popen(
+        [*command, "cut.toml"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until_trained(process, RunFolder(task.folder).metrics, 3)
+        process.send_signal(how)
+        _, said = process.communicate()
     assert process.returncode == (130 if how == signal.SIGINT else -9)
     if how == signal.SIGINT:
         assert "gem-gym baseline cut.toml" in said
     assert not (task.folder / RESULT).exists()
-    assert command("cut").wait() == 0
+    assert subprocess.run([*command, "cut.toml"]).returncode == 0
     first, second = (rows.read_row(each.row_of(each.cells[0])).runs["1"] for each in (whole, cut))
     assert first.figures == second.figures
     assert {**first.curve, "cpu_s": []} == {**second.curve, "cpu_s": []}

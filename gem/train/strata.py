@@ -1,0 +1,44 @@
+"""What advantages are taken among: the turns of one seat, in one environment or in all of a batch.
+
+Returns of different environments have different scales, and different means. Normalised over a whole batch,
+the environment with the wider returns would make most of the gradient, and all play in an environment with
+low returns would be discouraged, good play too. Among the episodes of one environment the mean is a baseline
+that fits, and each environment counts by its share of the batch whatever the unit of its reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gem.record import Episode
+from gem.train.mixture import NormaliseBy
+from gem.train.schedule import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Episodes whose turns of one seat are compared; `part` is the number of their environment."""
+
+    part: int
+    seat: str
+    episodes: Sequence[Episode]
+
+
+def strata(
+    episodes: Sequence[Episode], slots: Sequence[Slot] | None, normalise_by: NormaliseBy
+) -> Iterator[Stratum]:
+    """Yield what is compared among one another: each turn of the policy that is trained in one stratum.
+
+    `slots`: of each episode; None: one environment, every seat of which the policy holds. With
+    ``normalise_by="batch"`` all environments are one, of number 0.
+    """
+    told = slots or [Slot()] * len(episodes)
+    parts = [slot.part if normalise_by == "environment" else 0 for slot in told]
+    for part in sorted(set(parts)):
+        mine = [
+            (slot, episode) for slot, episode, of in zip(told, episodes, parts, strict=True) if of == part
+        ]
+        seats = (seat for slot, each in mine for seat in ((slot.seat,) if slot.seat else each.seats))
+        for seat in dict.fromkeys(seats):
+            yield Stratum(part, seat, [each for slot, each in mine if slot.seat in ("", seat)])
