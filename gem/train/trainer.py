@@ -113,7 +113,7 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             if begins is not None and self.iteration < self.config.iterations:
-                self.watcher.began(begins.name, self.iteration + 1)
+                self.watcher.advanced(begins.name, self.iteration + 1)
             self.evaluate()
             saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
