@@ -427,8 +427,8 @@ class Group(NamedTuple):
     def figure(self, who: str, what: str) -> Interval | None:
         """Return a figure: of one run its own, of several the mean over them and its interval over seeds."""
         found = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
-        if len(found) < 2 or all(interval == found[0] and interval.exact for interval in found):
-            return found[0] if found else None
+        if len(found) < 2 or (who == "optimum" and all(each == found[0] and each.exact for each in found)):
+            return found[0] if found else None  # what was counted whole for each seed is not so for all seeds
         if what == "success":
             won, played = [round(each.mean * each.n) for each in found], [each.n for each in found]
             # What random play comes to does not hang on a run's seed: there each episode is a draw.
@@ -560,7 +560,9 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
         for name, row in values.items()
         if any(value != row[0] for value in row)
     }
-    shown = [who for who in POLICIES if any(group.figure(who, goal) for group in groups)]
+    # The best weights are measured only where they are not the last: no figure to compare by.
+    rows = [who for who in POLICIES if not who.startswith("best")]
+    shown = [who for who in rows if any(group.figure(who, goal) for group in groups)]
     return {
         "runs": runs,
         "groups": groups,

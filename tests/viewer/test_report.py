@@ -301,6 +301,24 @@ def test_the_mean_over_seeds_ends_with_the_shortest(tmp_path):
         source.close()
 
 
+def test_what_is_exact_for_each_seed_is_not_exact_for_all(tmp_path):
+    for seed in range(2):
+        run = make(tmp_path / f"run-{seed}", config={"seed": seed})
+        ends = json.loads((run / "summary.json").read_text())
+        for who in ("greedy", "optimum"):
+            ends[who]["success"] = {
+                "mean": 0.8,
+                "low": 0.8,
+                "high": 0.8,
+                "n": 10,
+                "clusters": 10,
+                "exact": True,
+            }
+        (run / "summary.json").write_text(json.dumps(ends))
+    page = written(tmp_path)
+    assert page.said.count("80.0%, exact") == 1  # the solver's, which has no seed
+
+
 def test_a_run_of_another_version(tmp_path):
     page = written(make(tmp_path / "run", config={"tomorrow": 1, "environments": [{"id": "a"}]}))
     assert "tomorrow 1 unknown to this version" in page.said
