@@ -97,7 +97,7 @@ AT_LEAST_ONE = (
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
-    *("eval_every", "patience", "pool", "episodes", "warmup_check"),
+    *("eval_every", "patience", "pool", "episodes", "warmup_check", "warmup_most"),
 )
 
 LOGGERS = ("tensorboard", "wandb")
@@ -292,6 +292,10 @@ class TrainConfig:
     play, within 5 points at 95% confidence, and earns as much on average. After two such looks in a row it
     stops, so that --warmup-steps is a maximum. 0: all steps are taken."""
 
+    warmup_most: int = 0
+    """With --warmup-check: take all --warmup-steps, and then more until the format is learnt, but no more than
+    this in all. 0: --warmup-steps is the maximum."""
+
     warmup_batch: int = 48
     """Episodes per warm-up step."""
 
@@ -451,6 +455,11 @@ class TrainConfig:
         if self.demos is not None and self.warmup_check:
             raise BadArgument(
                 "warmup_check looks for the format alone; demonstrations (demos) teach more than that."
+            )
+        if self.warmup_most and (not self.warmup_check or self.warmup_most < self.warmup_steps):
+            raise BadArgument(
+                f"warmup_most is {self.warmup_most}; accepted: with looks (warmup_check), and at least "
+                f"warmup_steps ({self.warmup_steps})."
             )
         if self.demos is not None and not self.warmup_steps:
             raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")

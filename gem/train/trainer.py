@@ -728,6 +728,8 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
     every = max(1, config.warmup_steps // LOOKS)
+    last_step = config.warmup_most or config.warmup_steps
+    first = config.warmup_steps if config.warmup_most else 0
     with demonstrations(config) as (demos, apart), ExitStack() as last:
         losses: list[float] = []
         judge = None
@@ -743,7 +745,8 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
                 done = replace(done, held_out_loss=loss)
                 watcher.cloned(done.step, loss)
             learnt = False
-            if judge and (done.step % config.warmup_check == 0 or done.step == config.warmup_steps):
+            due = done.step % config.warmup_check == 0 if judge else False
+            if judge and done.step >= first and (due or done.step in (config.warmup_steps, last_step)):
                 (found,) = parallel.gathered([judge.look(done.step)] if parallel.rank() == 0 else [])
                 learnt = found.learnt
                 done = replace(done, readable=found.readable, random_readable=found.random_readable)
@@ -753,9 +756,9 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
                 )
                 if learnt:
                     watcher.stage(f"the format is learnt, after step {done.step}: {shares}")
-                elif done.step == config.warmup_steps:
+                elif done.step == last_step:
                     watcher.warned(f"the warm-up ends before the format is learnt: {shares}. {WARM_LONGER}")
-            watcher.warmed(step, config.warmup_steps, done.loss)
+            watcher.warmed(step, last_step, done.loss)
             if parallel.rank() == 0:
                 trainer.folder.append_warmup(done)
             return learnt
@@ -774,6 +777,7 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
                 demos=demos,
                 on_step=lambda step, loss: losses.append(loss),
                 look=look,
+                most=last_step,
             )
 
         watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")

@@ -25,7 +25,7 @@ from gem.train.policy import Policy
 SETTINGS = (
     *("env", "env_kwargs", "wrappers", "tools", "environments", "curriculum", "seed", "threads"),
     *("max_grad_norm", "pass_tokens"),
-    *("warmup_steps", "warmup_batch", "warmup_lr", "warmup_on"),
+    *("warmup_steps", "warmup_check", "warmup_most", "warmup_batch", "warmup_lr", "warmup_on"),
     *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
     *("width", "layers", "heads"),
 )
@@ -47,7 +47,7 @@ class WarmUps:
         Raises:
             StoreError: when the folder cannot be written.
         """
-        if config.demos is not None or config.warmup_check:
+        if config.demos is not None:
             return _timed(make)
         settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
         named = json.dumps([__version__, policy.renderer.vocab_hash, settings], sort_keys=True)

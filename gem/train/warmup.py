@@ -25,7 +25,7 @@ from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import Row, rows
-from gem.train.batch import Batch, Weighted
+from gem.train.batch import Batch, Target, Weighted
 from gem.train.config import WarmupOn
 from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
@@ -47,14 +47,16 @@ def warm_up(
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     look: Callable[[int, Learner], bool] | None = None,
+    most: int | None = None,
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
-    whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a fifth of `lr` over
-    the second half. `on_step` is given each step's number and its loss, the mean negative log probability
-    per token in nats; `look` its number and the learner, to see what has been learnt:
-    True ends the warm-up.
+    whose loss counts, see `gem.train.config.WarmupOn` and balanced(). The step size falls linearly to a fifth
+    of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative log
+    probability per token in nats. `look` is given the number and the learner, to see what has been learnt:
+    from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up ends anyway.
+    Where `most` is left out, that is at `steps`, and `look` may end it sooner.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
@@ -67,7 +69,7 @@ def warm_up(
     what = "episodes of random play" if demos is None else "demonstrations"
     settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
     learner = Learner(policy, settings)
-    for step in range(steps):
+    for step in range(most or steps):
         learner.set_lr(lr * max(0.2, min(1.0, 2 * (1 - step / steps))))
         if demos is None:
             first = step * batch  # where the last step left off
@@ -76,7 +78,7 @@ def warm_up(
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
-        shown = demonstrations(policy, episodes, on)
+        shown = balanced(demonstrations(policy, episodes, on))
         if not shown:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
@@ -109,6 +111,26 @@ def demonstrations(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) ->
     ]
 
 
+def balanced(shown: Sequence[Weighted]) -> list[Weighted]:
+    """Return rows in which the tokens of answers count half, and those of the environment, if any, the other.
+
+    The latter are many times as many, and would drown what an answer has to look like.
+    """
+    tokens = sum(sum(item.row.mask) for item in shown)
+    answers = sum(turn >= 0 for item in shown for turn in _turns(item.row))
+    if answers in (0, tokens):
+        return [replace(item, targets=dict.fromkeys(_turns(item.row), Target(1.0))) for item in shown]
+    mine, others = Target(tokens / (2 * answers)), Target(tokens / (2 * (tokens - answers)))
+    return [
+        replace(item, targets={turn: mine if turn >= 0 else others for turn in _turns(item.row)})
+        for item in shown
+    ]
+
+
+def _turns(row: Row) -> list[int]:
+    return [row.turn[at] for at in row.learnt]
+
+
 def _whole(row: Row) -> Row:
     """Return a row that is learnt from its first answer on, what the environment says between answers too."""
     first = row.mask.index(1)
@@ -116,5 +138,5 @@ def _whole(row: Row) -> Row:
 
 
 def _cloning(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the negative log likelihood of a batch."""
-    return -outputs.logprob.sum(), {}
+    """Return the negative log likelihood of a batch, each token weighed by its turn's target."""
+    return -(batch.advantage[batch.turn] * outputs.logprob).sum(), {}

@@ -161,8 +161,8 @@ class Plan:
         job = read_job(task.folder)
         if job is not None and (changed := rows.changed(job.config, task.config)):
             return "changed", ", ".join(changed)
-        if job is not None and (later := rows.absent(job.config)):
-            return "changed", f"{', '.join(later)} (newer than its run)"
+        if job is not None and (newer := ", ".join(rows.absent(job.config))):
+            return "changed", f"{newer} (newer than its run)"
         return ("begun", "") if job is not None else ("open", "")
 
     def left(self) -> int:
