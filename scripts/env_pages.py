@@ -194,7 +194,18 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     page = Page(env_class.__name__, summary, specs, "", drawn)
     alt = f"{page.title} a few turns into an episode"
     seen = [f"![{alt}]({page.picture_path.removeprefix('envs/')}){{ .board }}", ""] if board else []
-    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *episode, *card_section(specs)]
+    lines = [
+        *from_source(env_class),
+        f"# {page.title}",
+        "",
+        summary,
+        "",
+        *seen,
+        *manual,
+        *table,
+        *episode,
+        *card_section(specs),
+    ]
     page.text = "\n".join(lines)
     return page
 
@@ -219,8 +230,25 @@ def family_page(family: Family) -> Page:
     about = ["[What this bridge mends, and what it does not give](../guides/bridges.md).", ""]
     told = card_section(specs, foreign=True)
     title = FAMILY_NAMES.get(family.prefix, family.prefix)
-    lines = [f"# {title}", "", summary, "", *about, *needs, *manual, *first, *told, *names]
+    lines = [
+        *from_source(class_of(specs[0])),
+        f"# {title}",
+        "",
+        summary,
+        "",
+        *about,
+        *needs,
+        *manual,
+        *first,
+        *told,
+        *names,
+    ]
     return Page(title, summary, specs, "\n".join(lines), text_picture(first_words(specs[0])))
+
+
+def from_source(env_class: Any) -> list[str]:
+    """Return the head of a page that says where its text is written, for the link that edits it."""
+    return ["---", f"source: {env_class.__module__.replace('.', '/')}.py", "---", ""]
 
 
 @functools.cache
@@ -383,6 +411,7 @@ def index(written: list[Page]) -> str:
     lines = [
         "---",
         "hide: [toc]",
+        "source: scripts/env_pages.py",
         "---",
         "",
         "# Environments",

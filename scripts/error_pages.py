@@ -28,7 +28,11 @@ GROUPS = {
 }
 """The groups of the page; a class stands in the last one that has it."""
 
-HEAD = """# Troubleshooting
+HEAD = """---
+source: gem/errors.py
+---
+
+# Troubleshooting
 
 An error says what was wrong, the value, what is accepted, and what to do. Below is every class of error, with
 its cause and its cure. Each is a `gem.GemError`, and also the builtin error that it stands for.

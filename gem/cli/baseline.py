@@ -48,8 +48,7 @@ def baseline(
         only: environments, by name.
         variant: variants, by name.
         seed: seeds.
-        workers: runs at once; as many as there are cores when left out, and one where a run takes several
-            threads or a GPU.
+        workers: runs at once; left out, one per core, and one alone where runs take threads or a GPU.
         dry_run: run nothing; say how each run stands.
         report: run nothing; tell what is finished.
         overwrite: run again what was run under other settings, and begin anew what failed.

@@ -100,8 +100,8 @@ class Terminal(Watcher):
         steps = config.iterations
         self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
 
-    def began(self, stage: str, iteration: int) -> None:
-        """See Watcher.began."""
+    def advanced(self, stage: str, iteration: int) -> None:
+        """See Watcher.advanced."""
         self.console.print(f"[bold]stage {stage}[/bold] from iteration {iteration}", highlight=False)
 
     def evaluated(self, evaluation: Evaluation) -> None:

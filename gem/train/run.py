@@ -91,12 +91,15 @@ SOMETIMES = ("environments", "opponents", "stage")
 class WarmupStep:
     """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
 
-    `held_out_loss`: of demonstrations that are not cloned, behind the step; None where it was not measured.
+    `held_out_loss`: of demonstrations that are not cloned, behind the step. `readable`, `random_readable`:
+    shares of episodes, sampled then and of random play. None where they were not measured.
     """
 
     step: int
     loss: float
     held_out_loss: float | None = None
+    readable: float | None = None
+    random_readable: float | None = None
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]

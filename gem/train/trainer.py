@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -46,8 +46,11 @@ from gem.train.warm_ups import WarmUps
 from gem.train.warmup import NO_DEMONSTRATIONS, warm_up, warm_up_seed
 from gem.train.watched import Watched
 from gem.train.watcher import Watcher, Watchers
+from gem.train.well_formed import WellFormed, below
 
 NAN = float("nan")
+
+WARM_LONGER = "RL begins with less than the format; take more --warmup-steps, or another --warmup-lr."
 
 LOOKS = 20
 """Times in a warm-up that it is looked at what has been learnt."""
@@ -110,7 +113,7 @@ class Trainer:
             for alarm in alarms(self.history, self.config):
                 self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
             if begins is not None and self.iteration < self.config.iterations:
-                self.watcher.began(begins.name, self.iteration + 1)
+                self.watcher.advanced(begins.name, self.iteration + 1)
             self.evaluate()
             saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
@@ -702,26 +705,60 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     if config.iterations:
         watcher.stage("measuring before any RL")
         take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+        if config.warmup_steps:
+            warn_below_random(trainer)
     trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
+
+
+def warn_below_random(trainer: Trainer) -> None:
+    """Warn where the warmed-up policy plays worse than random, beyond noise."""
+    for label, figures in {"": trainer.figures, **trainer.figures.get("environments", {})}.items():
+        if not {"before", "random"} <= figures.keys():
+            continue
+        before, random = (EnvResult.from_json(figures[name]) for name in ("before", "random"))
+        if below(before, random):
+            where = f"{label}: " if label else ""
+            trainer.watcher.warned(
+                f"{where}before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}"
+            )
 
 
 def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
     every = max(1, config.warmup_steps // LOOKS)
-    with demonstrations(config) as (demos, apart):
+    with demonstrations(config) as (demos, apart), ExitStack() as last:
         losses: list[float] = []
+        judge = None
+        if config.warmup_check:
+            makers = [env.maker for env in trainer.envs]
+            judge = WellFormed(trainer.policy, config, makers, trainer.limits)
+            last.callback(judge.close)
 
-        def look(step: int, learner: Learner) -> None:
+        def look(step: int, learner: Learner) -> bool:
             done = WarmupStep(step + 1, losses[-1])
             if apart and (done.step % every == 0 or done.step == config.warmup_steps):
                 loss = cloning.loss_on(learner, apart, config.warmup_on)
                 done = replace(done, held_out_loss=loss)
                 watcher.cloned(done.step, loss)
+            learnt = False
+            if judge and (done.step % config.warmup_check == 0 or done.step == config.warmup_steps):
+                (found,) = parallel.gathered([judge.look(done.step)] if parallel.rank() == 0 else [])
+                learnt = found.learnt
+                done = replace(done, readable=found.readable, random_readable=found.random_readable)
+                shares = (
+                    f"{found.readable:.1%} of sampled episodes are readable, of random play "
+                    f"{found.random_readable:.1%}"
+                )
+                if learnt:
+                    watcher.stage(f"the format is learnt, after step {done.step}: {shares}")
+                elif done.step == config.warmup_steps:
+                    watcher.warned(f"the warm-up ends before the format is learnt: {shares}. {WARM_LONGER}")
             watcher.warmed(step, config.warmup_steps, done.loss)
             if parallel.rank() == 0:
                 trainer.folder.append_warmup(done)
+            return learnt
 
         def make() -> None:
             warm_up(

@@ -42,12 +42,12 @@ class WarmUps:
         """Give the policy its warm-up, by `make` where none is kept; return the CPU seconds it took then.
 
         Of several processes that want the same one, one makes it and the others wait. A warm-up on stored
-        demonstrations is made each time, for a store may change.
+        demonstrations is made each time, for a store may change; so is one that is looked at on the way.
 
         Raises:
             StoreError: when the folder cannot be written.
         """
-        if config.demos is not None:
+        if config.demos is not None or config.warmup_check:
             return _timed(make)
         settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
         named = json.dumps([__version__, policy.renderer.vocab_hash, settings], sort_keys=True)

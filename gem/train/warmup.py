@@ -46,14 +46,15 @@ def warm_up(
     pass_tokens: int | None = None,
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
-    look: Callable[[int, Learner], None] | None = None,
+    look: Callable[[int, Learner], bool] | None = None,
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
     whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a fifth of `lr` over
     the second half. `on_step` is given each step's number and its loss, the mean negative log probability
-    per token in nats; `look` its number and the learner, to see what has been learnt.
+    per token in nats; `look` its number and the learner, to see what has been learnt:
+    True ends the warm-up.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
@@ -86,8 +87,8 @@ def warm_up(
         sums, _ = learner.update(shown, _cloning, tokens)
         if on_step is not None:
             on_step(step, sums["loss"])
-        if look is not None:
-            look(step, learner)
+        if look is not None and look(step, learner):
+            break
     learner.publish(0)
 
 

@@ -37,7 +37,7 @@ class Watcher:
         `label`: in which of several environments, or against whom; empty where there is one, and no opponent.
         """
 
-    def began(self, stage: str, iteration: int) -> None:
+    def advanced(self, stage: str, iteration: int) -> None:
         """A stage of a curriculum begins with the iteration of this number, counted from 1."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:

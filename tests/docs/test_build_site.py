@@ -1,11 +1,15 @@
 """What scripts/build_site.py writes for zensical to read."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 yaml = pytest.importorskip("yaml")
 
 import gem
 
+ROOT = Path(__file__).parents[2]
 PROJECT = {
     "urls": {"Repository": "https://example.org/people/gem", "Documentation": "https://gem.example.org/"}
 }
@@ -66,3 +70,22 @@ def test_without_zensical_the_way_to_it_is_said(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build.sys, "executable", str(tmp_path / "python"))
     (said,) = build.build(tmp_path)
     assert "pip install" in said
+
+
+def test_pages_of_studies_stand_in_the_navigation_by_their_titles(script, tmp_path, monkeypatch):
+    pages = script("baseline_pages")
+    monkeypatch.setattr(pages, "DOCS", tmp_path)
+    assert pages.navigation() == []
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines/small.md").write_text("# A small study\n\nText.\n", "utf-8")
+    assert pages.navigation() == [{"Studies": [{"A small study": "baselines/small.md"}]}]
+
+
+def test_a_generated_page_says_where_its_text_is_written(script):
+    text = "".join(script("reference_pages").files().values()) + script("error_pages").page()
+    env_pages = script("env_pages")
+    spec = gem.spec("game:TowerofHanoi-v0-easy")
+    text += env_pages.class_page(env_pages.class_of(spec), [spec]).text
+    sources = re.findall(r"^---\nsource: (\S+)\n---$", text, re.MULTILINE)
+    assert {"gem/errors.py", "gem/train/__init__.py", "gem/envs/games/tower_of_hanoi.py"} <= set(sources)
+    assert [path for path in sources if not (ROOT / path).is_file()] == []

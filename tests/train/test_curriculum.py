@@ -93,10 +93,10 @@ def test_a_stage_may_have_a_threshold_of_its_own():
 class Stages(Log):
     def __init__(self, stop=None):
         super().__init__(stop)
-        self.begun = []
+        self.climbed = []
 
-    def began(self, stage, iteration):
-        self.begun.append((stage, iteration))
+    def advanced(self, stage, iteration):
+        self.climbed.append((stage, iteration))
 
 
 CLIMB = replace(
@@ -123,9 +123,9 @@ def test_a_run_climbs_and_tells(whole):
     out, summary, log = whole
     history = RunFolder(out).history()
     assert summary["env"] == "to 2 -> to 4 -> to 8"
-    assert log.begun
-    assert [name for name, _ in log.begun] == [stage.name for stage in STAGES[1 : 1 + len(log.begun)]]
-    for name, first in log.begun:
+    assert log.climbed
+    assert [name for name, _ in log.climbed] == [stage.name for stage in STAGES[1 : 1 + len(log.climbed)]]
+    for name, first in log.climbed:
         before, after = history[first - 2], history[first - 1]
         assert (before.stage != name, after.stage) == (True, name)
         assert after.environments[name]["episodes"] == 12
@@ -142,7 +142,7 @@ def test_an_interrupted_curriculum_goes_on_as_the_same_run(whole, tmp_path, stop
     log = Stages()
     train(replace(CLIMB, out=tmp_path), resume=True, watcher=log)
     assert_same_run(whole[0], tmp_path)
-    assert log.begun == [each for each in whole[2].begun if each[1] > stop + 1]
+    assert log.climbed == [each for each in whole[2].climbed if each[1] > stop + 1]
 
 
 def test_stages_that_do_not_say_what_success_is_are_refused(tmp_path):

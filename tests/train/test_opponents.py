@@ -294,3 +294,45 @@ def test_an_opponent_that_nobody_knows_is_refused_at_once(tmp_path):
 
 def test_a_config_of_opponents_comes_back_from_json():
     assert TrainConfig.from_json(json.loads(json.dumps(POOL.to_json()))) == POOL
+
+
+@pytest.fixture
+def terse():
+    pytest.importorskip("tyro")
+    from bench.self_play import TERSE, TerseKuhn
+    from gem.envs.seats.kuhn_poker import KuhnPoker
+    from gem.registry import ENV_REGISTRY, EnvSpec, register
+
+    register(EnvSpec(TERSE, TerseKuhn, max_turns=3, seats=KuhnPoker.seats))
+    yield
+    del ENV_REGISTRY[TERSE]
+
+
+def test_the_best_answer_to_random_play_is_that_of_the_rules():
+    """Bet and call but fold a jack: enumerated by hand, 11/24 of a chip; the random actor itself wins 0."""
+    from bench.opponents import best_answer, evenly, value
+
+    assert value(evenly, evenly) == pytest.approx(0.0, abs=1e-12)
+    assert best_answer(evenly) == pytest.approx(11 / 24)
+    assert value(lambda spot: 1.0, evenly) == pytest.approx(3 / 8)  # always bold
+
+
+@pytest.mark.slow
+def test_against_random_play_its_value_comes_near_the_best_answers(terse, tmp_path):
+    from bench.opponents import against, best_answer, evenly, own, value
+
+    played = against(tmp_path, 30, 256, 0, kl=0.2, opponent=("random",))
+    first, last = (value(own(sum(part, Counter())), evenly) for part in (played[:2], played[-5:]))
+    assert first < 0.2
+    assert last > 0.7 * best_answer(evenly)
+
+
+@pytest.mark.slow
+def test_against_a_pool_it_becomes_hard_to_beat(terse, tmp_path):
+    from bench.opponents import against
+    from bench.self_play import exploitability
+
+    played = against(tmp_path, 70, 256, 0, kl=0.3, epochs=4, pool=12, pool_every=3)
+    before, after = exploitability(played[0])[0], exploitability(sum(played[-40:], Counter()))[0]
+    assert before > 0.8
+    assert after < before / 2

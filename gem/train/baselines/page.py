@@ -266,10 +266,6 @@ def _setup(summary: Summary) -> Iterator[str]:
     }
     if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
         yield f"Rows hold seeds that the study does not name; they are in no figure. {'; '.join(told)}."
-    absent = {name for each in summary.cells if each.row for name in rows.absent(each.row.config)}
-    if absent:
-        told = [f"`{name}`" for name in sorted(absent)]
-        yield f"Rows are older than these settings, and count as of their defaults: {', '.join(told)}."
     if summary.strange:
         told = [f"`{name}`" for name in summary.strange]
         yield f"Rows of nothing that stands in the study: {', '.join(told)}."

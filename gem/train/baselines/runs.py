@@ -145,11 +145,14 @@ class Plan:
         if row is not None and task.point is None:
             if changed := rows.changed(row.config, task.config):
                 return "changed", ", ".join(changed)
-            if (run := row.runs.get(str(task.seed))) is not None:
-                if run.error is not None:
-                    return "failed", run.error
-                if task.transferred(run):
-                    return "finished", ""
+            run = row.runs.get(str(task.seed))
+            newer = ", ".join(rows.absent(row.config))
+            if run is not None and run.error is None and task.transferred(run):
+                return "finished", f"before there was {newer}" if newer else ""
+            if row.runs and newer:
+                return "changed", f"{newer} (newer than its row)"
+            if run is not None and run.error is not None:
+                return "failed", run.error
         run = task.recorded
         if run is not None and run.error is not None:
             return "failed", run.error
@@ -158,6 +161,8 @@ class Plan:
         job = read_job(task.folder)
         if job is not None and (changed := rows.changed(job.config, task.config)):
             return "changed", ", ".join(changed)
+        if job is not None and (later := rows.absent(job.config)):
+            return "changed", f"{', '.join(later)} (newer than its run)"
         return ("begun", "") if job is not None else ("open", "")
 
     def left(self) -> int:
@@ -200,22 +205,35 @@ class Plan:
     def record(self, task: Task, run: Run, overwrite: bool = False) -> None:
         """Write a seed's run into its row; a row of another config begins anew.
 
+        The row holds the settings that there were when its runs were made. A newer one may have come with a
+        default that does otherwise, so runs from before and after it are not put into one row. One that
+        failed does not take the place of one that finished, which was only to be evaluated anew.
+
         Raises:
             StoreError: when the row cannot be written, or changed meanwhile.
         """
         path = self.study.row_of(task.cell)
+        job = read_job(task.folder)
+        absent = [] if job is None else rows.absent(job.config)
+        config = {name: value for name, value in rows.common(task.config).items() if name not in absent}
         with self._row_held(task.cell):
             row = rows.read_row(path)
-            if row is not None and (changed := rows.changed(row.config, task.config)):
+            changed = [] if row is None else rows.changed(row.config, task.config)
+            if row is not None and row.runs:
+                changed += sorted({*row.config} ^ {*config})
+            if row is not None and changed:
                 if not overwrite and row.runs:
                     raise StoreError(f"{path} changed meanwhile in {', '.join(changed)}; run it again.")
                 row = replace(row, config={}, runs={})
             row = row or self._empty(task.cell)
             if self.study.search is None:
                 row = replace(row, search=None)
+            stands = row.runs.get(str(task.seed))
+            if run.error is not None and stands is not None and stands.error is None:
+                return
             ordered = {**row.runs, str(task.seed): run}
             ordered = {seed: ordered[seed] for seed in sorted(ordered, key=int)}
-            rows.write(path, replace(row, config=rows.common(task.config), runs=ordered))
+            rows.write(path, replace(row, config=config, runs=ordered))
 
     def conclude(self, cell: Cell) -> Searched | None:
         """Choose a cell's settings once its search is through, and write the search down.
@@ -405,7 +423,7 @@ class Carrier:
     def _prepare(self, task: Task, anew: bool) -> None:
         """Make the folder ready: empty for a run that begins anew, else as it stands."""
         job, folder = read_job(task.folder), task.folder
-        if job is not None and (anew or rows.changed(job.config, task.config)):
+        if job is not None and (anew or rows.changed(job.config, task.config) or rows.absent(job.config)):
             RunFolder(folder).clear()
             job = None
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,6 +60,8 @@ Score = Literal["auto", "success", "return"]
 
 NOT_SETTINGS = {
     "env": "environments are [[environments]] with an id",
+    "environments": "a run of a study is of one environment",
+    "curriculum": "a run of a study is of one environment",
     "seed": "a study has `seeds`",
     "out": "the folder of a run follows from its place in the study",
     "ray": "a study samples on this machine",

@@ -242,8 +242,8 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
     )
     span = references([summary])
     scale = 1.0 if measure == "success" or span is None else span[1] - span[0]
-    scores = [curve.scores for curve in summary.curves]
-    return replace(summary, trend=trend(scores, scale) if summary.alike else None)
+    curves = [curve.scores for curve in summary.curves]
+    return replace(summary, trend=trend(curves, scale) if summary.alike else None)
 
 
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:

@@ -206,6 +206,48 @@ def test_another_transfer_is_evaluated_again(study):
         assert a_plan(each).state(task)[0] == state
 
 
+def test_runs_from_before_and_after_a_setting_came_are_not_put_into_one_row(study):
+    """They may differ in what they did: its default need not be what was done before."""
+    found = study()
+    row = put(found, found.cells[0], {1: a_run()})
+    del row.config["temperature"]
+    path = found.row_of(found.cells[0])
+    rows.write(path, row)
+    plan = a_plan(found)
+    first, second = plan.tasks(found.cells[0])
+    assert plan.state(first) == ("finished", "before there was temperature")
+    assert plan.state(second) == ("changed", "temperature (newer than its row)")
+    with pytest.raises(StoreError, match="changed meanwhile in temperature"):
+        plan.record(second, a_run())
+    plan.record(second, a_run(), overwrite=True)
+    assert list(rows.read_row(path).runs) == ["2"]
+    assert "temperature" in rows.read_row(path).config
+
+
+def test_a_row_holds_the_settings_that_its_runs_were_made_with(study, no_process):
+    found = study(head=ONE)
+    plan = a_plan(found)
+    (task,) = plan.tasks(found.cells[0])
+    leave(task, a_run())
+    job = json.loads((task.folder / JOB).read_text())
+    del job["config"]["temperature"]
+    (task.folder / JOB).write_text(json.dumps(job))
+    assert carry(plan)[0].finished == 1
+    assert "temperature" not in rows.read_row(found.row_of(found.cells[0])).config
+    (task.folder / RESULT).unlink()
+    found.row_of(found.cells[0]).unlink()
+    assert plan.state(task) == ("changed", "temperature (newer than its run)")
+
+
+def test_a_failure_does_not_take_the_place_of_what_finished(study):
+    found = study(head=ONE)
+    plan = a_plan(found)
+    (task,) = plan.tasks(found.cells[0])
+    for run, error in ((a_run(error="broke"), "broke"), (a_run(), None), (a_run(error="again"), None)):
+        plan.record(task, run)
+        assert rows.read_row(found.row_of(found.cells[0])).runs["1"].error == error
+
+
 # -- several commands at once
 
 

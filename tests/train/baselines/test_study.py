@@ -100,6 +100,7 @@ WRONG = [
     ({"settings": "lrr = 1"}, r"\[settings\] has 'lrr'.*Did you mean 'lr'"),
     ({"settings": 'lr = "a"'}, "has lr = 'a'; accepted: a number"),
     ({"settings": "lr = nan"}, "lr of .settings. is nan"),
+    ({"settings": "curriculum = []"}, "one environment"),
     ({"settings": "seed = 3"}, "sets seed; a study has `seeds`"),
     ({"settings": 'out = "x"'}, "sets out"),
     ({"settings": 'title = "x"'}, "title, which is the study's: put it above"),
