@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, missing_extra
@@ -28,7 +30,7 @@ from gem.train.loggers import (
 from gem.train.progress import draw
 
 STATE = "wandb.json"
-"""The file of the run's folder that holds the id, and how many moments are written."""
+"""The file of the run's folder that holds the id, how many moments are written, and the open session."""
 PROJECT = "gem"
 MODE = "WANDB_MODE"
 COLUMNS = ["iteration", "environment", "seed", "end", "return", "turns", "transcript"]
@@ -64,6 +66,7 @@ class WeightsAndBiases(Log):
         import wandb
 
         self.state = self._state()
+        self._take_back()
         self.run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=self.state["id"],
@@ -74,15 +77,40 @@ class WeightsAndBiases(Log):
             config=settings_of(self.config),
             settings=wandb.Settings(silent=True, console="off"),  # the terminal is the run's
         )
+        self.state |= {"session": Path(self.run.settings.sync_dir).name, "began": self.state["written"]}
+        self._note()
         return int(self.state["written"])
+
+    def _take_back(self) -> None:
+        """Go back to where the last session began, if it was killed.
+
+        W&B writes late: what a killed session logged may not stand in its file. It is logged again, and the
+        file removed, unless it is online or was synchronised, where what is lost stays lost.
+        """
+        if not self.state["session"]:
+            return
+        session = self.folder.path / "wandb" / Path(self.state["session"]).name
+        if session.name.startswith("offline-run-") and not list(session.glob("*.synced")):
+            shutil.rmtree(session, ignore_errors=True)
+            self.state["written"] = self.state["began"]
+
+    def _note(self) -> None:
+        self.folder.write(self.folder.path / STATE, self.state)
 
     def _state(self) -> dict[str, Any]:
         """Return what is known of the run that stands here; a new id where nothing is."""
         try:
             found = json.loads((self.folder.path / STATE).read_text())
-            return {"id": str(found["id"]), "written": int(found["written"]), "ended": found["ended"] is True}
+            return {
+                "id": str(found["id"]),
+                "written": int(found["written"]),
+                "ended": found["ended"] is True,
+                "session": str(found["session"]),
+                "began": int(found["began"]),
+            }
         except FileNotFoundError:
-            return {"id": os.environ.get("WANDB_RUN_ID") or os.urandom(4).hex(), "written": 0, "ended": False}
+            new = os.environ.get("WANDB_RUN_ID") or os.urandom(4).hex()
+            return {"id": new, "written": 0, "ended": False, "session": "", "began": 0}
 
     def write(self, moment: Moment) -> None:
         """See Log.write."""
@@ -99,7 +127,7 @@ class WeightsAndBiases(Log):
             told["watched"] = wandb.Table(columns=COLUMNS, data=list(_rows(moment.iteration, moment.played)))
         self.run.log(told, step=moment.iteration, commit=True)
         self.state["written"] = moment.iteration + 1
-        self.folder.write(self.folder.path / STATE, self.state)
+        self._note()
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """See Log.end."""
@@ -119,17 +147,21 @@ class WeightsAndBiases(Log):
             }
             self.run.log(told, step=self.state["written"], commit=True)
             self.state["ended"] = True
-            self.folder.write(self.folder.path / STATE, self.state)
         texts = {name: value for name, value in summary.items() if isinstance(value, str)}
         self.run.summary.update({**texts, **figures_of(summary)})
-        self.run.finish()
-        self.run = None
+        self._finish(0)
 
     def close(self) -> None:
         """See Watcher.close; a run that was interrupted is told as one that failed."""
         if self.run is not None:
-            self.run.finish(exit_code=1)
-            self.run = None
+            self._finish(1)
+
+    def _finish(self, code: int) -> None:
+        """Close the session's file: it then holds all that was logged."""
+        self.run.finish(exit_code=code)
+        self.run = None
+        self.state["session"] = ""
+        self._note()
 
 
 def _rows(iteration: int, played: Iterable[tuple[Entry, str]]) -> Iterable[list[Any]]:

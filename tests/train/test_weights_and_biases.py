@@ -1,10 +1,12 @@
 """Weights & Biases, really run, offline; what it wrote is read back from its own file."""
 
+import io
 import json
 import os
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -17,13 +19,18 @@ BLOCK, HEAD = 32768, 7
 """Of the LevelDB log format, in which W&B writes: records in blocks, each with checksum, length and kind."""
 
 
-def run_in(folder, *more, **variables):
+def started(folder, *more, **variables):
     words = [sys.executable, "-m", "gem", "train", "--out", folder / "run", *more]
     left = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     env = {**left, "HOME": str(folder), "COLUMNS": "200", **variables}
-    return subprocess.run(
-        list(map(str, words)), env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    given = {"env": env, "text": True, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given)
+
+
+def run_in(folder, *more, **variables):
+    process = started(folder, *more, **variables)
+    process.stdout, process.stderr = map(io.StringIO, process.communicate())
+    return process
 
 
 def read(file):
@@ -61,11 +68,10 @@ def history(records):
 @pytest.mark.slow
 def test_a_run_is_written_offline_once_and_goes_on_under_its_id(tmp_path):
     began = run_in(tmp_path, *TINY, "--log", "wandb", "--save-every", 2)
-    assert began.returncode == 0, began.stderr
-    assert "failed" not in began.stdout
-    assert "wandb" not in (began.stdout + began.stderr).lower()
+    assert began.returncode == 0, began.stderr.read()
+    assert "wandb" not in (began.stdout.read() + began.stderr.read()).lower()
     resumed = run_in(tmp_path, "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.returncode == 0, resumed.stderr.read()
     records = offline(tmp_path)
     ids = {each.run.run_id for each in records["run"]}
     assert ids == {json.loads((tmp_path / "run/wandb.json").read_text())["id"]}
@@ -91,8 +97,21 @@ def test_a_run_is_written_offline_once_and_goes_on_under_its_id(tmp_path):
     assert len(list((tmp_path / "run/wandb").glob("offline-run-*/files/media/images/curve_*.png"))) == 1
 
 
+@pytest.mark.slow
+def test_what_a_killed_session_lost_is_logged_again(tmp_path):
+    process = started(tmp_path, *TINY, "--episodes", 640, "--log", "wandb")
+    metrics = tmp_path / "run/metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 5):
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert json.loads((tmp_path / "run/wandb.json").read_text())["session"]
+    assert run_in(tmp_path, "--resume").returncode == 0
+    assert [row["_step"] for row in history(offline(tmp_path))] == list(range(42))
+
+
 def test_online_without_a_key_is_refused_and_asks_nobody(tmp_path):
     refused = run_in(tmp_path, *TINY, "--log", "wandb", WANDB_MODE="online")
     assert refused.returncode == 2
-    assert "there is no key of Weights & Biases; `wandb login` first" in refused.stderr
+    assert "there is no key of Weights & Biases; `wandb login` first" in refused.stderr.read()
     assert not (tmp_path / "run").exists()
