@@ -24,7 +24,7 @@ from gem.train.policy import Policy
 
 SETTINGS = (
     *("env", "env_kwargs", "wrappers", "tools", "environments", "curriculum", "seed", "threads"),
-    *("max_grad_norm", "pass_tokens"),
+    *("max_grad_norm", "pass_tokens", "max_turns", "max_tokens", "temperature"),
     *("warmup_steps", "warmup_check", "warmup_most", "warmup_batch", "warmup_lr", "warmup_on"),
     *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
     *("width", "layers", "heads"),
@@ -42,7 +42,7 @@ class WarmUps:
         """Give the policy its warm-up, by `make` where none is kept; return the CPU seconds it took then.
 
         Of several processes that want the same one, one makes it and the others wait. A warm-up on stored
-        demonstrations is made each time, for a store may change; so is one that is looked at on the way.
+        demonstrations is made each time, for a store may change.
 
         Raises:
             StoreError: when the folder cannot be written.
