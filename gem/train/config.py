@@ -293,8 +293,8 @@ class TrainConfig:
     stops, so that --warmup-steps is a maximum. 0: all steps are taken."""
 
     warmup_most: int = 0
-    """With --warmup-check: take all --warmup-steps, and then more until the format is learnt, this many in all
-    at most. 0: --warmup-steps is the maximum."""
+    """With --warmup-check: take all --warmup-steps, and then more until the format is learnt, this many
+    in all at most. 0: --warmup-steps is the maximum."""
 
     warmup_batch: int = 48
     """Episodes per warm-up step."""
