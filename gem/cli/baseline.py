@@ -34,6 +34,7 @@ def baseline(
     dry_run: bool = False,
     report: bool = False,
     overwrite: bool = False,
+    keep_older: bool = False,
     runs: Path = RUNS,
     page: Path = PAGES,
 ) -> int:
@@ -52,6 +53,7 @@ def baseline(
         dry_run: run nothing; say how each run stands.
         report: run nothing; tell what is finished.
         overwrite: run again what was run under other settings, and begin anew what failed.
+        keep_older: go on with runs and rows that are older than a setting, as of its default.
         runs: folder of the runs' own folders.
         page: folder of the page and the picture.
     """
@@ -70,7 +72,9 @@ def baseline(
             for cell in study.cells
             if cell.environment.name in environments and cell.variant.name in variants
         )
-        return Plan(study, runs, cells, tuple(each for each in study.seeds if not seed or each in seed))
+        return Plan(
+            study, runs, cells, tuple(each for each in study.seeds if not seed or each in seed), keep_older
+        )
 
     study = read_study(file)
     plan = chosen(study)
@@ -85,10 +89,10 @@ def baseline(
     if not report:
         if not overwrite and (changed := plan.changed()):
             told = "\n".join(f"  {name}: {what}" for name, what in changed.items())
-            raise BadArgument(
-                f"these were run under other settings than {file} has now:\n{told}\nTake the settings "
-                "back, or run them again (--overwrite)."
-            )
+            way = "Take the settings back, or run them again (--overwrite)."
+            if any("newer than" in what for what in changed.values()):
+                way += " What is only older than a setting can go on as of its default (--keep-older)."
+            raise BadArgument(f"these were run under other settings than {file} has now:\n{told}\n{way}")
         carrier = Carrier(plan, workers=workers or _workers(plan), overwrite=overwrite, tell=_tell)
         try:
             outcome = carrier.carry_out()

@@ -93,12 +93,16 @@ def read_job(folder: Path) -> Job | None:
 
 @dataclass
 class Plan:
-    """The runs of a study that are wanted, where they stand, and how they are written down."""
+    """The runs of a study that are wanted, where they stand, and how they are written down.
+
+    A run, or row, that is older than some settings is gone on with where `keep_older` says so.
+    """
 
     study: Study
     runs: Path
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...]
+    keep_older: bool = False
 
     def __post_init__(self) -> None:
         """Keep the study's runs in a folder of its name."""
@@ -149,7 +153,7 @@ class Plan:
             newer = ", ".join(rows.absent(row.config))
             if run is not None and run.error is None and task.transferred(run):
                 return "finished", f"before there was {newer}" if newer else ""
-            if row.runs and newer:
+            if row.runs and newer and not self.keep_older:
                 return "changed", f"{newer} (newer than its row)"
             if run is not None and run.error is not None:
                 return "failed", run.error
@@ -161,7 +165,7 @@ class Plan:
         job = read_job(task.folder)
         if job is not None and (changed := rows.changed(job.config, task.config)):
             return "changed", ", ".join(changed)
-        if job is not None and (newer := ", ".join(rows.absent(job.config))):
+        if job is not None and not self.keep_older and (newer := ", ".join(rows.absent(job.config))):
             return "changed", f"{newer} (newer than its run)"
         return ("begun", "") if job is not None else ("open", "")
 
@@ -206,8 +210,9 @@ class Plan:
         """Write a seed's run into its row; a row of another config begins anew.
 
         The row holds the settings that there were when its runs were made. A newer one may have come with a
-        default that does otherwise, so runs from before and after it are not put into one row. One that
-        failed does not take the place of one that finished, which was only to be evaluated anew.
+        default that does otherwise, so runs from before and after it are put into one row only where
+        `keep_older` says so; then the row holds the settings that all of them had. A run that failed does not
+        take the place of one that finished, which was only to be evaluated anew.
 
         Raises:
             StoreError: when the row cannot be written, or changed meanwhile.
@@ -219,7 +224,9 @@ class Plan:
         with self._row_held(task.cell):
             row = rows.read_row(path)
             changed = [] if row is None else rows.changed(row.config, task.config)
-            if row is not None and row.runs:
+            if row is not None and row.runs and self.keep_older:
+                config = {name: value for name, value in config.items() if name in row.config}
+            elif row is not None and row.runs:
                 changed += sorted({*row.config} ^ {*config})
             if row is not None and changed:
                 if not overwrite and row.runs:
@@ -423,13 +430,17 @@ class Carrier:
     def _prepare(self, task: Task, anew: bool) -> None:
         """Make the folder ready: empty for a run that begins anew, else as it stands."""
         job, folder = read_job(task.folder), task.folder
-        if job is not None and (anew or rows.changed(job.config, task.config) or rows.absent(job.config)):
-            RunFolder(folder).clear()
-            job = None
-        folder.mkdir(parents=True, exist_ok=True)
+        config = task.config.to_json()
+        if job is not None:
+            older = not self.plan.keep_older and rows.absent(job.config)
+            if anew or older or rows.changed(job.config, task.config):
+                RunFolder(folder).clear()
+                job = None
+            else:
+                config = {name: value for name, value in config.items() if name in job.config}
         (folder / RESULT).unlink(missing_ok=True)
-        transfer = {name: config.to_json() for name, config in task.transfer.items()}
-        job = replace(job or Job({}, started=now()), config=task.config.to_json(), transfer=transfer)
+        transfer = {name: other.to_json() for name, other in task.transfer.items()}
+        job = replace(job or Job({}, started=now()), config=config, transfer=transfer)
         write_job(folder, job)
 
     def _start(self, task: Task, lock: int) -> None:

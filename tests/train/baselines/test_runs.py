@@ -219,6 +219,11 @@ def test_runs_from_before_and_after_a_setting_came_are_not_put_into_one_row(stud
     assert plan.state(second) == ("changed", "temperature (newer than its row)")
     with pytest.raises(StoreError, match="changed meanwhile in temperature"):
         plan.record(second, a_run())
+    kept = a_plan(found, keep_older=True)
+    assert kept.state(second) == ("open", "")
+    kept.record(second, a_run())
+    assert list(rows.read_row(path).runs) == ["1", "2"]
+    assert "temperature" not in rows.read_row(path).config
     plan.record(second, a_run(), overwrite=True)
     assert list(rows.read_row(path).runs) == ["2"]
     assert "temperature" in rows.read_row(path).config
