@@ -38,7 +38,7 @@ NAMES = {
     "gem.train": (
         "config config_file trainer run policy_gradient ppo steps losses batch learner policy "
         "cloning held_out selection mixture schedule curriculum opponents contests loggers progress "
-        "alarms baselines.study baselines.summary oracle.cases oracle.envs oracle.exact "
+        "alarms watcher baselines.study baselines.summary oracle.cases oracle.envs oracle.exact "
         "oracle.report"
     ),
     "gem.statistics": (
@@ -49,6 +49,7 @@ NAMES = {
         "stopping usage reports"
     ),
     "gem.serve": "environments.server environments.limits proxy.server search",
+    "gem.viewer": "report export",
     "gem.testing": "contract rules audit card faults fault_rules doubles stub_server leaks",
     "gem.adapters": (
         "rows parquet atif inspect_logs inspect_tasks trl verl openrlhf skyrl tinker verifiers rl2 oat roll"
