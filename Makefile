@@ -11,9 +11,6 @@ SEED := 0
 # 35 s of CPU for each worker, and seconds for each `python -m gem` that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-# mkdocs-material advertises in the terminal otherwise.
-check docs: export NO_MKDOCS_2_WARNING := 1
-
 # Where programs run, on the backend that GEM_SANDBOX names. Of the suites that go through every id, those ids.
 SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_database.py \
 	tests/envs/database/test_database_hostile.py tests/envs/terminal/test_terminal.py tests/golden \
@@ -62,14 +59,17 @@ check: setup ## format, lint, types, layers, docs
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
-	$(PY) -m mkdocs build --strict --quiet
+	$(PY) scripts/build_site.py
+	$(PY) scripts/check_site.py
 
 format: setup ## format the code and mend what lint can mend
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-docs: setup ## build the documentation into site/
-	$(PY) -m mkdocs build --strict
+docs: setup ## build the documentation into site/, and look at it in Chromium where that is here
+	$(PY) scripts/build_site.py
+	$(PY) scripts/check_site.py
+	$(PY) scripts/site_pictures.py
 
 bench: setup ## every figure that the README quotes
 	@set -e; for module in $(filter-out common endpoint instances,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \

@@ -69,7 +69,9 @@ def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
 
     why = None
     if specs[0].data:
-        absent = Finding("", "data sets are not here", "set GEM_DATA to a folder of them (docs/data.md)")
+        absent = Finding(
+            "", "data sets are not here", "set GEM_DATA to a folder of them (docs/guides/data.md)"
+        )
         return None if find(specs[0].data) else absent
     for spec in specs[:TRIES]:
         try:

@@ -1,7 +1,8 @@
-"""A hook of mkdocs: the pages under envs/, written from the registry and the environments' docstrings.
+"""The pages under envs/, written from the registry and the environments' docstrings, for build_site.py.
 
 One page per class of our own, with its six headings, its ids, an episode that its solver plays, a picture of
-the board and the cards of `gem-gym audit`; one page per family of foreign environments, with its names.
+the board and the cards of `gem-gym audit`; one page per family of foreign environments, with its names. The
+index has every id with what its filter (docs/assets/site.js) asks for.
 The cards stand in docs/envs/cards.json, where `gem-gym audit game --json docs/envs/cards.json` writes those
 of a family beside the others; AUDITED says which families are audited with fewer episodes.
 """
@@ -12,12 +13,12 @@ import contextlib
 import functools
 import inspect
 import re
+import textwrap
 from dataclasses import dataclass, field
+from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 
 import gem
 from gem.content import Image, text_of
@@ -32,21 +33,36 @@ CARDS = Path(__file__).parents[1] / "docs/envs/cards.json"
 ABOUT_CARDS = """
 ## What a card says
 
-`gem-gym audit ID` plays policies on an environment and prints its card; this site shows the stored ones. A
-row of the table gives the mean return of the environment's own **solver**, of legal **random** play, and of
-the best of the policies that **know nothing**: a constant answer (answers to other seeds are tried), an
-empty one, the observation echoed, a piece of it copied (a line, a number, an expression, an option, what
-stands in quotes or brackets), the form of an answer with nothing in it, every candidate answer at once, and
-instructions to the grader. Where there are more turns, copiers also act first and then copy from what they
-were shown, as a tool's output, or say again what they said before. **Episodes** is how many each of them
-played: 40, fewer where episodes are long. A card in full gives the 95% interval of every rate of success:
-that of 8 wins in 8 episodes begins at 68%. **Distinct** is how many different instances that many seeds
-deal. **Tokens** are those of the first observation and the median of the later ones, by a rule of thumb: up
-to six letters, up to three digits, any other sign, a new line are a token each; of a picture, 28 by 28
-pixels. **Open** counts the findings that ask for a change: a full reward that is out of reach, a return
-above it, knowing nothing that pays more than a third of it, copying that pays more than guessing where the
-card does not say why, a solver hardly better than random play, an answer that leaks, or fewer than five
-instances.
+`gem-gym audit ID` plays policies on an environment and prints its card. This site shows the stored ones.
+A row has mean returns:
+
+- **Solver**: the environment's own.
+- **Random**: legal random play.
+- **Knowing nothing**: the best of the policies that do not look at the task.
+
+Those that know nothing give one of these answers:
+
+- a constant one (answers to other seeds are tried), an empty one, the observation again;
+- a piece of the observation: a line, a number, an expression, an option, what stands in quotes or brackets;
+- the form of an answer with nothing in it, every candidate answer at once, instructions to the grader.
+
+Where there are more turns, copiers also act first and copy later: a tool's output, or what they said before.
+
+The other columns:
+
+- **Episodes** is how many each of them played: 40, fewer where episodes are long. A card in full gives the
+  95% interval of every rate of success: that of 8 wins in 8 episodes begins at 68%.
+- **Distinct** is how many different instances that many seeds deal.
+- **Tokens** are those of the first observation and the median of the later ones, by a rule of thumb. Up to
+  six letters, up to three digits, any other sign and a new line are a token each; of a picture, 28 by 28
+  pixels.
+- **Open** counts the findings that ask for a change:
+    - a full reward that is out of reach, or a return above it;
+    - knowing nothing that pays more than a third of it;
+    - copying that pays more than guessing, where the card does not say why;
+    - a solver hardly better than random play;
+    - an answer that leaks;
+    - fewer than five instances.
 """
 
 
@@ -60,44 +76,71 @@ AUDITED = {
 """How families are audited whose episodes take long, or that are many."""
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the generated pages into the navigation, behind their index."""
-    section = next(entry["Environments"] for entry in config.nav if "Environments" in entry)
-    section.extend({page.title: page.path} for page in pages())
-    return config
+FAMILY_NAMES = {
+    "game": "Games",
+    "math": "Mathematics",
+    "code": "Programs",
+    "qa": "Questions",
+    "logic": "Logic",
+    "vision": "Pictures",
+    "eval": "Evaluation sets",
+    "terminal": "Terminal",
+    "db": "Databases",
+    "mcp": "MCP server",
+    "multi": "Several agents",
+    "rg": "reasoning-gym",
+    "ta": "TextArena",
+    "gymnasium": "Gymnasium",
+}
+"""What a family is called on the site; one that is not here goes by its prefix."""
 
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site."""
-    for page in pages():
-        files.append(File.generated(config, page.path, content=page.text))
-        if page.picture:
-            files.append(File.generated(config, page.picture_path, content=page.picture))
-    files.append(File.generated(config, INDEX, content=index(pages())))
-    return files
+LICENCE = "Apache-2.0"
+"""Of what is written here; tests hold it to pyproject.toml."""
 
 
 @dataclass
 class Page:
-    """A page of the site."""
+    """A page of an environment class or of a foreign family."""
 
     title: str
     summary: str
-    ids: list[str]
+    specs: list[EnvSpec]
     text: str = field(repr=False)
     picture: bytes = field(repr=False, default=b"")
 
     @property
+    def family(self) -> str:
+        """The family of its first id, under which it stands."""
+        return self.specs[0].family
+
+    @property
     def path(self) -> str:
         """Where it stands under docs/."""
-        return (
-            f"envs/{self.title.lower().replace(' ', '-').rstrip(':')}.md"  # `rg:` would be read as a scheme
-        )
+        return f"envs/{self.title.lower().replace(' ', '-')}.md"
 
     @property
     def picture_path(self) -> str:
-        """Where its picture stands under docs/."""
-        return self.path.replace("envs/", "envs/pictures/").replace(".md", ".png")
+        """Where its picture stands under docs/: a board, or the beginning of what the agent reads."""
+        suffix = ".svg" if self.picture.startswith(b"<svg") else ".png"
+        return self.path.replace("envs/", "envs/pictures/").replace(".md", suffix)
+
+
+def navigation() -> list[dict[str, Any]]:
+    """Return what the navigation shows under Environments: the index, then the pages by family."""
+    families: dict[str, list[dict[str, str]]] = {}
+    for page in pages():
+        name = FAMILY_NAMES.get(page.family, page.family)
+        families.setdefault(name, []).append({page.title: page.path})
+    return [{"All environments": INDEX}, *({name: found} for name, found in families.items())]
+
+
+def files() -> dict[str, str | bytes]:
+    """Return every file to write, by its path under docs/."""
+    written: dict[str, str | bytes] = {INDEX: index(pages())}
+    for page in pages():
+        written[page.path] = page.text
+        written[page.picture_path] = page.picture
+    return written
 
 
 @functools.cache
@@ -142,13 +185,27 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
     here = [spec for spec in specs if spec.data is None]
     shown = next((spec for spec in here if spec.solver != "none"), next(iter(here), None))
     episode: list[str] = []
-    drawn = b""
+    drawn, board = text_picture(summary), False
     with contextlib.suppress(NoVerdict, MissingExtra):  # no sandbox or no server: a page without an episode
         if shown:
-            episode, drawn = transcript(shown), picture(shown)
-    page = Page(env_class.__name__, summary, [spec.id for spec in specs], "", drawn)
-    seen = [f"![The board]({page.picture_path.removeprefix('envs/')})", ""] if drawn else []
-    lines = [f"# {page.title}", "", summary, "", *seen, *manual, *table, *episode, *card_section(specs)]
+            episode = transcript(shown)
+            painted = picture(shown)
+            drawn, board = painted or text_picture(first_words(shown)), bool(painted)
+    page = Page(env_class.__name__, summary, specs, "", drawn)
+    alt = f"{page.title} a few turns into an episode"
+    seen = [f"![{alt}]({page.picture_path.removeprefix('envs/')}){{ .board }}", ""] if board else []
+    lines = [
+        *from_source(env_class),
+        f"# {page.title}",
+        "",
+        summary,
+        "",
+        *seen,
+        *manual,
+        *table,
+        *episode,
+        *card_section(specs),
+    ]
     page.text = "\n".join(lines)
     return page
 
@@ -163,18 +220,35 @@ def family_page(family: Family) -> Page:
         summary += f" {also}"
         manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]
     needs = [f"Needs `pip install 'gem-gym[{family.extra}]'`.", ""] if family.extra else []
-    ids = [spec.id for spec in specs]
     names = ["## Ids", ""]
     if any(spec.solver != "none" for spec in specs):
         rows = (f"| `{spec.id}` | {spec.max_turns or ''} | {solver(spec)} |" for spec in specs)
         names += ["| id | turns | solver |", "|---|---|---|", *rows]
     else:
-        names += [f"- `{env_id}`" for env_id in ids]
+        names += [f"- `{spec.id}`" for spec in specs]
     first = transcript(specs[0])
-    about = ["[What this bridge mends, and what it does not give](../bridges.md).", ""]
+    about = ["[What this bridge mends, and what it does not give](../guides/bridges.md).", ""]
     told = card_section(specs, foreign=True)
-    lines = [f"# {family.prefix}:", "", summary, "", *about, *needs, *manual, *first, *told, *names]
-    return Page(family.prefix, summary, ids, "\n".join(lines))
+    title = FAMILY_NAMES.get(family.prefix, family.prefix)
+    lines = [
+        *from_source(class_of(specs[0])),
+        f"# {title}",
+        "",
+        summary,
+        "",
+        *about,
+        *needs,
+        *manual,
+        *first,
+        *told,
+        *names,
+    ]
+    return Page(title, summary, specs, "\n".join(lines), text_picture(first_words(specs[0])))
+
+
+def from_source(env_class: Any) -> list[str]:
+    """Return the head of a page that says where its text is written, for the link that edits it."""
+    return ["---", f"source: {env_class.__module__.replace('.', '/')}.py", "---", ""]
 
 
 @functools.cache
@@ -304,21 +378,153 @@ def said(who: str, obs: Any) -> str:
     return f"**{who}**\n\n{fence}text\n{text}\n{fence}\n"
 
 
-def index(written: list[Page]) -> str:
-    """Write the page that lists the others."""
-    rows = [
-        f"| [{p.title}]({p.path.removeprefix('envs/')}) | {p.summary} | `{p.ids[0]}` | {len(p.ids)} |"
-        for p in written
-    ]
-    return "\n".join(
-        [
-            "# Environments",
-            "",
-            "Generated from the environments' own docstrings; `gem-gym list` prints the same ids.",
-            "",
-            "| environment | task | its first id | ids |",
-            "|---|---|---|---|",
-            *rows,
-            ABOUT_CARDS,
-        ]
+def first_words(spec: EnvSpec) -> str:
+    """Return what the agent reads first, of seed 0."""
+    with gem.make(spec) as env:
+        obs, _ = env.reset(seed=0)
+        return next(map(text_of, obs.values())) if isinstance(obs, dict) else text_of(obs)
+
+
+def text_picture(text: str, columns: int = 26, rows: int = 8) -> bytes:
+    """Return a small picture of the beginning of a text, as SVG."""
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, columns) or [""]][:rows]
+    spans = "".join(
+        f'<text x="8" y="{17 + 12 * number}" xml:space="preserve">{escape(printable(line))}</text>'
+        for number, line in enumerate(lines)
     )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 112" width="160" height="112">'
+        '<rect width="160" height="112" rx="6" fill="#f1efe8"/>'
+        f'<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="9" fill="#33413e">{spans}</g>'
+        "</svg>"
+    ).encode()
+
+
+def printable(text: str) -> str:
+    """Return the text without the signs that XML does not allow."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def index(written: list[Page]) -> str:
+    """Write the page that lists every id, by family, with a filter."""
+    ids = [spec for page in written for spec in page.specs]
+    lines = [
+        "---",
+        "hide: [toc]",
+        "source: scripts/env_pages.py",
+        "---",
+        "",
+        "# Environments",
+        "",
+        f"{len(ids)} ids in {len({spec.family for spec in ids})} families. `gem-gym list` prints them too.",
+        "[What a card says](#what-a-card-says) explains the figures.",
+        "",
+        *filter_form(ids),
+    ]
+    family = ""
+    for page in written:
+        if page.family != family:
+            family = page.family
+            lines += [f"## {FAMILY_NAMES.get(family, family)} {{ #{family} }}", ""]
+        lines += [entry(page), ""]
+    return "\n".join([*lines, ABOUT_CARDS])
+
+
+def filter_form(specs: list[EnvSpec]) -> list[str]:
+    """Write the filter: a search, and a choice for each property; without scripts it stays hidden."""
+    facts = [facts_of(spec) for spec in specs]
+    choices = []
+    for name in facts[0]:
+        options = sorted({fact[name] for fact in facts})
+        values = "".join(f"<option>{escape(value)}</option>" for value in options)
+        choices.append(
+            f'<label>{name}<select name="{name}"><option value="">any</option>{values}</select></label>'
+        )
+    return [
+        '<form class="env-filter" hidden>',
+        '<label>id or words<input type="search" name="words" autocomplete="off"></label>',
+        *choices,
+        '<output aria-live="polite"></output>',
+        "</form>",
+        "",
+    ]
+
+
+def facts_of(spec: EnvSpec) -> dict[str, str]:
+    """Return what the filter asks for, by name."""
+    turns = "not stated" if spec.max_turns is None else "one" if spec.max_turns == 1 else "several"
+    return {
+        "family": spec.family,
+        "turns": turns,
+        "tools": ", ".join(tools_of(spec)) or "none",
+        "solver": spec.solver,
+        "licence": licence(spec),
+        "needs": (spec.data and "a data set") or spec.extra or "nothing more",
+    }
+
+
+@functools.cache
+def tool_names(env_class: Any, env_id: str) -> tuple[str, ...]:
+    """Return the tools that an environment's model may call natively."""
+    specs = getattr(env_class, "tool_specs", ())
+    if isinstance(specs, property):  # what they are depends on the instance
+        with contextlib.suppress(GemError), gem.make(env_id) as env:
+            return tuple(tool.name for tool in env.tool_specs)
+        return ()
+    return tuple(tool.name for tool in specs)
+
+
+def tools_of(spec: EnvSpec) -> tuple[str, ...]:
+    """Return the tools of an id; those of a foreign family have none."""
+    return () if spec.family in FAMILIES else tool_names(class_of(spec), spec.id)
+
+
+@functools.cache
+def package_licence(package: str) -> str:
+    """Return the licence that an installed package states."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        about = metadata.metadata(package)
+        return str(about.get("License-Expression") or about.get("License")).removesuffix(" License")
+    return "the package's own"
+
+
+def licence(spec: EnvSpec) -> str:
+    """Return under which licence the tasks stand."""
+    if spec.data:
+        return "the data set's own"
+    if spec.family in FAMILIES:
+        return package_licence(FAMILIES[spec.family].package or spec.family)
+    return LICENCE
+
+
+def entry(page: Page) -> str:
+    """Write what the index shows of a page: its picture, and a line for each id."""
+    link = page.path.removeprefix("envs/").removesuffix(".md") + "/"
+    picture_link = page.picture_path.removeprefix("envs/")
+    rows = "".join(row(spec) for spec in page.specs)
+    summary = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(page.summary.replace("\n", " ")))
+    return (
+        f'<section class="env-class" markdown="0"><a class="env-picture" href="{link}">'
+        f'<img src="{picture_link}" alt="{escape(page.title)}" width="120" height="84" loading="lazy"></a>'
+        f'<h3><a href="{link}">{escape(page.title)}</a></h3><p>{summary}</p><ul>{rows}</ul></section>'
+    )
+
+
+def row(spec: EnvSpec) -> str:
+    """Write the line of an id."""
+    facts = facts_of(spec)
+    data = " ".join(f'data-{name}="{escape(value)}"' for name, value in facts.items())
+    said = [f"solver: {solver(spec)}"]
+    if spec.max_turns:
+        said.append(f"{spec.max_turns} turn{'s' if spec.max_turns > 1 else ''}")
+    if facts["tools"] != "none":
+        said.append(f"tools: {facts['tools']}")
+    if facts["needs"] != "nothing more":
+        said.append(f"needs {spec.data or spec.extra}")
+    if spec.id in cards():
+        card = cards()[spec.id]
+        said.append(
+            f"card: solver {paid(card, 'solver')}, random {paid(card, 'random')}, "
+            f"knowing nothing {max(card.ignorant.values()):.3f}, open {len(card.findings) or 'none'}"
+        )
+    return f"<li {data}><code>{escape(spec.id)}</code> <span>{escape('; '.join(said))}</span></li>"

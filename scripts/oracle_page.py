@@ -1,4 +1,4 @@
-"""Write the tables of docs/oracle.md: python scripts/oracle_page.py."""
+"""Write the tables of docs/guides/estimators.md: python scripts/oracle_page.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gem.train.oracle import HEADS, Row, judge
 
-PAGE = Path(__file__).parents[1] / "docs/oracle.md"
+PAGE = Path(__file__).parents[1] / "docs/guides/estimators.md"
 TABLES = {
     "algorithms": {"envs": ("early",)},
     "discounts": {

@@ -138,13 +138,31 @@ class Block(nn.Module):
         turned = rotate(turned.view(rows, steps, self.heads + 1, head), *rope)
         q_BTHK, k_BTK = turned[:, :, :-1] * head**-0.5, turned[:, :, -1]
         keys_BSK, values_BSK = cache.extend(layer, k_BTK, v)
-        # One key head serves all: heads fold into the query axis, and attention is two batched products.
-        scores = q_BTHK.reshape(rows, steps * self.heads, head) @ keys_BSK.transpose(1, 2)
-        scores = scores.view(rows, steps, self.heads, -1).add_(mask[:, :, None])
-        mixed = scores.softmax(-1).view(rows, steps * self.heads, -1) @ values_BSK
-        x_BTD = x_BTD + F.linear(mixed.view(rows, steps, width), self.out)
+        mixed = attend(q_BTHK, keys_BSK, values_BSK, mask).reshape(rows, steps, width)
+        x_BTD = x_BTD + F.linear(mixed, self.out)
         hidden = F.gelu(F.linear(rms_norm(x_BTD, self.norm_mlp), self.up))
         return x_BTD + F.linear(hidden, self.down)
+
+
+def attend(q_BTHK: Tensor, keys_BSK: Tensor, values_BSK: Tensor, mask: Tensor) -> Tensor:
+    """Return what queries take of the values that they may look at, (B, T, H, K); the scale is in the query.
+
+    One key head serves all. For one new position the heads fold into the query axis, which is two batched
+    products; for more, PyTorch's fused kernel never holds the scores, which are most of the memory otherwise.
+    """
+    rows, steps, heads, head = q_BTHK.shape
+    if steps == 1:
+        scores = (q_BTHK[:, 0] @ keys_BSK.transpose(1, 2)).add_(mask)
+        return (scores.softmax(-1) @ values_BSK)[:, None]
+    shared = (rows, heads, -1, head)
+    mixed_BHTK = F.scaled_dot_product_attention(
+        q_BTHK.transpose(1, 2),
+        keys_BSK[:, None].expand(shared),
+        values_BSK[:, None].expand(shared),
+        attn_mask=mask[:, None],
+        scale=1.0,
+    )
+    return mixed_BHTK.transpose(1, 2)
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ COMMANDS: dict[str, Command] = {
     "audit": Command("gem.cli.check:audit", "find out what the rewards of environments are worth"),
     "demos": Command("gem.cli.demos:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli.init:init", "write a package with an environment of your own"),
-    "train": Command("gem.train.command:command", "train a language model on an environment"),
+    "train": Command("gem.cli.train:command", "train a language model on an environment"),
     "baseline": Command("gem.cli.baseline:baseline", "train variants on environments as a study says"),
     "oracle": Command(
         "gem.cli.oracle:oracle", "compare what training algorithms estimate with exact gradients"
@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command] = {
     "export": Command("gem.cli.export:export", "write stored episodes for other tools"),
     "import": Command("gem.cli.export:import_", "read episodes of other tools' files into a store"),
     "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),
+    "report": Command("gem.cli.report:report", "write training runs as one page, or compare several"),
     "show": Command("gem.cli.replay:show", "show a stored episode in the terminal"),
     "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and those that are added"),
     "replay": Command("gem.cli.replay:replay", "play stored actions again, and check what comes of them"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, MissingExtra, did_you_mean
 
 if TYPE_CHECKING:
     from gem.train.baselines.runs import Plan
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs/baselines")
 """Where the folders of runs are."""
+
+PAGES = Path("docs/baselines")
+"""Where pages and pictures are."""
 
 
 def baseline(
@@ -31,6 +35,7 @@ def baseline(
     report: bool = False,
     overwrite: bool = False,
     runs: Path = RUNS,
+    page: Path = PAGES,
 ) -> int:
     """Train each variant on each environment with each seed, as a study says, and tell what came of it.
 
@@ -43,12 +48,12 @@ def baseline(
         only: environments, by name.
         variant: variants, by name.
         seed: seeds.
-        workers: runs at once; as many as there are cores when left out, and one where a run takes several
-            threads or a GPU.
+        workers: runs at once; left out, one per core, and one alone where runs take threads or a GPU.
         dry_run: run nothing; say how each run stands.
         report: run nothing; tell what is finished.
         overwrite: run again what was run under other settings, and begin anew what failed.
         runs: folder of the runs' own folders.
+        page: folder of the page and the picture.
     """
     from gem.train.baselines.runs import Carrier, Plan
     from gem.train.baselines.study import read_study
@@ -69,6 +74,8 @@ def baseline(
 
     study = read_study(file)
     plan = chosen(study)
+    if dry_run and report:
+        raise BadArgument("--dry-run and --report both run nothing, and tell different things; choose one.")
     if workers is not None and workers < 1:
         raise BadArgument(f"workers is {workers}; accepted: 1 or more.")
     if dry_run:
@@ -91,7 +98,7 @@ def baseline(
             )
             raise
         code = FAILED if outcome.failed else 0
-    _report(study)
+    _report(study, page)
     return code
 
 
@@ -110,32 +117,34 @@ def _picked(what: str, wanted: tuple[str, ...], known: list[str]) -> list[str]:
 def _workers(plan: Plan) -> int:
     configs = [plan.study.config(cell) for cell in plan.cells]
     alone = any(config.threads != 1 or config.device != "cpu" for config in configs)
-    return 1 if alone else len(os.sched_getaffinity(0))
+    return 1 if alone else os.cpu_count() or 1
 
 
 def _stand(plan: Plan) -> None:
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for cell in plan.cells:
         for task in plan.tasks(cell):
             state, said = plan.state(task)
             run = str(task.seed) if task.point is None else f"search {task.point + 1}, {task.seed}"
             lines.append((cell.environment.name, cell.variant.name, run, state, printable(said)))
+        if plan.waits(cell):
+            seeds = ", ".join(map(str, plan.seeds))
+            lines.append((cell.environment.name, cell.variant.name, seeds, "waits", "for the search"))
     table("environment", "variant", "seed", "state", "", rows=lines)
 
 
-def _report(study: Study) -> None:
-    from gem.train.baselines.summary import POLICIES, shown, summarised
+def _report(study: Study, folder: Path) -> None:
+    """Print the table, and write the page and the picture."""
+    from gem.train.baselines.page import HEADS, cell_row, write_page
+    from gem.train.baselines.picture import write_picture
+    from gem.train.baselines.summary import summarised
 
-    heads = {
-        "random": "random",
-        "before": "before RL",
-        "after": "after RL",
-        "greedy": "greedy",
-        "optimum": "solver",
-    }
-    rows = []
-    for found in summarised(study):
-        figures = [shown(found.figures.get(name), interval_too=name == "after") for name in POLICIES]
-        state = found.state
-        rows.append((found.cell.environment.name, found.cell.variant.name, *figures, state))
-    table("environment", "variant", *(heads[name] for name in POLICIES), "", rows=rows)
+    summary = summarised(study)
+    table(*HEADS, rows=[cell_row(each) for each in summary.cells])
+    page = write_page(summary, folder)
+    try:
+        picture = write_picture(summary, folder)
+    except MissingExtra as error:
+        picture = None
+        print(printable(f"no picture was drawn: {error}"), file=sys.stderr)
+    print(printable(f"\npage: {page}" + (f"  picture: {picture}" if picture else "")))

@@ -18,7 +18,7 @@ from gem import seeding
 from gem.agents.named import AgentByName, AgentSettings
 from gem.cli.eval_progress import Progress
 from gem.cli.eval_report import Report
-from gem.cli.players import limits_of, local_agent, others_of
+from gem.cli.players import limits_of, local_agent, others_of, trained
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import (
@@ -152,7 +152,8 @@ class Arguments:
     """Environments too."""
     agent: Annotated[Words, arg(metavar="NAME", help_behavior_hint="")] = ()
     """random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER (a model of transformers), smollm2 or
-    another name of `gem-gym models`, or the folder of a training run, as runs/demo; random when left out.
+    another name of `gem-gym models`, or the folder of a training run, as runs/demo (runs/demo@best: its
+    best weights, not the last); random when left out.
     Given several times, the agents are compared."""
     episodes: Annotated[MaybeInt, arg(aliases=["-n"])] = None
     """Tasks of each environment, each from a seed of its own; 200 when left out."""
@@ -473,7 +474,7 @@ def _measured_on_ray(asked: dict[str, Any], play: dict[str, Any]) -> EnvResult:
 
 def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Agent | AgentByName:
     """Return the agent of that name; on Ray one that is made on the nodes, but for a training run's."""
-    if ray and not Path(name).is_dir():
+    if ray and trained(name) is None:
         return AgentByName(name, settings)
     return _kept(last, local_agent(name, settings))
 

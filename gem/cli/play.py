@@ -47,7 +47,8 @@ def play(
     Args:
         env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
         agent: human (you), random (legal actions), solver (the environment's own expert),
-            openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run.
+            openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run
+            (FOLDER@best: its best weights, not the last).
         seed: which episode; drawn, and shown, when left out.
         turns: stop after so many turns.
         seat: of a game of several, the seat that the agent takes; it takes all when left out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import gem
 from gem import models
@@ -15,6 +16,8 @@ from gem.record import Agent
 def local_agent(name: str, settings: AgentSettings | None = None, accepted: str = "") -> Agent:
     """Return the agent of that name: what `named_agent` knows, or the model of a training run, by its folder.
 
+    ``FOLDER`` has the run's last weights, ``FOLDER@best`` those of its best held-out evaluation.
+
     The message about any other name lists the `accepted` ones first.
 
     Raises:
@@ -25,13 +28,25 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     agent = named_agent(name, settings)
     if agent is not None:
         return agent
-    if os.path.isdir(name):
+    if (found := trained(name)) is not None:
         from gem.train.trainer import trained_agent
 
-        return trained_agent(Path(name), 1.0 if settings.temperature == "none" else settings.temperature)
+        temperature = 1.0 if settings.temperature == "none" else settings.temperature
+        return trained_agent(found[0], temperature, found[1])
     known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
     hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
-    raise BadArgument(f"agent is {name!r}; accepted: {known}, or the folder of a training run.{hint}")
+    raise BadArgument(
+        f"agent is {name!r}; accepted: {known}, or the folder of a training run (with @best behind it: its "
+        f"best weights, not the last).{hint}"
+    )
+
+
+def trained(name: str) -> tuple[Path, Literal["last", "best"]] | None:
+    """Return the folder of the training run that an agent's name means, and which of its weights."""
+    if os.path.isdir(name):
+        return Path(name), "last"
+    folder, _, weights = name.rpartition("@")
+    return (Path(folder), "best") if weights == "best" and os.path.isdir(folder) else None
 
 
 def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:

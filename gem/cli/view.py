@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from gem.cli.replay import numbers
 from gem.cli.terms import MaybeInt, MaybePath, MaybeText
-from gem.errors import BadArgument
+from gem.errors import BadArgument, missing_extra
 
 if TYPE_CHECKING:
     from gem.viewer.sources import Source
@@ -35,6 +36,9 @@ def view(
         episode: export this episode alone: its id, or its number.
         limit: export so many of the last episodes at most.
     """
+    for package in ("starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise missing_extra("the viewer", package, "viewer")
     from gem.viewer.sources import open_sources
 
     if not runs:

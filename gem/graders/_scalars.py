@@ -5,7 +5,7 @@ rational functions agree at random points with a chance of about 1e-9 a point), 
 numbers, where a difference decides, and, where these agree, with mpmath: to so many digits that numbers of
 integers and roots are proved equal (`separation`), and with e, pi and functions to several times the digits
 that all sizes in the expression can hide. Units, percent and
-rounded decimals are compared by the rules in docs/graders.md.
+rounded decimals are compared by the rules in docs/guides/graders.md.
 """
 
 from __future__ import annotations

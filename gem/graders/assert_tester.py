@@ -6,7 +6,7 @@ the tester has a stand-in, of a class that stands in for the object's class; wha
 the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
 
 The tester trusts nothing that it reads. What comes is of exact builtin types or a stand-in, and a stand-in
-never decides about the tests' own plain data; docs/code.md has the rule.
+never decides about the tests' own plain data; docs/guides/code.md has the rule.
 """
 
 # This file is read as text and run in the sandbox: it may import the standard library alone.
@@ -878,8 +878,8 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/code.md. An object that the test made of a class that it tests; what
-operators gave of such; any other; what operators gave of another and the test's own plain data."""
+"""What a stand-in may decide: see docs/guides/code.md. An object that the test made of a class that it tests;
+what operators gave of such; any other; what operators gave of another and the test's own plain data."""
 
 
 class Refused(TypeError):

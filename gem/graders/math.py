@@ -452,8 +452,8 @@ def formed(reply: str, reference: Any, question: str) -> bool:
     Where the reference is a number, an integral, a sum over an index, a limit or a determinant is left to do;
     where it is another formula without these, an integral, a sum, a limit or a derivative.
 
-    >>> [formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2")]
-    [False, True]
+    >>> tuple(formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2"))
+    (False, True)
     """
     given = _prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
     return any(_formed(_prepared(gold), given, question) for gold in references(reference))

@@ -130,7 +130,7 @@ class Remote(Host):
         """Return what the environment at `index` claims, and its tools.
 
         Raises:
-            Whatever the server says.
+            GemError: whatever the server says.
         """
         asked = self._request(index, wire.ABOUT, (), NO_KWARGS)
         about: wire.About = self._alone(index, asked)
@@ -140,7 +140,7 @@ class Remote(Host):
         """Add a twin of the environment at `index` in its state, and return its index.
 
         Raises:
-            CannotFork, or what else the server says.
+            CannotFork: the environment cannot be copied; or what else the server says.
         """
         self._check_idle(index)
         origin = self._envs[index]

@@ -2,6 +2,7 @@
 
 from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact
+from gem.statistics.interquartile import interquartile_mean, stratified_interval
 from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
 from gem.statistics.normalise import normalised
 from gem.statistics.paired import (
@@ -27,6 +28,7 @@ __all__ = [
     "exact",
     "fisher_exact",
     "holm",
+    "interquartile_mean",
     "mann_kendall",
     "mcnemar",
     "mean_interval",
@@ -42,5 +44,6 @@ __all__ = [
     "score_difference",
     "sign_flips",
     "smallest_difference",
+    "stratified_interval",
     "wilson",
 ]

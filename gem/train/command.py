@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +14,10 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, GemError
 from gem.train.config import ALGORITHMS, TrainConfig
 from gem.train.config_file import read_configs, to_toml
-from gem.train.progress import Terminal, draw, sketch, table
+from gem.train.progress import Terminal, about_best, draw, sketch, table
 from gem.train.run import RunFolder
 
 
@@ -48,8 +49,10 @@ class Arguments:
     """Print the settings that the run would have, as TOML that --config reads, and train nothing."""
 
 
-def command(args: list[str], prog: str) -> int:
+def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = None) -> int:
     """Carry out ``gem-gym train``; the defaults fit the flags, or are the run's own with --resume.
+
+    `report` writes a page about the run in a folder and says where; it is called when the run has ended.
 
     Raises:
         BadArgument: for flags that contradict each other, or the run that stands.
@@ -86,7 +89,7 @@ def command(args: list[str], prog: str) -> int:
         folder.clear()
     elif not parsed.resume and _first():
         folder.check_free()
-    return _carry_out(config, folder, parsed.resume)
+    return _carry_out(config, folder, parsed.resume, report)
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:
@@ -120,7 +123,9 @@ def _flags(args: list[str], name: str) -> list[str]:
     return found
 
 
-def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
+def _carry_out(
+    config: TrainConfig, folder: RunFolder, resume: bool, report: Callable[[Path], Path] | None
+) -> int:
     from gem.train.trainer import train  # here: seconds, after all that can be refused at once
 
     console = Console(quiet=not _first())
@@ -142,18 +147,29 @@ def _carry_out(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         return 0
     figures = watcher.shown
     history = folder.history()
-    console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
-    console.print(sketch([metrics.success for metrics in history]), highlight=False)
+    if history:
+        console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
+        console.print(sketch([metrics.success for metrics in history]), highlight=False)
     if figures:
         console.print(table(figures))
     for label, apart in watcher.apart.items():
         console.print(table(apart, label))
-    draw(history, figures, config, folder.curve, folder.evaluated())
+    evaluations = folder.evaluated()
+    if said := about_best(evaluations):
+        console.print(said, highlight=False)
+    picture = ""
+    if history:
+        draw(history, figures, config, folder.curve, evaluations)
+        picture = f"Picture: {folder.curve}  "
     console.print(
-        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. "
-        f"Picture: {folder.curve}  Figures: {folder.summary}",
+        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}Figures: {folder.summary}",
         highlight=False,
     )
+    if report is not None:
+        try:
+            console.print(f"All of it on one page: {report(folder.path)}", highlight=False, soft_wrap=True)
+        except (GemError, OSError) as error:  # the run is whole without it
+            watcher.warned(f"the report was not written: {error} `gem-gym report {folder.path}` tries again.")
     return 0
 
 

@@ -73,7 +73,8 @@ Normalise = Literal["episode", "turn", "token", "constant"]
 """By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
 control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
 of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
-see docs/oracle.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv 2503.20783)."""
+see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
+2503.20783)."""
 
 PoolBy = Literal["uniform", "hard", "even"]
 """How often an opponent is met, see gem.train.opponents."""
@@ -88,7 +89,7 @@ WarmupOn = Literal["answers", "all"]
 learns to foretell what the environment says too."""
 
 AT_LEAST_ONE = (
-    *("episodes", "batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
     "held_out",
     *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
     *("advance_over", "pool_every"),
@@ -96,8 +97,14 @@ AT_LEAST_ONE = (
 NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
-    *("eval_every", "pool"),
+    *("eval_every", "patience", "pool", "episodes", "warmup_check"),
 )
+
+LOGGERS = ("tensorboard", "wandb")
+"""What `--log` knows by name; see `gem.train.loggers`."""
+
+ELSEWHERE = ("out", "ray", "log")
+"""Settings that a run may go on without: where it stands, where it samples, and who is told."""
 
 FITTING: dict[str, dict[str, Any]] = {
     "reinforce": {},
@@ -193,7 +200,7 @@ class TrainConfig:
     """Discount per turn."""
 
     episodes: int = 51_200
-    """Episodes to train on."""
+    """Episodes to train on. 0: none, the cloning of --demos is all there is."""
 
     batch: int = 256
     """Episodes per iteration."""
@@ -273,11 +280,17 @@ class TrainConfig:
 
     staleness: Literal[0, 1] = 0
     """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
-    Goes with an --importance-cap: clipping alone turns the gradient of stale samples (docs/oracle.md)."""
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples
+    (docs/guides/estimators.md)."""
 
     warmup_steps: int = 80
     """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
     strategy. 0: none."""
+
+    warmup_check: int = 0
+    """Steps between looks at whether the warm-up has taught the format: sampled play is as readable as random
+    play, within 5 points at 95% confidence, and earns as much on average. After two such looks in a row it
+    stops, so that --warmup-steps is a maximum. 0: all steps are taken."""
 
     warmup_batch: int = 48
     """Episodes per warm-up step."""
@@ -285,6 +298,10 @@ class TrainConfig:
     demos: MaybePath = None
     """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
     it does teach the strategy."""
+
+    demos_held_out: float = 0.0
+    """Share of the demonstrations' tasks that are not cloned: the loss on them is measured now and then, and
+    says when the others are learnt by heart. 0: none."""
 
     warmup_on: WarmupOn = "all"
     """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
@@ -356,6 +373,14 @@ class TrainConfig:
     eval_temperature: MaybeFloat = None
     """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
 
+    patience: int = 0
+    """Stop after so many held-out evaluations in a row that are no improvement beyond noise: the paired
+    difference from the last one that was is above 0 with 95% confidence. 0: train to the end."""
+
+    target: MaybeFloat = None
+    """Stop when the held-out success (the return, where the environment says nothing of success) is this with
+    confidence: the lower bound of its 95% interval reaches it. none: train to the end."""
+
     save_every: int = 1
     """Iterations between checkpoints."""
 
@@ -382,6 +407,10 @@ class TrainConfig:
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
     or nothing."""
 
+    log: tuple[str, ...] = ()
+    """Who else is told of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a
+    module:Class of your own, a gem.train.watcher.Watcher. None of them changes the run, or can stop it."""
+
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
@@ -407,7 +436,31 @@ class TrainConfig:
                 raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
+        if self.target is not None and not math.isfinite(self.target):
+            raise BadArgument(f"target is {self.target}; accepted: a number, or none.")
+        if (self.patience or self.target is not None) and not self.eval_every:
+            name = "patience" if self.patience else "target"
+            raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
+        if not 0 <= self.demos_held_out < 1:
+            raise BadArgument(f"demos_held_out is {self.demos_held_out}; accepted: 0 to below 1.")
+        if self.demos is None and (self.demos_held_out or not self.episodes):
+            name = "demos_held_out" if self.demos_held_out else "episodes"
+            raise BadArgument(
+                f"{name} is {getattr(self, name)}: that takes demonstrations; name a store (demos)."
+            )
+        if self.demos is not None and self.warmup_check:
+            raise BadArgument(
+                "warmup_check looks for the format alone; demonstrations (demos) teach more than that."
+            )
+        if self.demos is not None and not self.warmup_steps:
+            raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
         tool_wrappers(self.tools)
+        for name in self.log:
+            if name not in LOGGERS and ":" not in name:
+                raise BadArgument(
+                    f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                    f"{did_you_mean(name, LOGGERS)}"
+                )
         self._check_environments()
         if self.opponents:
             self._check_opponents()
@@ -570,9 +623,9 @@ class TrainConfig:
         }
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Return the settings in which the configs differ; where the run stands, and samples, is none."""
+        """Return the settings in which the configs differ; `ELSEWHERE` are none."""
         mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name not in ("out", "ray") and mine[name] != others[name]]
+        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:
@@ -592,7 +645,9 @@ class TrainConfig:
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "opponent")}
+        lists = {
+            name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log", "opponent")
+        }
         return cls(**{**values, **paths, **lists})
 
 

@@ -58,17 +58,22 @@ def read_config(path: Path) -> dict[str, Any]:
         if name not in hints:
             hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` has all."
             raise BadArgument(f"the config {path} has {name!r}, which is no setting.{hint}")
-    return {name: _setting(path, name, value, hints[name]) for name, value in values.items()}
+    return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
 
 
-def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
-    """Return a value as the setting has it."""
+def setting(where: str, name: str, value: Any) -> Any:
+    """Return a value as the setting of that name has it; `where` it stands is said in the error.
+
+    Raises:
+        BadArgument: for a value of another type.
+    """
+    hint = get_type_hints(TrainConfig)[name]
     optional = type(None) in get_args(hint)
     if optional and value == NONE:
         return None
     kind = next(iter(get_args(hint)), None)
     if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
-        return _tables(path, name, value, kind)
+        return _tables(where, name, value, kind)
     try:
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
@@ -76,12 +81,12 @@ def _setting(path: Path, name: str, value: Any, hint: Any) -> Any:
         return msgspec.convert(value, hint, dec_hook=_path)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BadArgument(
-            f"the config {path} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
+            f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
             + (f', or "{NONE}".' if optional else ".")
         ) from error
 
 
-def _tables(path: Path, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
+def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
     """Return the environments of an array of tables, or of the same as JSON in quotes."""
     try:
         tables = json.loads(value) if isinstance(value, str) else value
@@ -89,7 +94,7 @@ def _tables(path: Path, name: str, value: Any, kind: type[EnvPart]) -> tuple[Env
             raise BadArgument(f"{name} is {value!r:.80}; accepted: tables, each under [[{name}]].")
         return tuple(map(kind.read, tables))
     except (BadArgument, ValueError) as error:
-        raise BadArgument(f"the config {path}: {error}") from error
+        raise BadArgument(f"{where}: {error}") from error
 
 
 def _path(kind: type, value: Any) -> Any:

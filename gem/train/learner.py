@@ -188,7 +188,10 @@ class Learner:
         of_N: Tensor,
         target_N: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        logp_UV = (policy.logits(states_UD) / self.settings.temperature).log_softmax(-1)
+        logits_UV = policy.logits(states_UD)
+        if self.settings.temperature != 1:
+            logits_UV = logits_UV / self.settings.temperature
+        logp_UV = logits_UV.log_softmax(-1)
         probability_UV = logp_UV.exp()
         entropy_U = -(probability_UV * logp_UV).sum(-1)
         kl_N = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from gem.evals import EnvResult
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 from gem.train.run import HELD_OUT, Evaluation, Metrics
+from gem.train.selection import best
 from gem.train.watcher import Watcher
 
 SMOOTH = 8
@@ -26,12 +28,15 @@ UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
 """Where the environment does not say what success is."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-ROWS = ("random", "before", "after", "greedy", "optimum")
+ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
 TITLES = {
     "random": "random play",
+    "untrained": "before cloning",
     "before": "before any RL",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
+    "best": "best, sampled",
+    "best_greedy": "best, greedy",
     "optimum": "solver",
 }
 
@@ -46,7 +51,7 @@ class Terminal(Watcher):
         self.shown: dict[str, EnvResult] = {}
         self.apart: dict[str, dict[str, EnvResult]] = {}
         """The figures of each of several environments, or opponents, by its label."""
-        self.warnings = 0
+        self.warnings: Counter[str] = Counter()
         self.held_out = False
         self.bar: Progress | None = None
         self.task: TaskID | None = None
@@ -59,12 +64,12 @@ class Terminal(Watcher):
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
         (self.apart.setdefault(label, {}) if label else self.shown)[name] = figures
-        told = (
+        said = (
             f"{title} {form.format((read(figures) or UNKNOWN).mean)}"
             for title, (read, form) in columns([figures]).items()
         )
         self.console.print(
-            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(told)}"
+            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(said)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
@@ -72,6 +77,12 @@ class Terminal(Watcher):
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """See Watcher.warmed."""
         self._advance("warm-up", step + 1, steps, f"loss {loss:.3f}", every=max(1, steps // 4))
+
+    def cloned(self, step: int, held_out_loss: float) -> None:
+        """See Watcher.cloned."""
+        self.console.print(
+            f"  loss on held-out demonstrations after step {step}: {held_out_loss:.3f}", highlight=False
+        )
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """See Watcher.iterated."""
@@ -99,12 +110,15 @@ class Terminal(Watcher):
             words = HELD_OUT[evaluation.held_out].format(n=evaluation.instances)
             self.console.print(f"  held out: {words}", highlight=False, soft_wrap=True)
         self.held_out = True
-        self.console.print(f"  {_held_out(evaluation)}", highlight=False)
+        self.console.print(
+            f"  after {evaluation.episodes:,} episodes: {told(evaluation)}", highlight=False, soft_wrap=True
+        )
 
     def warned(self, text: str) -> None:
         """See Watcher.warned; the same trouble again and again is told three times."""
-        self.warnings += 1
-        if self.warnings <= 3:
+        kind = re.sub("[0-9.]+", "", text)
+        self.warnings[kind] += 1
+        if self.warnings[kind] <= 3:
             self.console.print(f"[yellow]{text}[/yellow]", highlight=False)
 
     def close(self) -> None:
@@ -132,14 +146,11 @@ class Terminal(Watcher):
         self.bar.update(self.task, completed=done, description=label, text=text)
 
 
-def _held_out(evaluation: Evaluation) -> str:
+def told(evaluation: Evaluation) -> str:
     """Return an evaluation in words."""
     (title, (read, form)), *_ = columns([evaluation.result]).items()
     score = read(evaluation.result) or UNKNOWN
-    return (
-        f"held out after {evaluation.episodes:,} episodes: {title} {form.format(score.mean)} "
-        f"({_bounds(score, form)})"
-    )
+    return f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
 
 
 def _short(number: float) -> str:
@@ -178,6 +189,21 @@ def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
                 cells += [form.format(value.mean), _bounds(value, form)]
             grid.add_row(TITLES[name], *cells)
     return grid
+
+
+def about_best(evaluations: Sequence[Evaluation]) -> str:
+    """Return how the best weights were chosen, and on what they were not; empty without any choice."""
+    chosen = best(evaluations)
+    if chosen is None:
+        return ""
+    score = told(chosen)
+    if chosen.iteration == evaluations[-1].iteration:
+        return f"The last weights are the best on held-out instances too: {score}."
+    seen = "instances" if chosen.held_out == "unseen" else "seeds"
+    return (
+        f"The best weights are those of iteration {chosen.iteration}: {score}. They were chosen on other "
+        f"{seen} than the table measures them on, so that the choice does not flatter them."
+    )
 
 
 def _bounds(interval: Interval, form: str) -> str:

@@ -3,6 +3,7 @@
 ::
 
     config.json       what was asked for
+    machine.json      on what it began: versions, processor, accelerator
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
     reference.pt      the weights before RL, where training is held to them
@@ -12,6 +13,11 @@
     pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
+    best.pt           the weights of the best of these evaluations
+    warmup.jsonl      a line per step of the warm-up
+    report.html       all of it on one page (`gem-gym report`)
+    tensorboard/      event files, with `--log tensorboard`
+    wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
 
 from __future__ import annotations
@@ -20,14 +26,17 @@ import fcntl
 import json
 import math
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError
 from gem.evals import EnvResult
+from gem.rollout.episode import versions
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 
@@ -78,6 +87,21 @@ SOMETIMES = ("environments", "opponents", "stage")
 """Fields that a line has only where they say something."""
 
 
+@dataclass(frozen=True, slots=True)
+class WarmupStep:
+    """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
+
+    `held_out_loss`: of demonstrations that are not cloned, behind the step. `readable`, `random_readable`:
+    shares of episodes, sampled then and of random play. None where they were not measured.
+    """
+
+    step: int
+    loss: float
+    held_out_loss: float | None = None
+    readable: float | None = None
+    random_readable: float | None = None
+
+
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
 """What an evaluation is held out from. ``unseen``: training never draws these instances, nor does the final
 table. ``all``: all the instances there are, which training draws too. ``seen``: other seeds, but training
@@ -116,6 +140,11 @@ class Evaluation:
         """The success where the environment says what that is, else the return; None without verdict."""
         return self.result.success or self.result.reward
 
+    @property
+    def metric(self) -> str:
+        """What the score is: success or return."""
+        return "return" if self.result.success is None else "success"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values, the score in front."""
         score = None if self.score is None else self.score.mean
@@ -137,6 +166,7 @@ class RunFolder:
         """Name the folder; nothing is touched yet."""
         self.path = path
         self.config = path / "config.json"
+        self.machine = path / "machine.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.pt"
         self.reference = path / "reference.pt"
@@ -146,6 +176,9 @@ class RunFolder:
         self.watched = path / "watched.jsonl"
         self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
+        self.best = path / "best.pt"
+        self.warmup = path / "warmup.jsonl"
+        self.report = path / "report.html"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -187,9 +220,11 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            self.evaluations.unlink(missing_ok=True)
+            for file in (self.evaluations, self.best, self.warmup):
+                file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+        self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
@@ -198,8 +233,9 @@ class RunFolder:
         Raises:
             StoreError: when another trainer is at work in the folder, or they cannot be removed.
         """
-        files = [self.config, self.metrics, self.checkpoint, self.reference, self.summary, self.curve]
-        files.append(self.evaluations)
+        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
+        files += [self.curve, self.evaluations, self.best, self.warmup]
+        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
@@ -242,6 +278,10 @@ class RunFolder:
         """Add an evaluation's line."""
         self._append(self.evaluations, evaluation.to_json())
 
+    def append_warmup(self, step: WarmupStep) -> None:
+        """Add a warm-up step's line."""
+        self._append(self.warmup, asdict(step))
+
     def _append(self, path: Path, values: Mapping[str, Any]) -> None:
         try:
             with path.open("a") as file:
@@ -265,6 +305,14 @@ class RunFolder:
         """
         return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
 
+    def warmed(self) -> list[WarmupStep]:
+        """Return the steps of the warm-up; none where the run has none.
+
+        Raises:
+            StoreError: when they stand there and cannot be read.
+        """
+        return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
+
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
         kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
@@ -282,6 +330,39 @@ class RunFolder:
             with suppress(OSError):
                 partial.unlink()
             raise StoreError(f"{file} cannot be written: {error}") from error
+
+
+PACKAGES = ("torch", "transformers", "numpy")
+"""Packages whose versions a run notes, beside those of gem and Python."""
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run is made with: versions, system, processor, cores, memory in GiB, accelerator."""
+    found = versions()
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    told: dict[str, Any] = {
+        "versions": found,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    told["memory_GiB"] = round(memory / 2**30, 1)
+    if device.startswith("cuda"):
+        import torch
+
+        told["accelerator"] = torch.cuda.get_device_name(device)
+    return told
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _lock(folder: int, path: Path) -> None:

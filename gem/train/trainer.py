@@ -10,11 +10,11 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,27 +23,37 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, StoreError, did_you_mean
 from gem.evals import EnvResult, Instances, required
+from gem.evals.evaluator import bounds
 from gem.record import Agent, Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
-from gem.train import checkpoint, parallel, policy_gradient, ppo
+from gem.train import checkpoint, cloning, parallel, policy_gradient, ppo
 from gem.train.alarms import alarms
 from gem.train.config import TrainConfig
 from gem.train.contests import Contest, PlayedEnv
 from gem.train.held_out import HeldOut
 from gem.train.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.loggers import make_loggers
 from gem.train.opponents import League, Opponents
 from gem.train.policy import Base, Policy, make_policy, settled, twin
-from gem.train.run import Evaluation, Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder, WarmupStep
 from gem.train.schedule import Schedule, Slot, figures_of
+from gem.train.selection import best, enough
 from gem.train.steps import Progress, Steps
-from gem.train.warmup import warm_up
+from gem.train.warm_ups import WarmUps
+from gem.train.warmup import NO_DEMONSTRATIONS, warm_up, warm_up_seed
 from gem.train.watched import Watched
-from gem.train.watcher import Watcher
+from gem.train.watcher import Watcher, Watchers
+from gem.train.well_formed import WellFormed, below
 
 NAN = float("nan")
+
+WARM_LONGER = "RL begins with less than the format; take more --warmup-steps, or another --warmup-lr."
+
+LOOKS = 20
+"""Times in a warm-up that it is looked at what has been learnt."""
 
 
 @dataclass
@@ -61,6 +71,8 @@ class Trainer:
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    early_end: str | None = None
+    """Why the run ends here although more iterations were planned."""
     _coming: Future[list[Episode]] | None = None
 
     @property
@@ -71,10 +83,14 @@ class Trainer:
     # -- the loop
 
     def train(self) -> None:
-        """Train from where the run stands to its end, with checkpoints on the way."""
+        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
         self.watch()
-        self.watcher.stage("training")
-        while self.iteration < self.config.iterations:
+        self.watcher.saved(self.iteration)
+        if self.early_end is not None:
+            self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
+        elif not self.ended:
+            self.watcher.stage("training")
+        while not self.ended:
             began, began_cpu = time.perf_counter(), time.process_time()
             episodes = self.next_episodes()
             sampled = time.perf_counter()
@@ -99,10 +115,15 @@ class Trainer:
             if begins is not None and self.iteration < self.config.iterations:
                 self.watcher.began(begins.name, self.iteration + 1)
             self.evaluate()
-            if self.iteration % self.config.save_every == 0 or self.iteration == self.config.iterations:
+            saves = self.iteration % self.config.save_every == 0 or self.ended
+            if saves:
                 self.save()
                 self.watch()
             self.watcher.iterated(metrics, self.config)
+            if saves:
+                self.watcher.saved(self.iteration)
+            if self.early_end is not None:
+                self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
     def next_episodes(self) -> list[Episode]:
         """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
@@ -200,7 +221,7 @@ class Trainer:
         The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
         played then, by the weights that it would have been played by.
         """
-        if self.watched is not None and self.watched.due(self.iteration):
+        if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             if self._coming is not None:  # an environment need not bear two threads
                 wait([self._coming])
             self.watched.play(self.iteration)
@@ -221,14 +242,21 @@ class Trainer:
         self.evaluations.append(evaluation)
         if parallel.rank() == 0:
             self.folder.append_evaluation(evaluation)
+            if best(self.evaluations) is evaluation:
+                checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
         self.watcher.evaluated(evaluation)
         if evaluation.score is None:
             self.watcher.warned(
                 f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
                 f"{evaluation.result.first_error}"
             )
+        self._weigh_end()
         self.cpu_s += time.process_time() - began_cpu
         self.wall_s += time.perf_counter() - began
+
+    def _weigh_end(self) -> None:
+        planned = self.iteration >= self.config.iterations
+        self.early_end = None if planned else enough(self.evaluations, self.config)
 
     # -- around it
 
@@ -240,8 +268,25 @@ class Trainer:
         def drawn() -> Iterator[int]:
             for iteration, task in product(range(self.config.iterations), range(tasks)):
                 yield self._job(iteration, task, 0).seed
+            yield from self._warmup_seeds()
 
         return HeldOut(self.policy, self.config, self.maker, self.limits, self.budget, drawn)
+
+    def _warmup_seeds(self) -> Iterator[int]:
+        """Yield the seeds of what the warm-up clones."""
+        if self.config.demos is None:
+            for step, i in product(range(self.config.warmup_steps), range(self.config.warmup_batch)):
+                yield warm_up_seed(self.config.seed, step, i)
+            return
+        with EpisodeStore(self.config.demos, read_only=True) as store:
+            for number in range(len(store)):
+                if (seed := store.task(number).seed) is not None:
+                    yield seed
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.iteration >= self.config.iterations or self.early_end is not None
 
     @property
     def progress(self) -> Progress:
@@ -468,18 +513,19 @@ class Trainer:
             self.folder.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
+        self._weigh_end()
         self._take_reference()
 
     def hold_reference(self) -> None:
         """Take the present weights as the reference that training is held to, and write them once."""
-        if self.config.kl:
+        if self.config.kl and self.config.iterations:
             if parallel.rank() == 0:
                 checkpoint.save(self.folder.reference, weights(self.policy))
             parallel.wait()
             self._take_reference()
 
     def _take_reference(self) -> None:
-        if not self.config.kl:
+        if not self.config.kl or not self.config.iterations:
             return
         if self.config.lora_rank and not self.config.warmup_steps:
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
@@ -522,21 +568,39 @@ def fixed_opponent(name: str) -> Agent:
     return trained_agent(Path(name)) if found is None else found
 
 
-def trained_agent(path: Path, temperature: float = 1.0) -> BaseAgent:
-    """Return the agent that a run's folder holds, as of its newest checkpoint.
+def trained_agent(
+    path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
+) -> BaseAgent:
+    """Return the agent that a run's folder holds: with the newest weights, or the best held-out evaluation's.
 
     Raises:
-        StoreError: when there is no run. SchemaMismatch: when it belongs to another version.
+        StoreError: when there is no run, or it keeps no best weights. SchemaMismatch: when it belongs to
+            another version.
     """
     folder = RunFolder(path)
-    policy = make_policy(folder.read_config())
-    load_weights(policy, checkpoint.load(folder.checkpoint), str(folder.checkpoint))
+    config = folder.read_config()
+    file = folder.checkpoint if weights == "last" else folder.best
+    if weights == "best" and not file.exists():
+        raise StoreError(
+            f"{path} keeps no best weights ({file.name}): a run with held-out evaluations does "
+            "(--eval-every). Name the folder alone for the last ones."
+        )
+    policy = make_policy(config)
+    load_weights(policy, checkpoint.load(file), str(file))
     policy.temper(temperature)
     return policy.agent
 
 
-def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None = None) -> dict[str, Any]:
+def train(
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    warm_ups: WarmUps | None = None,
+) -> dict[str, Any]:
     """Carry out a run and return its summary, which also stands in the run's folder.
+
+    With `warm_ups` the run shares its warm-up with others that have the same one.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
     `resume` the run goes on from its checkpoint, and is the run that it would have been.
@@ -546,7 +610,6 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
             in it, or it cannot be written.
         BadArgument: with `resume`, for another config than the run began with; for what cannot be trained.
     """
-    watcher = watcher or Watcher()
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
         config = replace(config, dtype=folder.read_config().dtype)
@@ -555,19 +618,24 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         raise BadArgument(
             f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
         )
-    trainer = make_trainer(config, watcher)
+    told: Watcher = Watchers(watcher or Watcher(), make_loggers(config.log))  # before a model is loaded
+    trainer = make_trainer(config, told)
     first = parallel.rank() == 0
     if not first:
-        trainer.watcher = watcher = Watcher()
-    with closing(trainer.policy.agent), folder.held() if first else nullcontext():
+        trainer.watcher = told = Watcher()
+    with closing(trainer.policy.agent), folder.held() if first else nullcontext(), closing(told):
         if resume:
             trainer.restore()
+            told.begun(folder, config, trainer.history)
             tell_figures(trainer)
         else:
+            with demonstrations(config):  # what is wrong with them is said at once
+                pass
             if first:
                 folder.begin(config)
+            told.begun(folder, config, [])
             parallel.wait()
-            prepare(trainer)
+            prepare(trainer, warm_ups)
             trainer.hold_reference()
             if config.pool:
                 trainer.take_snapshot()
@@ -583,7 +651,9 @@ def train(config: TrainConfig, *, resume: bool = False, watcher: Watcher | None 
         parallel.wait()
         if config.staleness:
             trainer.learner.publish(trainer.iteration)
-        return finish(trainer)
+        summary = finish(trainer)
+        told.finished(summary)
+        return summary
 
 
 def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer:
@@ -617,7 +687,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     return trainer
 
 
-def prepare(trainer: Trainer) -> None:
+def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -626,53 +696,142 @@ def prepare(trainer: Trainer) -> None:
     if any(contest.solvable for contest in trainer.contests):
         take_figures(trainer, "optimum", SolverAgent(), 0)
     trainer.learner.publish(0)
+    if not config.iterations:
+        watcher.stage("measuring before cloning")
+        take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
+    elsewhere = 0.0
     if config.warmup_steps:
-        warm(trainer)
-    watcher.stage("measuring before any RL")
-    take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-    trainer.cpu_s = time.process_time() - began_cpu
+        elsewhere = warm(trainer, warm_ups)
+    if config.iterations:
+        watcher.stage("measuring before any RL")
+        take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+        if config.warmup_steps:
+            warn_below_random(trainer)
+    trainer.cpu_s = time.process_time() - began_cpu + elsewhere
     trainer.wall_s = time.perf_counter() - began
 
 
-def warm(trainer: Trainer) -> None:
-    """Warm the model up on demonstrations, or on random play for the format alone."""
+def warn_below_random(trainer: Trainer) -> None:
+    """Warn where the warmed-up policy plays worse than random, beyond noise."""
+    for label, figures in {"": trainer.figures, **trainer.figures.get("environments", {})}.items():
+        if not {"before", "random"} <= figures.keys():
+            continue
+        before, random = (EnvResult.from_json(figures[name]) for name in ("before", "random"))
+        if below(before, random):
+            where = f"{label}: " if label else ""
+            trainer.watcher.warned(
+                f"{where}before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}"
+            )
+
+
+def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
+    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
     config, watcher = trainer.config, trainer.watcher
-    demos = None if config.demos is None else EpisodeStore(config.demos, read_only=True)
-    watcher.stage(f"warm-up: {'the format, on random play' if demos is None else 'on demonstrations'}")
-    warm_up(
-        trainer.policy,
-        [env.maker for env in trainer.envs],
-        seed=config.seed,
-        steps=config.warmup_steps,
-        batch=config.warmup_batch,
-        lr=config.warmup_lr,
-        max_grad_norm=config.max_grad_norm,
-        on=config.warmup_on,
-        pass_tokens=config.pass_tokens,
-        demos=demos,
-        on_step=lambda step, loss: watcher.warmed(step, config.warmup_steps, loss),
-    )
+    every = max(1, config.warmup_steps // LOOKS)
+    with demonstrations(config) as (demos, apart), ExitStack() as last:
+        losses: list[float] = []
+        judge = None
+        if config.warmup_check:
+            makers = [env.maker for env in trainer.envs]
+            judge = WellFormed(trainer.policy, config, makers, trainer.limits)
+            last.callback(judge.close)
+
+        def look(step: int, learner: Learner) -> bool:
+            done = WarmupStep(step + 1, losses[-1])
+            if apart and (done.step % every == 0 or done.step == config.warmup_steps):
+                loss = cloning.loss_on(learner, apart, config.warmup_on)
+                done = replace(done, held_out_loss=loss)
+                watcher.cloned(done.step, loss)
+            learnt = False
+            if judge and (done.step % config.warmup_check == 0 or done.step == config.warmup_steps):
+                (found,) = parallel.gathered([judge.look(done.step)] if parallel.rank() == 0 else [])
+                learnt = found.learnt
+                done = replace(done, readable=found.readable, random_readable=found.random_readable)
+                shares = (
+                    f"{found.readable:.1%} of sampled episodes are readable, of random play "
+                    f"{found.random_readable:.1%}"
+                )
+                if learnt:
+                    watcher.stage(f"the format is learnt, after step {done.step}: {shares}")
+                elif done.step == config.warmup_steps:
+                    watcher.warned(f"the warm-up ends before the format is learnt: {shares}. {WARM_LONGER}")
+            watcher.warmed(step, config.warmup_steps, done.loss)
+            if parallel.rank() == 0:
+                trainer.folder.append_warmup(done)
+            return learnt
+
+        def make() -> None:
+            warm_up(
+                trainer.policy,
+                [env.maker for env in trainer.envs],
+                seed=config.seed,
+                steps=config.warmup_steps,
+                batch=config.warmup_batch,
+                lr=config.warmup_lr,
+                max_grad_norm=config.max_grad_norm,
+                on=config.warmup_on,
+                pass_tokens=config.pass_tokens,
+                demos=demos,
+                on_step=lambda step, loss: losses.append(loss),
+                look=look,
+            )
+
+        watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+        elsewhere = 0.0
+        if warm_ups is None:
+            make()
+        else:
+            began = time.process_time()
+            elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+            trainer.learner.publish(0)
     trainer.learner.take_over()
-    if demos is not None:
-        demos.close()
+    return max(0.0, elsewhere)
+
+
+@contextmanager
+def demonstrations(config: TrainConfig) -> Iterator[tuple[Sequence[Episode] | None, Sequence[Episode]]]:
+    """Open what the warm-up clones, None where it is random play, and the demonstrations kept apart.
+
+    Raises:
+        StoreError: where there is no such store. BadArgument: where it is empty, or cannot be divided.
+    """
+    if config.demos is None:
+        yield None, ()
+        return
+    with EpisodeStore(config.demos, read_only=True) as store:
+        if not len(store):
+            raise BadArgument(NO_DEMONSTRATIONS)
+        yield (
+            cloning.split(store, config.demos_held_out, config.seed) if config.demos_held_out else (store, ())
+        )
 
 
 def finish(trainer: Trainer) -> dict[str, Any]:
-    """Measure the trained policy, sampled and greedy, and write the summary."""
+    """Measure the trained policy, sampled and greedy, and write the summary.
+
+    Where other weights did better on held-out instances these are measured too, on the final table's own.
+    """
     config, watcher = trainer.config, trainer.watcher
     began, began_cpu = time.perf_counter(), time.process_time()
     watcher.stage("measuring after training")
-    take_figures(trainer, "after", trainer.policy.agent, config.eval_episodes)
-    trainer.policy.temper(0.0)
-    take_figures(trainer, "greedy", trainer.policy.agent, 0)
-    trainer.policy.temper(config.temperature)
+    take_trained_figures(trainer, "after", "greedy")
+    chosen = best(trainer.evaluations)
+    if chosen is not None and chosen.iteration != trainer.iteration:
+        watcher.stage(f"measuring the best weights, those of iteration {chosen.iteration}")
+        file = trainer.folder.best
+        load_weights(trainer.policy, checkpoint.load(file), str(file))
+        trainer.learner.publish(chosen.iteration)
+        take_trained_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
+        **({"warmup": asdict(steps[-1])} if (steps := trainer.folder.warmed()) else {}),
+        **({} if chosen is None else {"held_out": _held_out(trainer, chosen)}),
         "env": config.title,
         "model": config.model,
-        "algorithm": config.algorithm,
+        "algorithm": config.algorithm if config.iterations else "cloning",
         "gamma": config.gamma,
         "episodes": trainer.iteration * config.batch,
+        "stopped_early": trainer.early_end,
         "cpu_s": trainer.cpu_s + time.process_time() - began_cpu,
         "wall_s": trainer.wall_s + time.perf_counter() - began,
         "seed": config.seed,
@@ -680,6 +839,27 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     if parallel.rank() == 0:
         trainer.folder.write(trainer.folder.summary, summary)
     return summary
+
+
+def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
+    """Return what the summary says of held-out evaluations."""
+    return {
+        "kind": chosen.held_out,
+        "instances": chosen.instances,
+        "temperature": chosen.temperature,
+        "best_iteration": chosen.iteration,
+        "best": bounds(chosen.score),
+        "last_iteration": trainer.evaluations[-1].iteration,
+        "last": bounds(trainer.evaluations[-1].score),
+    }
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's present weights, sampled and greedy, under these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
 
 
 def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:

@@ -30,6 +30,8 @@ from gem.train.config import WarmupOn
 from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
 
+NO_DEMONSTRATIONS = "the store of demonstrations is empty; `gem-gym demos` writes some."
+
 
 def warm_up(
     policy: Policy,
@@ -44,13 +46,15 @@ def warm_up(
     pass_tokens: int | None = None,
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
+    look: Callable[[int, Learner], bool] | None = None,
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
     whose loss counts, see `gem.train.config.WarmupOn`. The step size falls linearly to a fifth of `lr` over
     the second half. `on_step` is given each step's number and its loss, the mean negative log probability
-    per token in nats.
+    per token in nats; `look` its number and the learner, to see what has been learnt:
+    True ends the warm-up.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
     Raises:
@@ -58,7 +62,7 @@ def warm_up(
         NoVerdict: when there is nothing to learn from: every episode broke, or no answer fits the context.
     """
     if demos is not None and not len(demos):
-        raise BadArgument("the store of demonstrations is empty; `gem-gym demos` writes some.")
+        raise BadArgument(NO_DEMONSTRATIONS)
     makers = [maker] if isinstance(maker, Maker) else list(maker)
     what = "episodes of random play" if demos is None else "demonstrations"
     settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
@@ -67,33 +71,42 @@ def warm_up(
         learner.set_lr(lr * max(0.2, min(1.0, 2 * (1 - step / steps))))
         if demos is None:
             first = step * batch  # where the last step left off
-            jobs = [
-                Job(makers[(first + i) % len(makers)], seeding.derive(seed, "warm-up", step, i))
-                for i in range(batch)
-            ]
+            jobs = [Job(makers[(first + i) % len(makers)], warm_up_seed(seed, step, i)) for i in range(batch)]
             episodes = rollout(jobs, RandomAgent(), concurrency=batch)
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
-        demonstrations = [
-            Weighted(cut if on == "answers" else _whole(cut))
-            for episode in episodes
-            if episode.scored
-            for seat in episode.seats
-            for row in rows(tokenise(episode, policy.renderer, seat), seat)
-            if any((cut := row.first(policy.context)).mask)
-        ]
-        if not demonstrations:
+        shown = demonstrations(policy, episodes, on)
+        if not shown:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
                 f"nothing to learn from among {batch} {what}: "
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
-        tokens = sum(sum(item.row.mask) for item in demonstrations)
-        sums, _ = learner.update(demonstrations, _cloning, tokens)
+        tokens = sum(sum(item.row.mask) for item in shown)
+        sums, _ = learner.update(shown, _cloning, tokens)
         if on_step is not None:
             on_step(step, sums["loss"])
+        if look is not None and look(step, learner):
+            break
     learner.publish(0)
+
+
+def warm_up_seed(seed: int, step: int, number: int) -> int:
+    """Return the seed of an episode of random play that a step clones."""
+    return seeding.derive(seed, "warm-up", step, number)
+
+
+def demonstrations(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
+    """Return the rows of episodes that a warm-up learns on; those without verdict have none."""
+    return [
+        Weighted(cut if on == "answers" else _whole(cut))
+        for episode in episodes
+        if episode.scored
+        for seat in episode.seats
+        for row in rows(tokenise(episode, policy.renderer, seat), seat)
+        if any((cut := row.first(policy.context)).mask)
+    ]
 
 
 def _whole(row: Row) -> Row:

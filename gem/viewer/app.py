@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,8 +17,7 @@ from starlette.routing import Route
 from gem import registry
 from gem.content import text_of
 from gem.errors import BadArgument, GemError
-from gem.evals.reports import dollars
-from gem.record import Episode, StopReason, Verdict
+from gem.record import Episode, StopReason
 from gem.rollout.index import Entry, matches
 from gem.rollout.replay import first_difference
 from gem.viewer import charts
@@ -36,10 +32,10 @@ from gem.viewer.conversation import (
     prompt_messages,
     raw_prompt,
 )
+from gem.viewer.formats import static, templates
 from gem.viewer.guard import BODY_AT_MOST, Guard
 from gem.viewer.search import search
 from gem.viewer.sources import Source
-from gem.viewer.text import shown, visible
 from gem.viewer.through import same_start, short_actions, through
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import watched
@@ -65,12 +61,6 @@ STATIC = {
     "vendor/uplot/uPlot.iife.min.js": "text/javascript",
     "vendor/uplot/uPlot.min.css": "text/css",
 }
-
-
-@cache
-def static(name: str) -> str:
-    """Return a file that pages need."""
-    return files("gem.viewer").joinpath("static", *name.split("/")).read_text(encoding="utf-8")
 
 
 class Viewer:
@@ -504,12 +494,6 @@ def _number(asked: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
-def iteration_of(job: str) -> int | None:
-    """Return the iteration of a training run that a job was played in, as its metrics count them."""
-    first = job.partition("-")[0]
-    return int(first) + 1 if first.isascii() and first.isdigit() and len(first) < 10 else None
-
-
 def answers(source: Source, entry: Entry) -> list[str]:
     """Return the actions of an episode in short, for a list; none of one whose line is long."""
     if entry.end - entry.start > SHORT_LINE:
@@ -562,64 +546,3 @@ def _limits(episode: Episode) -> dict[str, Any]:
     limits = episode.run.limits
     names = ("turns", "tokens", "turn_tokens", "context", "policy_s")
     return {f"limit of {name}": value for name in names if (value := getattr(limits, name)) is not None}
-
-
-@cache
-def templates() -> Environment:
-    """Return the templates; what is put into one is escaped, and characters that cannot be seen are named."""
-    env = Environment(
-        loader=PackageLoader("gem.viewer", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    env.filters |= {
-        "shown": shown,
-        "number": number,
-        "short": short,
-        "dollars": dollars,
-        "percent": percent,
-        "seconds": seconds,
-        "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
-    }
-    env.globals |= {
-        "MOST_TURNS": MOST_TURNS,
-        "iteration_of": iteration_of,
-        "Verdict": Verdict,
-        "isfinite": math.isfinite,
-        "STOPS": [stop.value for stop in StopReason],
-    }
-    return env
-
-
-def number(value: Any, digits: int = 3) -> str:
-    """Return a figure as pages show it; a dash where there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.{digits}f}".replace("-", "−")
-    return f"{value:,}".replace("-", "−")
-
-
-def short(value: float | None) -> str:
-    """Return a count in four characters or so."""
-    if value is None:
-        return "–"
-    for bound, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= bound:
-            return f"{value / (1e3 if unit == 'k' else bound):.{1 if unit != 'k' else 0}f}{unit}"
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
-
-
-def percent(value: float | None) -> str:
-    """Return a share."""
-    return "–" if value is None else f"{value:.1%}"
-
-
-def seconds(value: float | None) -> str:
-    """Return a duration."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"

@@ -64,15 +64,12 @@ def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
 
 def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: bool) -> dict[str, Any]:
     """Return the curves of training runs, with their alarms; see `curves`."""
-    together: dict[str, list[Source]] = {}
-    for source in chosen:
-        together.setdefault(source.name if apart else source.recipe, []).append(source)
-    labels = _labels(list(together.values()))
+    groups = together(chosen, apart)
     return {
         "metrics": {
             name: [
                 {"label": label, **_curve(members, name, smooth)}
-                for label, members in zip(labels, together.values(), strict=True)
+                for label, members in zip(labels(groups), groups, strict=True)
             ]
             for name in metrics
         },
@@ -80,6 +77,14 @@ def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: 
         "alarms": [{**alarm, "run": source.name} for source in chosen for alarm in source.alarms()],
         "counts": {source.number: len(source.history) for source in chosen},
     }
+
+
+def together(chosen: Sequence[Source], apart: bool = False) -> list[list[Source]]:
+    """Return training runs in groups that differ in nothing but their seed; `apart`: each is its own."""
+    found: dict[str, list[Source]] = {}
+    for source in chosen:
+        found.setdefault(source.name if apart else source.recipe, []).append(source)
+    return list(found.values())
 
 
 def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def _is_figure(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) < LARGEST
 
 
-def _labels(groups: Sequence[Sequence[Source]]) -> list[str]:
+def labels(groups: Sequence[Sequence[Source]]) -> list[str]:
     """Return a name for each group of runs: of a single run its own, else what tells it from the others."""
     configs = [group[0].config for group in groups]
     names: list[str] = []

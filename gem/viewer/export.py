@@ -15,7 +15,8 @@ import gem
 from gem.errors import BadArgument, GemError, StoreError
 from gem.rollout.index import Entry
 from gem.viewer import charts
-from gem.viewer.app import answers, episode_page, static, templates
+from gem.viewer.app import answers, episode_page
+from gem.viewer.formats import static, templates
 from gem.viewer.sources import Source
 
 DRAWN = ("success", "reward", "turns", "unreadable", "entropy", "kl")

@@ -180,7 +180,7 @@ class Source:
         left = {
             name: value
             for name, value in self.config.items()
-            if name not in ("seed", "out", "threads", "watch")
+            if name not in ("seed", "out", "threads", "watch", "log")
         }
         return json.dumps(left, sort_keys=True, default=str)
 

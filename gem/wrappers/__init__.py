@@ -7,13 +7,14 @@ close by itself; see `gem.core.Env`. `gem.rollout.play` needs none of these: it 
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper
 from gem.wrappers.time_limit import TimeLimit
-from gem.wrappers.transform import TransformAction, TransformReward
+from gem.wrappers.transform import SignedReward, TransformAction, TransformReward
 from gem.wrappers.wrapper_factory import WRAPPER_FACTORY, get_wrapper_fns
 
 __all__ = [
     "WRAPPER_FACTORY",
     "EpisodeTrackingWrapper",
     "ObservationWrapper",
+    "SignedReward",
     "TimeLimit",
     "TransformAction",
     "TransformReward",

@@ -38,3 +38,11 @@ class TransformReward(EnvWrapper):
     def on_step(self, step: Step) -> Step:
         """Apply the function."""
         return step._replace(reward=self.fn(step.reward))
+
+
+class SignedReward(EnvWrapper):
+    """Make an outcome of 0 or 1 one of -1 or 1: on an episode's last step, ``2 r - 1`` in place of r."""
+
+    def on_step(self, step: Step) -> Step:
+        """Change the last reward."""
+        return step._replace(reward=2 * step.reward - 1) if step.done else step

@@ -13,6 +13,7 @@ from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
+from gem.wrappers.transform import SignedReward
 
 if TYPE_CHECKING:
     from gem.tools.base_tool import BaseTool
@@ -77,6 +78,7 @@ _FNS: Mapping[str, WrapperFn] = {
         ObservationWrapper, include_action=True, apply_chat_template_on_reset=True
     ),
     "episode_tracking": EpisodeTrackingWrapper,
+    "signed_reward": SignedReward,
     "python_tool": partial(_python_tool, tool_success_reward=INTERMEDIATE_REWARD),
     "python_tool_no_int_reward": _python_tool,
     "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),

@@ -355,7 +355,7 @@ def test_every_row_has_an_answer_and_every_answer_a_row():
 
 
 def test_the_page_shows_the_table_as_it_is():
-    page = (Path(__file__).parents[2] / "docs/agents.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/endpoints.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page.split("<!-- outcomes -->")[1], re.MULTILINE)
     assert rows[0] == ("What comes back", "What it counts as")
     assert rows[1:] == [(outcome.what, outcome.verdict.value) for outcome in outcomes.OUTCOMES]

@@ -632,7 +632,7 @@ def test_info_says_who_samples():
 
 @both
 def test_the_page_does_what_it_shows(protocol, tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs/sampling_servers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/sampling_servers.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: RENDERER.tokenizer)

@@ -1,8 +1,9 @@
 """The pages of environments, and the cards on them."""
 
-import importlib.util
-import sys
+import re
+import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -20,15 +21,9 @@ MADE = [i for i in CARDS if i.startswith(("math:", "qa:"))]
 
 
 @pytest.fixture(scope="module")
-def env_pages():
-    """Return the hook of mkdocs, which is no module of a package."""
-    pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location("env_pages", ROOT / "scripts/env_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["env_pages"] = module  # its dataclass looks itself up there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["env_pages"]
+def env_pages(script):
+    """Return the script that writes the pages of environments."""
+    return script("env_pages")
 
 
 def test_every_id_that_can_be_audited_here_has_a_card_and_no_card_of_ours_an_open_finding():
@@ -95,7 +90,42 @@ def test_the_index_explains_cards_and_links_pages(env_pages):
     page = env_pages.class_page(env_pages.class_of(specs[0]), specs)
     text = env_pages.index([page])
     assert "## What a card says" in text
-    assert "(towerofhanoi.md)" in text
+    assert 'href="towerofhanoi/"' in text
+    assert "## Games { #game }" in text
+
+
+def test_the_index_has_a_line_for_each_id_with_what_the_filter_asks_for(env_pages):
+    specs = [gem.spec(name) for name in ("game:TowerofHanoi-v0-easy", "game:TowerofHanoi-v0-hard")]
+    text = env_pages.index([env_pages.class_page(env_pages.class_of(specs[0]), specs)])
+    for spec in specs:
+        (line,) = re.findall(rf"<li ([^>]*)><code>{spec.id}</code> <span>([^<]*)</span></li>", text)
+        for name, value in env_pages.facts_of(spec).items():
+            assert f'data-{name}="{value}"' in line[0]
+            assert f'<select name="{name}">' in text
+        assert f"card: solver {CARDS[spec.id].policies['solver'].reward:.3f}" in line[1]
+
+
+def test_the_facts_of_an_id_are_those_of_its_environment(env_pages):
+    facts = env_pages.facts_of(gem.spec("terminal:Makefile-v0-easy"))
+    assert (facts["family"], facts["tools"], facts["turns"]) == ("terminal", "bash, submit", "several")
+    assert env_pages.facts_of(gem.spec("math:GSM8K"))["licence"] == "the data set's own"
+    assert env_pages.facts_of(gem.spec("math:GSM8K"))["needs"] == "a data set"
+    assert env_pages.facts_of(gem.spec("game:Sudoku-v0-easy"))["tools"] == "none"
+
+
+def test_what_stands_here_has_the_licence_of_the_project(env_pages):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert env_pages.facts_of(gem.spec("game:Sudoku-v0-easy"))["licence"] == project["license"]
+
+
+def test_every_family_has_a_name(env_pages):
+    assert {spec.family for spec in ENV_REGISTRY.values()} <= set(env_pages.FAMILY_NAMES)
+
+
+def test_a_picture_of_text_is_xml_whatever_the_text_says(env_pages):
+    drawn = env_pages.text_picture("<script>alert(1)</script>\x00\x1b[1m & \ud800" * 3)
+    root = ElementTree.fromstring(drawn)
+    assert {node.tag.rpartition("}")[2] for node in root.iter()} == {"svg", "rect", "g", "text"}
 
 
 def test_environments_of_several_seats_have_pages(env_pages):

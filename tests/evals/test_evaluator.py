@@ -243,6 +243,13 @@ def test_figures_by_hand():
     assert EnvResult.from_json(found.to_json()) == found
 
 
+def test_deals_against_players_of_chance_are_not_all_there_is():
+    """Six deals of Kuhn poker, each played once against a random player, are no exact figure."""
+    instances = find_instances(Maker("multi:KuhnPoker-v0-vs-random"), seed=0)
+    assert not instances.complete
+    assert len(instances.seeds) > 100
+
+
 def drawn(agent=None, samples=1):
     """Figures over the ten secrets as if they were some of many."""
     instances = find_instances(EASY, 0)._replace(complete=False)

@@ -1,4 +1,4 @@
-"""What a program sees of the machine: no more than the table in docs/sandbox.md says."""
+"""What a program sees of the machine: no more than the table in docs/guides/sandbox.md says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gem.sandbox.selftest import self_test
 
 pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "sandbox.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/guides/sandbox.md"
 BACKENDS = ("userns", "bwrap-slots", "landlock")
 
 

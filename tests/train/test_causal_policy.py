@@ -15,6 +15,7 @@ from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.record import SEAT
 from gem.rollout import EpisodeStore, Job, rollout
+from gem.rollout.demos import write_demos
 from gem.train import checkpoint
 from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
@@ -226,3 +227,17 @@ def test_no_such_model(tmp_path):
 def test_no_such_device(folder):
     with pytest.raises(BadArgument, match="cannot be loaded on 'nowhere'"):
         make_policy(small(folder, folder, device="nowhere"))
+
+
+def test_demonstrations_alone_are_cloned(folder, tmp_path):
+    demos = tmp_path / "demos.jsonl"
+    write_demos(ENV, demos, episodes=12)
+    config = small(
+        folder, tmp_path / "run", episodes=0, demos=demos, demos_held_out=0.25, eval_every=1, held_out=4
+    )
+    summary = train(config)
+    steps = RunFolder(config.out).warmed()
+    assert len(steps) == 20
+    assert steps[-1].loss < steps[0].loss
+    assert steps[-1].held_out_loss < steps[0].held_out_loss
+    assert {"untrained", "after", "greedy", "held_out"} <= set(summary)

@@ -1,4 +1,4 @@
-"""What differs from upstream on purpose, and what is missing: docs/upgrading.md says it, this holds it."""
+"""What differs from upstream on purpose, and what is missing, as docs/guides/upgrading.md says it."""
 
 import importlib.util
 import random

@@ -1,4 +1,4 @@
-"""Every row of docs/upgrading.md names tests that are there."""
+"""Every row of docs/guides/upgrading.md names tests that are there."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "upgrading.md"
+PAGE = HERE.parents[1] / "docs/guides/upgrading.md"
 ROWS = [
     line
     for line in PAGE.read_text(encoding="utf-8").splitlines()

@@ -344,3 +344,22 @@ def test_lists_of_names_wrap_from_the_inside_out() -> None:
     assert str(env) == "<EpisodeTrackingWrapper(<ObservationWrapper(<EchoEnv>)>)>"
     with pytest.raises(UnknownEnv, match=r"no wrapper 'concta'\. Did you mean 'concat'"):
         get_wrapper_fns("concta")
+
+
+@pytest.mark.parametrize("secret", [5, 9])
+def test_an_outcome_of_0_or_1_becomes_one_of_minus_1_or_1(secret):
+    how = {"min_number": 1, "max_number": secret, "max_turns": 3, "reward": "sparse"}
+    for guess in range(1, secret + 1):
+        rewards = []
+        for wrappers in ((), ("signed_reward",)):
+            env = Maker("game:GuessTheNumber-v0-easy", how, wrappers)()
+            env.reset(seed=0)
+            rewards.append([])
+            done = False
+            while not done:
+                step = env.step(f"\\boxed{{{guess}}}")
+                rewards[-1].append(step.reward)
+                done = step.done
+        plain, signed = rewards
+        assert signed[:-1] == plain[:-1]
+        assert signed[-1] == (1.0 if plain[-1] == 1.0 else -1.0)

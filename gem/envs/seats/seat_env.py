@@ -29,6 +29,9 @@ class SeatEnv(EnvWrapper):
 
     shared: ClassVar[tuple[str, ...]] = ("players",)
 
+    instance: ClassVar[None] = None
+    """A deal is no instance here: what the others do by chance belongs to it, and follows from the seed."""
+
     env: SeatedEnv
 
     _showing: dict[str, tuple[Obs, dict[str, Any]]]  # to the others who act in the next step

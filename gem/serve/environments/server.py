@@ -38,7 +38,11 @@ class EnvironmentServer:
         host: where to listen; by default only this machine can ask.
         port: 0 takes a free one.
         token: what clients must send; another host than this machine needs one.
-        origins, limits, backend, keywords, wrappers: see Application.
+        origins: as of Application.
+        limits: as of Application.
+        backend: as of Application.
+        keywords: as of Application.
+        wrappers: as of Application.
 
     Raises:
         BadArgument: when it cannot listen there, or may not without a token. Or as Application.

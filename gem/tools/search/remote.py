@@ -141,7 +141,7 @@ class RetrieveEngine(RemoteEngine):
         url: where it is, as http://127.0.0.1:8000/retrieve; without a path, /retrieve is meant.
         wire: ``json`` asks as Search-R1 does, ``msgpack`` as upstream's SearchTool; ``auto`` finds out once
             which of the two the server understands.
-        timeout_s, retries, backoff_s: see RemoteEngine.
+        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
 
     Raises:
         BadArgument: for a url that is none. MissingExtra: without httpx.
@@ -195,7 +195,7 @@ class SerpApiEngine(RemoteEngine):
 
     Args:
         url: another place of the service.
-        timeout_s, retries, backoff_s: see RemoteEngine.
+        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
 
     Raises:
         BadArgument: when the key is not set. MissingExtra: without httpx.
@@ -230,7 +230,7 @@ class GoogleEngine(SerpApiEngine):
 
     Args:
         url: another place of the service.
-        timeout_s, retries, backoff_s: see RemoteEngine.
+        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
 
     Raises:
         BadArgument: when a key is not set. MissingExtra: without httpx.

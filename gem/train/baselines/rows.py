@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ import msgspec
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.statistics import Interval
-from gem.train.config import TrainConfig
+from gem.train.config import ELSEWHERE, TrainConfig
 from gem.train.run import Metrics
 
 SCHEMA = 1
@@ -29,6 +29,9 @@ SCHEMA = 1
 
 POINTS = 60
 """Points of a stored curve at most."""
+
+TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
+"""The settings that say what is played; the others are the policy's and the training's."""
 
 DIGITS = 6
 """Significant digits of stored figures."""
@@ -61,14 +64,26 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Transferred:
+    """What a run's policy reached on another environment: the task's settings, and figures by policy.
+
+    The policies are `random` play, the one `before` RL where it was kept, and the trained one (`after`).
+    """
+
+    task: dict[str, Any]
+    figures: dict[str, Figures]
+
+
+@dataclass(frozen=True)
 class Run:
     """A run: when, how long, where, by what, and what came of it; `error` is that of one that failed.
 
-    `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`);
-    `curve` the means over up to `POINTS` stretches of the training, with the episodes and CPU seconds at
-    their ends; `transfer` the figures on other environments. `no_verdict` training episodes were left out.
-    `cpu_s` are those of the process that trains: measuring, warm-up, training; not of the iterations that
-    an interruption lost, nor of programs that tools start.
+    `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`); and of
+    the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means over up to
+    `POINTS` stretches of the training, with the episodes and CPU seconds at their ends; `transfer` what the
+    policy does on other environments. `no_verdict` training episodes were left out. `cpu_s` are those of the
+    process that trains: measuring, warm-up, training; not of the iterations that an interruption lost, nor of
+    programs that tools start.
     """
 
     started: str
@@ -78,7 +93,7 @@ class Run:
     episodes: int = 0
     no_verdict: int = 0
     figures: dict[str, Figures] = field(default_factory=dict)
-    transfer: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    transfer: dict[str, Transferred] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, str | int] = field(default_factory=dict)
     curve: dict[str, list[float | None]] = field(default_factory=dict)
@@ -154,19 +169,27 @@ def write(path: Path, value: Row | Run) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
+    replace_file(path, lambda partial: partial.write_text(_shown(asdict(value)) + "\n", encoding="utf-8"))
+
+
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Put a file in the place of another once it is whole, and make the folder; `write` is given where.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(_shown(asdict(value)) + "\n")
-            file.flush()
+        write(partial)
+        with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
         raise StoreError(
-            f"{path} cannot be written: {error.strerror}. Free the disk, and run it again."
+            f"{path} cannot be written: {error.strerror}. Free the disk, and run the command again."
         ) from error
 
 
@@ -179,8 +202,19 @@ def read_run(path: Path) -> Run | None:
 
 
 def common(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as a row holds it: without what differs between runs."""
-    return {name: value for name, value in config.to_json().items() if name not in ("seed", "out", "ray")}
+    """Return a config as a row holds it: as JSON values, without what differs between runs."""
+    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
+    return {name: value for name, value in values.items() if name not in ("seed", *ELSEWHERE)}
+
+
+def task_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that say what is played, as JSON values."""
+    return {name: value for name, value in common(config).items() if name in TASK}
+
+
+def absent(stored: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a stored config does not have yet, and that have their default for it."""
+    return [name for name in common(TrainConfig()) if name not in stored]
 
 
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:

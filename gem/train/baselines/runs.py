@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +23,9 @@ import msgspec
 
 from gem.errors import StoreError
 from gem.train.baselines import rows
-from gem.train.baselines.rows import Row, Run, Searched, Tried
+from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
-from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now
+from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now, write_job
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 
@@ -68,10 +67,12 @@ class Task:
         if job is None or rows.changed(job.config, self.config):
             return None
         found = rows.read_run(self.folder / RESULT)
-        return None if found is None or not self._same_transfer(found) else found
+        return found if found is not None and (found.error is not None or self.transferred(found)) else None
 
-    def _same_transfer(self, run: Run) -> bool:
-        return run.error is not None or set(run.transfer) == set(self.transfer)
+    def transferred(self, run: Run) -> bool:
+        """Tell whether a run was evaluated on just the other environments that are wanted."""
+        wanted = {name: rows.task_of(config) for name, config in self.transfer.items()}
+        return {name: found.task for name, found in run.transfer.items()} == wanted
 
 
 @dataclass
@@ -144,11 +145,14 @@ class Plan:
         if row is not None and task.point is None:
             if changed := rows.changed(row.config, task.config):
                 return "changed", ", ".join(changed)
-            if (run := row.runs.get(str(task.seed))) is not None:
-                if run.error is not None:
-                    return "failed", run.error
-                if set(run.transfer) == set(task.transfer):
-                    return "finished", ""
+            run = row.runs.get(str(task.seed))
+            newer = ", ".join(rows.absent(row.config))
+            if run is not None and run.error is None and task.transferred(run):
+                return "finished", f"before there was {newer}" if newer else ""
+            if row.runs and newer:
+                return "changed", f"{newer} (newer than its row)"
+            if run is not None and run.error is not None:
+                return "failed", run.error
         run = task.recorded
         if run is not None and run.error is not None:
             return "failed", run.error
@@ -157,14 +161,26 @@ class Plan:
         job = read_job(task.folder)
         if job is not None and (changed := rows.changed(job.config, task.config)):
             return "changed", ", ".join(changed)
+        if job is not None and (newer := rows.absent(job.config)):
+            return "changed", f"{', '.join(newer)} (newer than its run)"
         return ("begun", "") if job is not None else ("open", "")
+
+    def left(self) -> int:
+        """Return how many runs of the study's own seeds have not finished."""
+        waiting = sum(len(self.seeds) for cell in self.cells if self.waits(cell))
+        ready = [task for cell in self.cells if not self.waits(cell) for task in self.tasks(cell)]
+        return waiting + sum(self.state(task)[0] != "finished" for task in ready)
+
+    def waits(self, cell: Cell) -> bool:
+        """Tell whether the seeds of a cell wait for its search."""
+        return any(task.point is not None for task in self.tasks(cell))
 
     def changed(self) -> dict[str, str]:
         """Return what has changed since it was run, by the runs' names; and of searches, by the cells'."""
         found = {}
         for cell in self.cells:
             row = rows.read_row(self.study.row_of(cell))
-            if row is not None and row.search and (changed := search_changes(self.study, cell, row)):
+            if row is not None and (changed := search_changes(self.study, cell, row)):
                 found[cell.name] = ", ".join(changed)
                 continue
             for task in self.tasks(cell):
@@ -189,26 +205,41 @@ class Plan:
     def record(self, task: Task, run: Run, overwrite: bool = False) -> None:
         """Write a seed's run into its row; a row of another config begins anew.
 
+        The row holds the settings that there were when its runs were made. A newer one may have come with a
+        default that does otherwise, so runs from before and after it are not put into one row. One that
+        failed does not take the place of one that finished, which was only to be evaluated anew.
+
         Raises:
             StoreError: when the row cannot be written, or changed meanwhile.
         """
         path = self.study.row_of(task.cell)
+        job = read_job(task.folder)
+        absent = [] if job is None else rows.absent(job.config)
+        config = {name: value for name, value in rows.common(task.config).items() if name not in absent}
         with self._row_held(task.cell):
             row = rows.read_row(path)
-            if row is not None and (changed := rows.changed(row.config, task.config)):
+            changed = [] if row is None else rows.changed(row.config, task.config)
+            if row is not None and row.runs:
+                changed += sorted({*row.config} ^ {*config})
+            if row is not None and changed:
                 if not overwrite and row.runs:
                     raise StoreError(f"{path} changed meanwhile in {', '.join(changed)}; run it again.")
                 row = replace(row, config={}, runs={})
             row = row or self._empty(task.cell)
+            if self.study.search is None:
+                row = replace(row, search=None)
+            stands = row.runs.get(str(task.seed))
+            if run.error is not None and stands is not None and stands.error is None:
+                return
             ordered = {**row.runs, str(task.seed): run}
             ordered = {seed: ordered[seed] for seed in sorted(ordered, key=int)}
-            rows.write(path, replace(row, config=rows.common(task.config), runs=ordered))
+            rows.write(path, replace(row, config=config, runs=ordered))
 
     def conclude(self, cell: Cell) -> Searched | None:
         """Choose a cell's settings once its search is through, and write the search down.
 
         The point of the highest mean score is chosen, of equal ones the first. A point with a run that failed
-        is not.
+        is not. None: it is not through, or was written down before.
 
         Raises:
             StoreError: when the row cannot be written.
@@ -235,9 +266,10 @@ class Plan:
         with self._row_held(cell):
             path = self.study.row_of(cell)
             row = rows.read_row(path) or self._empty(cell)
-            if row.search != found:  # what was run with another choice is not of this row
-                config = rows.common(self.study.config(cell, search.points[best]))
-                rows.write(path, replace(row, search=found, runs={}, config=config))
+            if row.search == found:
+                return None
+            config = rows.common(self.study.config(cell, search.points[best]))
+            rows.write(path, replace(row, search=found, runs={}, config=config))  # runs had another choice
         return found
 
     def _empty(self, cell: Cell) -> Row:
@@ -248,7 +280,7 @@ def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     """Return in what the search of a row is not the study's; nothing where neither has one."""
     search, found = study.search, row.search
     if search is None or found is None:
-        return [] if search is found else ["[search]"]
+        return [] if search is None and found is None else ["[search]"]
     changed = rows.changed(found.config, study.config(cell))
     if found.seeds != list(search.seeds):
         changed.append("seeds of [search]")
@@ -271,7 +303,11 @@ def score_of(run: Run, score: str, policy: str = "after") -> float | None:
 
     `score` is success, return, or auto: success where the environment says what it is, else the return.
     """
-    figures = run.figures.get(policy)
+    return measured(run.figures.get(policy), score)
+
+
+def measured(figures: Figures | None, score: str) -> float | None:
+    """Return what figures come to, by a score; see score_of()."""
     if figures is None:
         return None
     bounds = figures.reward if score == "return" else figures.success
@@ -321,6 +357,7 @@ class Carrier:
         self._began = now()
         self._tried: set[Path] = set()
         self._waiting = False
+        self._left = plan.left()
 
     def carry_out(self) -> Outcome:
         """Do what is left to do, and return what came of it.
@@ -369,7 +406,7 @@ class Carrier:
                 self._concluded(task.cell)
             return False
         recorded = task.recorded
-        if recorded is not None and (recorded.error is None or recorded.ended >= self._began):
+        if recorded is not None and (recorded.error is None or recorded.ended > self._began):
             self._write_down(task, recorded)
             return False
         if state == "changed" and not self.overwrite:
@@ -386,16 +423,14 @@ class Carrier:
     def _prepare(self, task: Task, anew: bool) -> None:
         """Make the folder ready: empty for a run that begins anew, else as it stands."""
         job, folder = read_job(task.folder), task.folder
-        if job is not None and (anew or rows.changed(job.config, task.config)):
+        if job is not None and (anew or rows.changed(job.config, task.config) or rows.absent(job.config)):
             RunFolder(folder).clear()
             job = None
         folder.mkdir(parents=True, exist_ok=True)
         (folder / RESULT).unlink(missing_ok=True)
         transfer = {name: config.to_json() for name, config in task.transfer.items()}
         job = replace(job or Job({}, started=now()), config=task.config.to_json(), transfer=transfer)
-        partial = folder / f"{JOB}.partial"
-        partial.write_text(json.dumps(asdict(job)))
-        partial.replace(folder / JOB)
+        write_job(folder, job)
 
     def _start(self, task: Task, lock: int) -> None:
         command = [sys.executable, "-m", "gem.train.baselines.worker", str(task.folder), str(os.getpid())]
@@ -437,9 +472,8 @@ class Carrier:
         if task.point is not None and (code < 0 or code == MACHINE_FAILED):
             self._fail(task, error)  # which says nothing about the point: it is not written down
             return
-        if task.point is not None:
-            with contextlib.suppress(StoreError):
-                rows.write(task.folder / RESULT, run)
+        with contextlib.suppress(StoreError):
+            rows.write(task.folder / RESULT, run)
         self._write_down(task, run)
 
     def _write_down(self, task: Task, run: Run) -> None:
@@ -454,7 +488,8 @@ class Carrier:
         try:
             self.plan.record(task, run, self.overwrite)
         except StoreError as error:
-            self._fail(task, f"{error} Its result stands in {task.folder / RESULT}.")
+            kept = f" Its result stands in {task.folder / RESULT}." if task.recorded else ""
+            self._fail(task, f"{error}{kept}")
         else:
             if run.error is None:
                 self._succeed(task, run)
@@ -477,10 +512,13 @@ class Carrier:
         self.outcome.finished += 1
         score = score_of(run, self.plan.study.score)
         told = "" if score is None else f"score {score:.3f}, "
-        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds")
+        self._left -= task.point is None
+        left = f"; {self._left} left" if task.point is None else ""
+        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds{left}")
 
     def _fail(self, task: Task, error: str) -> None:
-        self.outcome.failed.append(task.name)
+        if task.name not in self.outcome.failed:
+            self.outcome.failed.append(task.name)
         self.tell(f"failed: {task.name}: {error}")
 
     def _stop(self) -> None:

@@ -44,13 +44,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
+from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
+from gem.train.config_file import setting
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 Score = Literal["auto", "success", "return"]
@@ -58,14 +60,14 @@ Score = Literal["auto", "success", "return"]
 
 NOT_SETTINGS = {
     "env": "environments are [[environments]] with an id",
+    "environments": "a run of a study is of one environment",
+    "curriculum": "a run of a study is of one environment",
     "seed": "a study has `seeds`",
     "out": "the folder of a run follows from its place in the study",
     "ray": "a study samples on this machine",
+    "log": "a study keeps rows and run folders",
 }
 """Fields of TrainConfig that a study says in another way, and which."""
-
-TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
-"""The settings that say what is played; the others are the policy's and the training's."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class Study:
         for name in self.transfer:
             other = named.get(name) or Part(name, {"env": registry.spec(name).id})
             theirs = self.config(Cell(other, cell.variant))
-            if all(getattr(theirs, each) == getattr(own, each) for each in TASK):
+            if task_of(theirs) == task_of(own):
                 continue  # where it was trained
             found[name] = replace(own, **{each: getattr(theirs, each) for each in TASK})
         return found
@@ -295,9 +297,6 @@ def _check_task(config: TrainConfig, what: str) -> None:
         raise type(error)(f"{what}: {error}") from None
 
 
-HINTS = get_type_hints(TrainConfig)
-
-
 def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) -> dict[str, Any]:
     """Return settings with the types that TrainConfig has."""
     known = [each.name for each in fields(TrainConfig) if each.name not in NOT_SETTINGS]
@@ -307,14 +306,19 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
         if name in KNOWN and name not in known:
             raise BadArgument(f"{what} has {name}, which is the study's: put it above the first [table].")
     _check_names(what, values, (*beside, *known))
-    return {name: _typed(f"{name} of {what}", value, HINTS[name]) for name, value in values.items()}
+    typed = {name: setting(what, name, value) for name, value in values.items()}
+    for name, value in typed.items():
+        try:
+            json.dumps(value, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none
+        except (TypeError, ValueError):
+            raise BadArgument(f"{name} of {what} is {value!r:.60}; accepted: what JSON has too.") from None
+    return typed
 
 
 def _typed(what: str, value: Any, kind: Any) -> Any:
     try:
-        typed = msgspec.convert(value, kind, dec_hook=lambda wanted, given: wanted(given))
-        json.dumps(typed, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        typed = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
         if get_origin(kind) is Literal:
             choices = list(map(str, get_args(kind)))
             hint = did_you_mean(str(value), choices)

@@ -1,97 +1,350 @@
-"""What a study's rows come to: each cell's figures over seeds, and how variants compare."""
+"""What a study's rows come to: figures over seeds, trends, differences, means over environments."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal, NamedTuple
 
-from gem.statistics import Interval, mean_interval
+from gem.statistics import (
+    Interval,
+    holm,
+    mann_kendall,
+    mean_interval,
+    paired_difference,
+    paired_p,
+    stratified_interval,
+)
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Row, Run
 from gem.train.baselines.runs import row_changes, score_of
-from gem.train.baselines.study import Cell, Study
+from gem.train.baselines.study import Cell, Part, Study
+
+POLICIES = {
+    "random": "random play",
+    "before": "before RL",
+    "after": "after RL",
+    "greedy": "greedy",
+    "optimum": "solver",
+}
+"""Whose figures a row has, and how tables call them."""
+
+P_VALUE = 0.025
+"""Trends that chance gives more often than this are none."""
+
+LEAST_POINTS = 10
+"""Points that the last third of a curve needs for anything to be said."""
+
+LEAST_GAIN = 0.01
+"""Change over the last third that matters, as a share of what lies between random play and the solver; of
+success, a percentage point."""
+
+Measure = Literal["success", "return"]
+
+
+class Curve(NamedTuple):
+    """The score over stretches of a run, and the episodes at their ends."""
+
+    episodes: list[float]
+    scores: list[float]
+
+
+class Trend(NamedTuple):
+    """How the last third of a curve goes, and by how much, in the units of the score."""
+
+    says: Literal["rising", "falling", "flat"]
+    gain: float
 
 
 @dataclass(frozen=True)
 class CellSummary:
     """A cell over its seeds; a figure is the mean over them, with Student's t interval.
 
-    `over` are the seeds whose run took more CPU seconds than the study says.
+    `over` are the seeds whose run took more CPU seconds than the study says, `stale` the settings in which
+    the row is not of the study as it stands: then nothing of it counts.
     """
 
     cell: Cell
+    measure: Measure
     runs: Mapping[int, Run]
     failed: Mapping[int, Run]
     missing: tuple[int, ...]
     figures: Mapping[str, Interval]
-    cpu_s: float
+    trend: Trend | None
     over: tuple[int, ...]
     stale: tuple[str, ...]
     row: Row | None
 
     @property
+    def cpu_s(self) -> float | None:
+        """Mean CPU seconds of a run."""
+        return fmean(run.cpu_s for run in self.runs.values()) if self.runs else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every seed has finished."""
+        return not self.failed and not self.missing
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """What the trained policy of each seed reached."""
+        measured = {seed: score_of(run, self.measure) for seed, run in self.runs.items()}
+        return {seed: score for seed, score in measured.items() if score is not None}
+
+    @property
     def state(self) -> str:
         """What there is to say of a cell that is not whole; empty where it is."""
         if self.stale:
-            return f"not run: its row is of another {', '.join(self.stale)}"
+            return f"not run (its row is of another {', '.join(self.stale)})"
         if not self.runs and not self.failed:
             return "not run"
         said = []
-        if self.missing:
-            said.append(f"seeds {', '.join(map(str, self.missing))} not run")
         if self.failed:
-            said.append(f"seeds {', '.join(map(str, self.failed))} failed")
-        if self.over:
-            said.append(f"over {self.cell.environment.cpu_s:g} CPU s: seeds {', '.join(map(str, self.over))}")
-        return "; ".join(said)
+            said.append(f"{_seeds(self.failed)} failed")
+        if self.missing:
+            said.append(f"{_seeds(self.missing)} not run")
+        return ", ".join(said)
+
+    @property
+    def curves(self) -> list[Curve]:
+        """The curve of each seed that has one."""
+        name = "success" if self.measure == "success" else "reward"
+        found = []
+        for run in self.runs.values():
+            pairs = zip(run.curve.get("episodes", []), run.curve.get(name, []), strict=False)
+            known = [(at, value) for at, value in pairs if at is not None and value is not None]
+            if known:
+                found.append(Curve([at for at, _ in known], [value for _, value in known]))
+        return found
+
+    @property
+    def alike(self) -> bool:
+        """Whether all curves have the same points: they do not where a run stopped early."""
+        return len({tuple(curve.episodes) for curve in self.curves}) == 1
 
 
-POLICIES = ("random", "before", "after", "greedy", "optimum")
+@dataclass(frozen=True)
+class Difference:
+    """How much more a variant reaches than the study's first one, over the seeds that both have finished.
+
+    `corrected` is Holm's p-value over all differences of the study; both are None where all seeds differ
+    alike, of which nothing can be said.
+    """
+
+    environment: Part
+    variant: Part
+    measure: Measure
+    interval: Interval
+    p: float | None
+    corrected: float | None = None
 
 
-def summarised(study: Study) -> list[CellSummary]:
-    """Return the summary of every cell of a study, in its order.
+@dataclass(frozen=True)
+class Aggregate:
+    """A variant over environments: the interquartile mean of its normalised scores."""
+
+    variant: Part
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that tables show of a study.
+
+    `aggregated` are the environments that the aggregates are over; `left_out` says why others are not.
+    `strange` are files beside the rows that belong to no cell.
+    """
+
+    study: Study
+    cells: tuple[CellSummary, ...]
+    differences: tuple[Difference, ...]
+    aggregates: tuple[Aggregate, ...]
+    aggregated: tuple[str, ...]
+    left_out: Mapping[str, str]
+    strange: tuple[str, ...]
+
+    def of(self, environment: Part) -> list[CellSummary]:
+        """Return the cells of an environment."""
+        return [each for each in self.cells if each.cell.environment is environment]
+
+
+def summarised(study: Study) -> Summary:
+    """Return what the rows of a study come to.
 
     Raises:
         StoreError: for a row that cannot be read.
     """
-    return [_summary(study, cell) for cell in study.cells]
+    cells = tuple(each for part in study.environments for each in _cells(study, part))
+    known = {study.row_of(cell).name for cell in study.cells}
+    found = sorted(path.name for path in study.rows.glob("*.json"))
+    spans, left_out = {}, {}
+    for part in study.environments:
+        own = [each for each in cells if each.cell.environment is part]
+        span = references(own)
+        if not all(each.whole for each in own):
+            left_out[part.name] = "not every cell is finished"
+        elif span is None:
+            left_out[part.name] = "the solver is missing, or not above random play"
+        else:
+            spans[part.name] = span
+    return Summary(
+        study=study,
+        cells=cells,
+        differences=_differences(study, cells),
+        aggregates=_aggregates(study, cells, spans),
+        aggregated=tuple(spans),
+        left_out=left_out,
+        strange=tuple(name for name in found if name not in known),
+    )
 
 
-def _summary(study: Study, cell: Cell) -> CellSummary:
-    row = rows.read_row(study.row_of(cell))
-    stale: list[str] = [] if row is None else row_changes(study, cell, row)
-    if stale:
-        row = None
+def _cells(study: Study, environment: Part) -> list[CellSummary]:
+    """Return the cells of an environment, all measured alike."""
+    read: list[tuple[Cell, Row | None, list[str]]] = []
+    for cell in study.cells:
+        if cell.environment is environment:
+            row = rows.read_row(study.row_of(cell))
+            stale = [] if row is None else row_changes(study, cell, row)
+            read.append((cell, None if stale else row, stale))
+    every = [run for _, row, _ in read if row is not None for run in row.runs.values() if run.error is None]
+    silent = any(figures.success is None for run in every for figures in run.figures.values())
+    measure: Measure = (
+        "return" if study.score == "return" or (study.score == "auto" and silent) else "success"
+    )
+    return [_cell(study, cell, row, stale, measure) for cell, row, stale in read]
+
+
+def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measure: Measure) -> CellSummary:
     found = (
         {} if row is None else {seed: row.runs[str(seed)] for seed in study.seeds if str(seed) in row.runs}
     )
     runs = {seed: run for seed, run in found.items() if run.error is None}
     figures = {}
     for policy in POLICIES:
-        scores = [score_of(run, study.score, policy) for run in runs.values()]
-        if scores and all(score is not None for score in scores):
-            figures[policy] = mean_interval([score for score in scores if score is not None])
+        scores = [score_of(run, measure, policy) for run in runs.values()]
+        known = [score for score in scores if score is not None]
+        if known and len(known) == len(scores):
+            figures[policy] = over_seeds(known, measure)
     claimed = cell.environment.cpu_s
-    return CellSummary(
+    summary = CellSummary(
         cell=cell,
+        measure=measure,
         runs=runs,
         failed={seed: run for seed, run in found.items() if run.error is not None},
         missing=tuple(seed for seed in study.seeds if seed not in found),
         figures=figures,
-        cpu_s=math.fsum(run.cpu_s for run in runs.values()) / len(runs) if runs else math.nan,
+        trend=None,
         over=tuple(seed for seed, run in runs.items() if claimed is not None and run.cpu_s > claimed),
         stale=tuple(stale),
         row=row,
     )
+    span = references([summary])
+    scale = 1.0 if measure == "success" or span is None else span[1] - span[0]
+    curves = [curve.scores for curve in summary.curves]
+    return replace(summary, trend=trend(curves, scale) if summary.alike else None)
 
 
-def shown(interval: Interval | None, interval_too: bool = False) -> str:
-    """Return a mean over seeds, with its interval where that is wanted."""
-    if interval is None:
-        return "-"
-    text = f"{interval.mean:.3f}"
-    if not interval_too or interval.n < 2:
-        return text
-    return f"{text} ({interval.low:.3f} to {interval.high:.3f})"
+def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
+    """Return the mean over seeds and Student's t interval; that of a rate ends at 0 and 1."""
+    found = mean_interval(scores)
+    if measure == "return":
+        return found
+    return found._replace(low=max(0.0, found.low), high=min(1.0, found.high))
+
+
+def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
+    """Return how the mean of curves goes in its last third; None where that has too few points.
+
+    It rises, or falls, where the Mann-Kendall test says so at `P_VALUE` and the straight line through it
+    changes by more than `LEAST_GAIN` of `scale`. Flat means that neither was seen.
+    """
+    if not curves or len({len(curve) for curve in curves}) > 1:
+        return None
+    mean = [fmean(values) for values in zip(*curves, strict=True)]
+    last = mean[len(mean) - len(mean) // 3 :]
+    if len(last) < LEAST_POINTS:
+        return None
+    centre = (len(last) - 1) / 2
+    slope = math.fsum((i - centre) * value for i, value in enumerate(last)) / math.fsum(
+        (i - centre) ** 2 for i in range(len(last))
+    )
+    gain = slope * (len(last) - 1)
+    rises = mann_kendall(last)
+    if rises <= P_VALUE and gain > LEAST_GAIN * scale:
+        return Trend("rising", gain)
+    if 1 - rises <= P_VALUE and -gain > LEAST_GAIN * scale:
+        return Trend("falling", gain)
+    return Trend("flat", gain)
+
+
+def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
+    """Return the mean scores of random play and of the solver over all runs of an environment.
+
+    None where a run has no solver, or where the lowest solver is not above the highest random play.
+    """
+    runs = [(each.measure, run) for each in cells for run in each.runs.values()]
+    random = [score_of(run, measure, "random") for measure, run in runs]
+    solver = [score_of(run, measure, "optimum") for measure, run in runs]
+    low = [score for score in random if score is not None]
+    high = [score for score in solver if score is not None]
+    if not runs or len(low) < len(runs) or len(high) < len(runs) or min(high) <= max(low):
+        return None
+    return fmean(low), fmean(high)
+
+
+def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference, ...]:
+    found = []
+    for part in study.environments:
+        first, *others = [each for each in cells if each.cell.environment is part]
+        for other in others:
+            seeds = [seed for seed in study.seeds if seed in first.scores and seed in other.scores]
+            if len(seeds) < 2:
+                continue
+            pairs = [first.scores[seed] for seed in seeds], [other.scores[seed] for seed in seeds]
+            interval = paired_difference(*pairs)
+            alike = interval.high - interval.low < 1e-9
+            p = None if alike else paired_p(interval)
+            found.append(Difference(part, other.cell.variant, other.measure, interval, p))
+    corrected = iter(holm([each.p for each in found if each.p is not None]))
+    return tuple(each if each.p is None else replace(each, corrected=next(corrected)) for each in found)
+
+
+def _aggregates(
+    study: Study, cells: Sequence[CellSummary], spans: Mapping[str, tuple[float, float]]
+) -> tuple[Aggregate, ...]:
+    """Return each variant over the environments of `spans`; nothing where these are fewer than two."""
+    if len(spans) < 2:
+        return ()
+    found = []
+    for variant in study.variants:
+        strata = []
+        for each in cells:
+            if each.cell.variant is variant and each.cell.environment.name in spans:
+                low, high = spans[each.cell.environment.name]
+                strata.append([(score - low) / (high - low) for score in each.scores.values()])
+        found.append(Aggregate(variant, stratified_interval(strata)))
+    return tuple(found)
+
+
+def _seeds(seeds: Mapping[int, Run] | Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def number(value: float, measure: Measure, signed: bool = False) -> str:
+    """Return a score as tables show it: a rate in percent, differences of rates in points."""
+    if measure == "return":
+        return f"{value:+.3f}" if signed else f"{value:.3f}"
+    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}%"
+
+
+def with_interval(interval: Interval, measure: Measure, signed: bool = False) -> str:
+    """Return a mean over seeds with its interval, or why there is none."""
+    mean = number(interval.mean, measure, signed)
+    if interval.n < 2:
+        return f"{mean} (one seed)"
+    if interval.high - interval.low < 1e-9:
+        return f"{mean} (all {interval.n} alike)"
+    bounds = f"{number(interval.low, measure, signed)} to {number(interval.high, measure, signed)}"
+    return f"{mean} ({bounds})"

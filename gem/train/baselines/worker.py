@@ -26,10 +26,11 @@ import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
 from gem.train import checkpoint
-from gem.train.baselines.rows import Figures, Run, figures_of, thinned, write
+from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
+from gem.train.warm_ups import WarmUps
 from gem.train.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
@@ -47,6 +48,15 @@ class Job:
     transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
     started: str = ""
     commits: list[str] = field(default_factory=list)
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write a job into its folder, whole.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    replace_file(folder / JOB, lambda partial: partial.write_text(json.dumps(asdict(job))))
 
 
 def now() -> str:
@@ -87,7 +97,7 @@ def work(folder: Path, parent: int) -> None:
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
-        (folder / JOB).write_text(json.dumps(asdict(job)))
+        write_job(folder, job)
     config = TrainConfig.from_json(job.config)
     write(folder / RESULT, _result(job, config, Leashed(parent)))
 
@@ -99,9 +109,9 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     resume = run.checkpoint.exists()
     if not resume:
         run.clear()  # what was killed before it had a checkpoint
-    summary = train(config, resume=resume, watcher=watcher)
+    summary = train(config, resume=resume, watcher=watcher, warm_ups=_warm_ups(config))
     history = run.history()
-    names = ("random", "before", "after", "greedy", "optimum")
+    names = ("random", "before", "after", "greedy", "best", "best_greedy", "optimum")
     return Run(
         started=job.started,
         ended=now(),
@@ -119,10 +129,16 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
     )
 
 
-def _elsewhere(trained: TrainConfig, other: TrainConfig) -> dict[str, Figures]:
-    """Return the figures of a run's policy on another environment, beside those of random play there.
+def _warm_ups(config: TrainConfig) -> WarmUps | None:
+    """Return the warm-ups that runs of the study share: those of this commit; none where it has changes."""
+    commit = gem_commit()
+    return None if commit.endswith("+") else WarmUps(config.out.parents[1] / "warm-ups" / commit)
 
-    `before` are those of the policy before RL, where the run has kept it (with kl above 0).
+
+def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
+    """Return what a run's policies reach on another environment.
+
+    The one before RL was kept where training is held to it (with kl above 0).
     """
     from gem.agents.random import RandomAgent
     from gem.train.trainer import make_trainer, take_figures
@@ -135,7 +151,7 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> dict[str, Figures]:
             if file.exists():
                 load_weights(trainer.policy, checkpoint.load(file), str(file))
                 take_figures(trainer, name, trainer.policy.agent, other.eval_episodes)
-    return {name: figures_of(each) for name, each in trainer.figures.items()}
+    return Transferred(task_of(other), {name: figures_of(each) for name, each in trainer.figures.items()})
 
 
 def versions(commits: list[str]) -> dict[str, str]:

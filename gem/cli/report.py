@@ -1,0 +1,31 @@
+"""``gem-gym report``: training runs on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from gem.cli.terms import MaybePath
+from gem.errors import BadArgument
+
+
+def report(
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")],
+    out: MaybePath = None,
+) -> None:
+    """Write a training run as one HTML page; of several runs, a page that compares them.
+
+    The page needs nothing else and loads nothing. A run may be going on, or have stopped: what its files hold
+    is shown. `gem-gym train` writes the page of its run at the end.
+
+    Args:
+        runs: folders of training runs, or folders of such folders.
+        out: the file; by default report.html in the folder of the run, or in the one that holds all of them.
+    """
+    from gem.viewer.report import write_report
+
+    if not runs:
+        raise BadArgument("no run was named; give the folder of a training run.")
+    print(write_report(runs, out))

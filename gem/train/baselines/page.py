@@ -1,0 +1,352 @@
+"""The page of a study, as Markdown: the question, the table, the curves, the set-up, and how to repeat it.
+
+It follows from the study's file and its rows alone, so that a page can be held against them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gem.content import printable
+from gem.train.baselines import rows
+from gem.train.baselines.rows import Run
+from gem.train.baselines.study import Study
+from gem.train.baselines.summary import (
+    LEAST_GAIN,
+    P_VALUE,
+    POLICIES,
+    CellSummary,
+    Summary,
+    number,
+    with_interval,
+)
+from gem.train.baselines.transfer import MOVED, moved
+
+HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
+
+
+def page_path(study: Study, folder: Path) -> Path:
+    """Return the page's file."""
+    return folder / f"{study.name}.md"
+
+
+def write_page(summary: Summary, folder: Path) -> Path:
+    """Write the page of a study into a folder, where it differs from what stands there.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    path, text = page_path(summary.study, folder), page(summary)
+    if not path.exists() or path.read_bytes() != text.encode():
+        rows.replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    return path
+
+
+def page(summary: Summary) -> str:
+    """Return the page of a study."""
+    study = summary.study
+    wrote = (
+        f"<!-- `gem-gym baseline {study.name}.toml --report` wrote this: edit the study, not the page. -->"
+    )
+    parts = [
+        f"# {study.title}",
+        wrote,
+        study.about.strip(),
+        "## Verdict",
+        study.verdict.strip() or "None is written yet.",
+        "## Results",
+        *_results(summary),
+        *_comparison(summary),
+        *_transfer(summary),
+        *_search(summary),
+        "## Set-up",
+        *_setup(summary),
+        "## How to repeat it",
+        *_repeat(summary),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def cell_row(each: CellSummary) -> tuple[str, ...]:
+    """Return the line of a cell, under `HEADS`."""
+    figures = []
+    for name in POLICIES:
+        found = each.figures.get(name)
+        if found is None:
+            figures.append("-" if name != "after" or not each.state else each.state)
+        elif name == "after":
+            state = f"; {each.state}" if each.state else ""
+            figures.append(with_interval(found, each.measure) + state)
+        else:
+            figures.append(number(found.mean, each.measure))
+    trend = "-"
+    if each.trend is not None:
+        trend = each.trend.says
+        if trend != "flat":
+            trend = f"{trend} ({number(each.trend.gain, each.measure, signed=True)})"
+    elif each.runs:
+        trend = "too short" if each.alike else "stopped early"
+    cpu_s = "-" if each.cpu_s is None else f"{each.cpu_s:.0f}" + "*" * bool(each.over)
+    return (each.cell.environment.name, each.cell.variant.name, *figures, trend, cpu_s)
+
+
+def _results(summary: Summary) -> Iterator[str]:
+    study, cells = summary.study, summary.cells
+    yield _table(HEADS, [cell_row(each) for each in cells])
+    measures = {each.measure for each in cells if each.runs}
+    told = " or ".join(
+        what
+        for measure, what in (("success", "the rate of success"), ("return", "the mean return"))
+        if measure in measures or not measures
+    )
+    yield _prose(
+        f"""
+        Figures are {told}, the mean over {_counted(study.seeds, "seed")}. After RL the interval is
+        Student's t over the seeds, at 95%: it says how far other seeds may be off, and is wide where seeds
+        are few; that of a rate is cut at 0 and 100%. **Before RL** is the policy after its warm-up, which
+        copies random well-formed play or demonstrations. **After RL** it samples as in training, **greedy**
+        takes the likeliest token. All are evaluated in episodes that training does not play; where an
+        environment has few instances these are all of them, and training meets them too.
+        """
+    )
+    yield _prose(
+        f"""
+        **Last third**: of the learning curve. It is rising or falling where the Mann-Kendall test says so
+        (one-sided p of {P_VALUE:g} or less) and a straight line through it changes by more than
+        {LEAST_GAIN:.0%} of the scale; else flat, which means that no trend was seen. What still rises has
+        not converged. Runs that stopped at different episodes have no common curve.
+        """
+    )
+    if over := [(each, seed) for each in cells for seed in each.over]:
+        told = "; ".join(
+            f"{each.cell.name}, seed {seed}: {each.runs[seed].cpu_s:.0f} of {each.cell.environment.cpu_s:g}"
+            for each, seed in over
+        )
+        yield f"\\* took more CPU seconds than the study says ({told}). No run is cut off."
+    if failed := [(each, seed, run) for each in cells for seed, run in each.failed.items()]:
+        yield "Failed:\n\n" + "\n".join(
+            f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
+        )
+    if any(each.curves for each in cells):
+        yield f"![Learning curves of every environment and variant]({study.name}.png)"
+        yield _prose(
+            """
+            Each panel is an environment. A line is the mean over seeds, its band reaches from the lowest
+            seed to the highest; random play and the solver are drawn across.
+            """
+        )
+
+
+def _comparison(summary: Summary) -> Iterator[str]:
+    study, first = summary.study, summary.study.variants[0].name
+    if not summary.differences:
+        return
+    yield "## Variants compared"
+    yield _table(
+        ("environment", "variant", f"less {first}", "p", "Holm"),
+        [
+            (
+                each.environment.name,
+                each.variant.name,
+                with_interval(each.interval, each.measure, signed=True),
+                _p(each.p),
+                _p(each.corrected),
+            )
+            for each in summary.differences
+        ],
+    )
+    yield _prose(
+        f"""
+        How much more (success in percentage points) a variant reaches after RL than {first}, paired by
+        seed: runs of one seed are evaluated on the same instances, and begin alike where the model and the
+        warm-up are the same. Interval and p are Student's t over the seeds; Holm's correction allows for
+        the number of comparisons.
+        """
+    )
+    if summary.aggregates:
+        yield _table(
+            ("variant", "interquartile mean"),
+            [(each.variant.name, with_interval(each.interval, "return")) for each in summary.aggregates],
+        )
+        yield _prose(
+            f"""
+            Over {"; ".join(summary.aggregated)}: scores on a scale where random play is 0 and the solver 1,
+            the mean of the middle half of all runs, and its stratified bootstrap interval over seeds, at
+            95% ([Agarwal et al., 2021](https://arxiv.org/abs/2108.13264)). Random play and the solver are
+            taken as known, and with few seeds the interval is too narrow.
+            """
+        )
+    if summary.left_out and len(study.environments) > 1:
+        told = "; ".join(f"{name} ({why})" for name, why in summary.left_out.items())
+        yield f"Not in the mean over environments: {told}."
+
+
+def _transfer(summary: Summary) -> Iterator[str]:
+    found_elsewhere = moved(summary)
+    if not found_elsewhere:
+        return
+    yield "## On other environments"
+    lines = []
+    for each in found_elsewhere:
+        figures = []
+        for name, found in each.figures.items():
+            if found is None:
+                figures.append("-")
+            else:
+                with_bounds = with_interval(found, each.measure)
+                figures.append(with_bounds if name == "after" else number(found.mean, each.measure))
+        lines.append((each.cell.environment.name, each.cell.variant.name, each.elsewhere, *figures))
+    heads = ("trained on", "variant", "evaluated on", *(POLICIES[name] for name in MOVED))
+    yield _table(heads, lines)
+    yield _prose(
+        """
+        The policies as they are, on environments that they were not trained on. Before RL: the policy after
+        its warm-up where it was trained, as far as the run has kept it (kl above 0).
+        """
+    )
+
+
+def _search(summary: Summary) -> Iterator[str]:
+    search = summary.study.search
+    if search is None:
+        return
+    yield "## Search"
+    names = list(search.points[0])
+    lines = []
+    for each in summary.cells:
+        who = (each.cell.environment.name, each.cell.variant.name)
+        found = each.row.search if each.row is not None else None
+        if found is None:
+            lines.append((*who, *("-" for _ in names), "not run", ""))
+            continue
+        for place, point in enumerate(found.points):
+            failed = any(score is None for score in point.scores)
+            score = "failed" if failed else number(point.mean, each.measure)
+            values = (_value(point.settings[name]) for name in names)
+            lines.append((*who, *values, score, "chosen" * (place == found.chosen)))
+    yield _table(("environment", "variant", *names, "score", ""), lines)
+    yield _prose(
+        f"""
+        Each environment and variant was tried with the same {len(search.points)} settings and
+        {_counted(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure is of.
+        The score is the mean after RL over these seeds. The highest was chosen, of equal ones the first.
+        The best of several is higher than what to expect of it: the figures above are those to go by.
+        """
+    )
+
+
+def _setup(summary: Summary) -> Iterator[str]:
+    study = summary.study
+    yield _prose(
+        f"""
+        Seeds: {", ".join(map(str, study.seeds))}. A setting that is not named here has the default of
+        `gem-gym train` for its algorithm and model; the rows hold all settings.
+        """
+    )
+    lines = [("all", "", _settings(study.settings))]
+    for part in study.environments:
+        own = {name: value for name, value in part.settings.items() if name != "env"}
+        claimed = "" if part.cpu_s is None else f"; a run is said to take {part.cpu_s:g} CPU seconds"
+        lines.append(("environment", part.name, f"`{part.settings['env']}`; {_settings(own)}{claimed}"))
+    lines += [("variant", part.name, _settings(part.settings)) for part in study.variants]
+    yield _table(("of", "name", "settings"), lines)
+    runs = [run for each in summary.cells for run in each.runs.values()]
+    if runs:
+        searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
+        searched = sum(sum(point.cpu_s) for found in searches for point in found.points)
+        yield "\n".join(_provenance(runs, searched))
+    others = {
+        each.cell.name: sorted(set(each.row.runs) - {str(seed) for seed in study.seeds}, key=int)
+        for each in summary.cells
+        if each.row is not None
+    }
+    if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
+        yield f"Rows hold seeds that the study does not name; they are in no figure. {'; '.join(told)}."
+    if summary.strange:
+        told = [f"`{name}`" for name in summary.strange]
+        yield f"Rows of nothing that stands in the study: {', '.join(told)}."
+
+
+def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
+    def all_of(values: Sequence[str]) -> str:
+        found = Counter(values)
+        return "; ".join(
+            f"{value} ({count} runs)" * (len(found) > 1) or value for value, count in found.items()
+        )
+
+    def of(name: str) -> list[str]:
+        return [run.versions.get(name, "?") for run in runs]
+
+    yield f"- Machine: {all_of([_machine(run.machine) for run in runs])}"
+    yield f"- gem {all_of(of('gem'))}, commit {all_of(of('commit'))} (`+`: with changes)"
+    yield f"- PyTorch {all_of(of('torch'))}, Python {all_of(of('python'))}"
+    yield f"- Run from {min(run.started for run in runs)} to {max(run.ended for run in runs)}"
+    searching = f", and {searched:.0f} for the search" if searched else ""
+    yield (
+        f"- {sum(run.cpu_s for run in runs):.0f} CPU seconds in all{searching}, of the processes that train: "
+        "measuring, warm-up and training; programs that tools start are not in it."
+    )
+    if lost := sum(run.no_verdict for run in runs):
+        yield f"- {lost} training episodes had no verdict, and were left out."
+
+
+def _repeat(summary: Summary) -> Iterator[str]:
+    name = summary.study.name
+    yield "\n".join(
+        (
+            "```sh",
+            f"gem-gym baseline baselines/{name}.toml             # runs what has not run",
+            f"gem-gym baseline baselines/{name}.toml --report    # writes this page",
+            "```",
+        )
+    )
+    yield _prose(
+        f"""
+        The figures are in `baselines/{name}/`, a file per environment and variant, with the whole config
+        and the curve of every run. Without these files everything is run again. The same seed gives the
+        same run on the same machine with the same versions; elsewhere rounding differs, and with it what is
+        learnt.
+        """
+    )
+
+
+def _prose(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _counted(values: Sequence[object], what: str) -> str:
+    return f"{len(values)} {what}{'s' * (len(values) != 1)}"
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    every = [heads, ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name} = {_value(value)}`" for name, value in values.items()) or "defaults"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value, default=str).replace("|", "\\|").replace("`", "'")
+
+
+def _machine(machine: Mapping[str, str | int]) -> str:
+    return f"{machine.get('processor', '?')}, {machine.get('cores', '?')} cores, {machine.get('system', '?')}"
+
+
+def _code(text: str) -> str:
+    """Return text of an error as code, on one line and short."""
+    return "`" + printable(" ".join(text.split())).replace("`", "'")[:300] + "`"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"

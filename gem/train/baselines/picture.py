@@ -1,0 +1,143 @@
+"""The learning curves of a study as a picture: a panel per environment, a colour per variant."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from gem.train.baselines import rows
+from gem.train.baselines.study import Study
+from gem.train.baselines.summary import CellSummary, Summary, references
+
+FORM = 1
+"""Number of the drawing: with another one, pictures are drawn anew."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which those see apart too who see fewer; their yellow is too light for lines."""
+
+DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)))
+"""Lines of the first seven variants, of the next seven, and so on."""
+
+ACROSS = 3
+"""Panels beside one another at most."""
+
+
+def picture_path(study: Study, folder: Path) -> Path:
+    """Return the picture's file."""
+    return folder / f"{study.name}.png"
+
+
+def write_picture(summary: Summary, folder: Path) -> Path | None:
+    """Draw the curves of a study into a folder, where what stands there shows others.
+
+    None: there is nothing to draw.
+
+    Raises:
+        StoreError: when it cannot be written. MissingExtra: without matplotlib.
+    """
+    if not any(each.curves for each in summary.cells):
+        return None
+    path = picture_path(summary.study, folder)
+    if shows(path, summary):
+        return path
+    from gem.evals.picture import check_picture
+
+    check_picture(path)
+    rows.replace_file(path, lambda partial: _draw(summary, partial))
+    return path
+
+
+def shows(path: Path, summary: Summary) -> bool:
+    """Tell whether a picture was drawn of these very curves: it holds their digest."""
+    try:
+        return digest(summary).encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def digest(summary: Summary) -> str:
+    """Return a digest of all that is drawn."""
+    drawn = [
+        [each.cell.environment.name, each.cell.variant.name, each.measure, each.curves]
+        for each in summary.cells
+    ]
+    spans = [references(summary.of(part)) for part in summary.study.environments]
+    text = json.dumps([FORM, summary.study.title, drawn, spans])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _draw(summary: Summary, path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    parts = summary.study.environments
+    across = min(ACROSS, len(parts))
+    down = -(-len(parts) // across)
+    figure = Figure(figsize=(max(6.4, 3.9 * across), 0.9 + 3.1 * down), layout="constrained", dpi=130)
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    styles = _styles(len(summary.study.variants))
+    shown: dict[str, Any] = {}
+    for axes, part in itertools.zip_longest(panels, parts):
+        if part is None:
+            axes.set_visible(False)
+            continue
+        cells = summary.of(part)
+        for each, style in zip(cells, styles, strict=True):
+            if each.curves:
+                shown.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
+        if (span := references(cells)) is not None:
+            for level, dash, name in ((span[0], ":", "random play"), (span[1], "--", "solver")):
+                line = axes.axhline(level, color="#666666", linewidth=1.1, linestyle=dash, zorder=0)
+                shown.setdefault(name, line)
+        success = cells[0].measure == "success"
+        if success:
+            axes.set_ylim(-0.02, 1.04)
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_title(_plain(part.name), fontsize=10)
+        axes.set_xlabel("training episodes", fontsize=9)
+        axes.set_ylabel("success" if success else "return", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.25)
+        for edge in ("top", "right"):
+            axes.spines[edge].set_visible(False)
+    named = ("random play", "solver")
+    order = [*(name for name in shown if name not in named), *(name for name in named if name in shown)]
+    figure.legend(
+        [shown[name] for name in order],
+        [_plain(name) for name in order],
+        loc="outside lower center",
+        ncols=min(len(order), 2 * across + 2),
+        fontsize=9,
+        frameon=False,
+    )
+    figure.savefig(path, format="png", metadata={"Description": digest(summary)})
+
+
+def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any]) -> Any:
+    """Draw the mean of a cell's seeds and their range, or each seed where they have no points in common."""
+    if not each.alike:
+        lines = [axes.plot(*curve, linewidth=1.1, alpha=0.8, **style)[0] for curve in each.curves]
+        return lines[0]
+    episodes = each.curves[0].episodes
+    at = list(zip(*(curve.scores for curve in each.curves), strict=True))
+    lowest, highest = [min(values) for values in at], [max(values) for values in at]
+    axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.15, linewidth=0)
+    (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
+    return line
+
+
+def _styles(count: int) -> Sequence[dict[str, Any]]:
+    every = [{"color": colour, "linestyle": dash} for dash in DASHES for colour in COLOURS]
+    return list(itertools.islice(itertools.cycle(every), count))
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not take for a formula."""
+    return text.replace("\\", "/").replace("$", r"\$")

@@ -1,0 +1,47 @@
+"""Policies on environments that they were not trained on, over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gem.statistics import Interval
+from gem.train.baselines import rows
+from gem.train.baselines.runs import measured
+from gem.train.baselines.study import Cell
+from gem.train.baselines.summary import Measure, Summary, over_seeds
+
+MOVED = ("random", "before", "after")
+"""Whose figures there are elsewhere."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A cell's policies on another environment: figures over seeds, by whose they are (`MOVED`)."""
+
+    cell: Cell
+    elsewhere: str
+    measure: Measure
+    figures: dict[str, Interval | None]
+
+
+def moved(summary: Summary) -> list[Moved]:
+    """Return what the policies of each cell reach elsewhere; nothing of what has not run."""
+    found = []
+    for each in summary.cells:
+        wanted = summary.study.transfers(each.cell, summary.study.config(each.cell))
+        for name, config in wanted.items():
+            task = rows.task_of(config)
+            every = [run.transfer[name] for run in each.runs.values() if name in run.transfer]
+            runs = [found.figures for found in every if found.task == task]
+            if not runs:
+                continue
+            reached = [figures for run in runs for figures in run.values()]
+            silent = summary.study.score == "auto" and any(one.success is None for one in reached)
+            measure: Measure = "return" if summary.study.score == "return" or silent else "success"
+            figures = {}
+            for policy in MOVED:
+                scores = [measured(run.get(policy), measure) for run in runs]
+                known = [score for score in scores if score is not None]
+                figures[policy] = over_seeds(known, measure) if len(known) == len(runs) else None
+            found.append(Moved(each.cell, name, measure, figures))
+    return found

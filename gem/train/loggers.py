@@ -1,0 +1,212 @@
+"""Who else is told of a run, by name or ``module:Class``; and Log, which writes each iteration once.
+
+A run that is interrupted goes on from its checkpoint and does again what came behind it. So a Log writes an
+iteration when the checkpoint holds it, knows how far it came, and on resuming writes what is missing: no step
+is there twice, and none is left out. A log that is first asked for when a run goes on has all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gem.content import printable, text_of
+from gem.errors import BadArgument, GemError
+from gem.evals import EnvResult
+from gem.plugins import load
+from gem.record import Episode
+from gem.rollout import EpisodeStore
+from gem.rollout.index import Entry
+from gem.statistics import Interval
+from gem.train.config import ELSEWHERE, TrainConfig
+from gem.train.run import Metrics, RunFolder
+from gem.train.watcher import Watcher
+
+ENTRY_POINTS = {
+    "tensorboard": "gem.train.tensorboard:TensorBoard",
+    "wandb": "gem.train.weights_and_biases:WeightsAndBiases",
+}
+"""The built-in ones, by name."""
+TRANSCRIPTS = 4
+"""Episodes of a checkpoint that are logged as text at most."""
+LONGEST = 20_000
+"""Characters of a transcript."""
+
+
+def make_loggers(names: Sequence[str]) -> dict[str, Watcher]:
+    """Return the watchers that are asked for, by name.
+
+    Raises:
+        BadArgument: for a name that nothing has, or a class that is no Watcher.
+        MissingExtra: for one whose package is not installed.
+    """
+    found: dict[str, Watcher] = {}
+    for name in names:
+        made = load(ENTRY_POINTS.get(name, name))
+        if not (isinstance(made, type) and issubclass(made, Watcher)):
+            raise BadArgument(
+                f"log is {name!r}, {made!r:.80}; accepted: a subclass of {Watcher.__module__}.Watcher."
+            )
+        try:
+            found[name] = made()
+        except TypeError as error:
+            raise BadArgument(f"log is {name!r}; its class is made without arguments: {error}") from error
+    return found
+
+
+@dataclass(slots=True)
+class Moment:
+    """What is known of a run at an iteration that the checkpoint holds; 0 is before any RL.
+
+    `metrics`: None at 0. `heldout`: what was measured on held-out instances then, by name. `played`: the
+    watched seeds' episodes, as the index of their store knows them, each with its text.
+    """
+
+    iteration: int
+    episodes: int
+    metrics: Metrics | None
+    heldout: dict[str, Interval] = field(default_factory=dict)
+    played: list[tuple[Entry, str]] = field(default_factory=list)
+
+
+class Log(Watcher):
+    """Writes each iteration once; a subclass says where to.
+
+    To add one: `open` says how far it came before, `write` takes a moment, `end` the summary.
+    """
+
+    folder: RunFolder
+    config: TrainConfig
+
+    def open(self) -> int:
+        """Begin to write of `self.folder`; return how many moments are written, from iteration 0 on."""
+        raise NotImplementedError
+
+    def write(self, moment: Moment) -> None:
+        """Write a moment, and that it is written."""
+        raise NotImplementedError
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """Write how the run ended; a run that is resumed behind its end does that again."""
+
+    # -- what the run says
+
+    def begun(self, folder: RunFolder, config: TrainConfig, history: Sequence[Metrics]) -> None:
+        """See Watcher.begun."""
+        self.folder, self.config = folder, config
+        self.figures: dict[str, EnvResult] = {}
+        self._metrics = {metrics.iteration: metrics for metrics in history}
+        self._written = self.open()
+
+    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
+        """See Watcher.measured; `label` is of one among several environments."""
+        self.figures[f"{label}/{name}" if label else name] = figures
+
+    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
+        """See Watcher.iterated."""
+        self._metrics[metrics.iteration] = metrics
+
+    def saved(self, iteration: int) -> None:
+        """See Watcher.saved."""
+        heldout = {each.iteration: intervals_of(each.result) for each in self.folder.evaluated()}
+        for number in range(self._written, iteration + 1):
+            metrics = self._metrics.pop(number, None)
+            episodes = metrics.episodes if metrics else number * self.config.batch
+            played = transcripts(self.folder.watched, number)
+            self.write(Moment(number, episodes, metrics, heldout.get(number, {}), played))
+            self._written = number + 1
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        """See Watcher.finished."""
+        self.end(summary)
+
+
+def figures_of(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures among values that are finite, by name; those of a mapping as ``outer/inner``."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}/{inner}": figure for inner, figure in figures_of(value).items()}
+        elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            found[name] = float(value)
+    return found
+
+
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings of a run as plain values, without where it stands and who is told."""
+    return {name: value for name, value in config.to_json().items() if name not in ELSEWHERE}
+
+
+GROUPS = {
+    **dict.fromkeys(("success", "reward", "turns", "unreadable", "no_verdict"), "train"),
+    **dict.fromkeys(("environments", "opponents"), "train"),
+    **dict.fromkeys(("tokens_sampled", "tokens_trained", "sample_s", "update_s", "save_s", "cpu_s"), "cost"),
+}
+"""Groups that logs show figures in; those of the steps are in `steps`."""
+
+
+def grouped(metrics: Metrics) -> dict[str, float]:
+    """Return an iteration's figures, as ``group/name``; what was not taken is left out."""
+    figures = figures_of(asdict(metrics))
+    return {
+        f"{GROUPS.get(name.partition('/')[0], 'steps')}/{name}": figure
+        for name, figure in figures.items()
+        if name not in ("iteration", "episodes")
+    }
+
+
+def intervals_of(figures: EnvResult) -> dict[str, Interval]:
+    """Return what is worth logging of a measurement."""
+    known = {
+        "success": figures.success,
+        "reward": figures.reward,
+        "turns_to_success": figures.turns_to_success,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def bounded(name: str, interval: Interval) -> dict[str, float]:
+    """Return a mean and its bounds as figures; a bound that is infinite is left out."""
+    return figures_of({name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high})
+
+
+def measured_figures(figures: Mapping[str, EnvResult]) -> dict[str, float]:
+    """Return measurements as figures, ``figures/after/success`` and the like."""
+    return {
+        f"figures/{who}/{name}": value
+        for who, measured in figures.items()
+        for figure, interval in intervals_of(measured).items()
+        for name, value in bounded(figure, interval).items()
+    }
+
+
+def transcripts(store: Path, iteration: int) -> list[tuple[Entry, str]]:
+    """Return the watched seeds' episodes at an iteration, at most `TRANSCRIPTS`, each with its text."""
+    if not store.is_file():
+        return []
+    with EpisodeStore(store, read_only=True) as episodes:
+        entries, _ = episodes.page(job_prefix=f"{iteration}-", count=100)
+        last = {entry.job: entry for entry in entries if entry.id}  # the last attempt counts
+        found = []
+        for entry in islice(last.values(), TRANSCRIPTS):
+            with suppress(GemError):  # a damaged line
+                found.append((entry, transcript(episodes[entry.number])))
+        return found
+
+
+def transcript(episode: Episode) -> str:
+    """Return what was said, done and earned, as text without characters that steer anything."""
+    lines = [f"{episode.spec}, seed {episode.seed}"]
+    for turn in episode.turns:
+        lines += ["", f"[environment] {text_of(turn.observation)}", "", f"[{turn.seat}] {turn.action}"]
+        lines += [f"[reward] {turn.reward:g}"] if turn.reward else []
+    for end in episode.ends.values():
+        lines += ["", f"[environment] {text_of(end.observation)}"]
+    said = "no verdict" if not episode.scored else f"return {episode.reward():g}"
+    text = printable("\n".join([*lines, "", f"[end] {episode.stop}, {said}"]))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... {len(text) - LONGEST:,} more characters"

@@ -1,0 +1,65 @@
+"""What follows from the held-out evaluations of a run: which weights were best, and when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gem.statistics import paired_difference
+from gem.train.config import TrainConfig
+from gem.train.run import Evaluation
+
+LEVEL = 0.9
+"""Coverage of the interval of a difference; its lower bound alone counts, so that it holds at 95%."""
+
+
+def best(evaluations: Sequence[Evaluation]) -> Evaluation | None:
+    """Return the evaluation with the highest score, of equal ones the earliest; None where none has one."""
+    known = [(each.score.mean, each) for each in evaluations if each.score is not None]
+    return max(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None:
+    """Return why a run should stop after its last evaluation, in words; None where it should go on.
+
+    `config.target`: the lower bound of the score's 95% interval reaches it. `config.patience`: so many
+    evaluations in a row, since the last improvement, are none. The first evaluation counts as an improvement,
+    and one without a score says nothing.
+    """
+    known = [(each.score, each) for each in evaluations if each.score is not None]
+    if not known:
+        return None
+    score, last = known[-1]
+    if config.target is not None and score.low >= config.target:
+        return (
+            f"the target of {config.target:g} is reached: held-out {last.metric} is {score.mean:.3g} "
+            f"({score.low:.3g} to {score.high:.3g})"
+        )
+    best, waited = last, 0
+    for at, (_, each) in enumerate(known):
+        better = at == 0 or improved(best, each)
+        best, waited = (each, 0) if better else (best, waited + 1)
+    if not config.patience or waited < config.patience:
+        return None
+    return (
+        f"{waited} held-out evaluations in a row are no improvement beyond noise on that of iteration "
+        f"{best.iteration}"
+    )
+
+
+def improved(earlier: Evaluation, later: Evaluation) -> bool:
+    """Tell whether a later evaluation is better beyond noise, at 95%.
+
+    Both played the same instances with the same chance, so that they are compared in pairs of episodes
+    (`paired_difference`); several episodes of an instance are one cluster, unless they are of all the
+    instances there are.
+    """
+    pairs = [
+        (number % later.instances, before, after)
+        for number, (before, after) in enumerate(zip(earlier.scores, later.scores, strict=True))
+        if before is not None and after is not None
+    ]
+    if not pairs:
+        return False
+    numbers, first, second = zip(*pairs, strict=True)
+    clusters = None if later.held_out == "all" else numbers
+    return paired_difference(first, second, clusters, LEVEL).low > 0

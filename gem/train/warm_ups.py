@@ -1,0 +1,75 @@
+"""Warm-ups that are kept: runs that begin with the same one need not each make it.
+
+A warm-up follows from its settings and its seed, so that weights taken from here are those that the run would
+have made. Its CPU seconds are kept with it and count for every run that takes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from gem import __version__
+from gem.errors import StoreError
+from gem.train import checkpoint
+from gem.train.config import TrainConfig
+from gem.train.learner import load_weights, weights
+from gem.train.policy import Policy
+
+SETTINGS = (
+    *("env", "env_kwargs", "wrappers", "tools", "environments", "curriculum", "seed", "threads"),
+    *("max_grad_norm", "pass_tokens"),
+    *("warmup_steps", "warmup_batch", "warmup_lr", "warmup_on"),
+    *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
+    *("width", "layers", "heads"),
+)
+"""The settings that a warm-up follows from."""
+
+
+@dataclass(frozen=True)
+class WarmUps:
+    """A folder of warmed-up weights."""
+
+    folder: Path
+
+    def take(self, config: TrainConfig, policy: Policy, make: Callable[[], None]) -> float:
+        """Give the policy its warm-up, by `make` where none is kept; return the CPU seconds it took then.
+
+        Of several processes that want the same one, one makes it and the others wait. A warm-up on stored
+        demonstrations is made each time, for a store may change; so is one that is looked at on the way.
+
+        Raises:
+            StoreError: when the folder cannot be written.
+        """
+        if config.demos is not None or config.warmup_check:
+            return _timed(make)
+        settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
+        named = json.dumps([__version__, policy.renderer.vocab_hash, settings], sort_keys=True)
+        path = self.folder / f"{blake2b(named.encode(), digest_size=12).hexdigest()}.pt"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = path.with_suffix(".lock").open("w")
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be written: {error}.") from error
+        with lock:
+            with suppress(OSError):  # some network file systems keep no locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(StoreError):  # there is none, or it is damaged: it is made anew
+                state = checkpoint.load(path)
+                load_weights(policy, state, str(path))
+                return float(state["cpu_s"])
+            cpu_s = _timed(make)
+            checkpoint.save(path, {**weights(policy), "cpu_s": cpu_s})
+            return cpu_s
+
+
+def _timed(make: Callable[[], None]) -> float:
+    began = time.process_time()
+    make()
+    return time.process_time() - began

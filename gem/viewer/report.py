@@ -1,0 +1,722 @@
+"""Training runs on one page: what was trained, what came of it, how it went, and how to do it again.
+
+The page is one file that needs nothing else: no script, no request, light or dark as the reader's system is.
+It is made of the files in the runs' folders alone, while a run goes on too, and of one that stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+from markupsafe import Markup
+
+import gem
+from gem.errors import BadArgument, GemError, StoreError
+from gem.evals import EnvResult
+from gem.record import Episode
+from gem.rollout.index import Entry
+from gem.statistics import Interval, clustered_rate, mean_interval, wilson
+from gem.viewer.charts import labels, together
+from gem.viewer.conversation import conversation, parts_of
+from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, smoothed, thinned
+from gem.viewer.formats import percent, static, templates
+from gem.viewer.sources import Source, open_sources
+from gem.viewer.vocabulary import vocabulary_of
+from gem.viewer.watched import Watched, watched
+
+SUMMARY, EVALUATIONS, MACHINE, CHECKPOINT = (
+    "summary.json",
+    "evaluations.jsonl",
+    "machine.json",
+    "checkpoint.pt",
+)
+MOST_RUNS = 60
+MOST_ALARMS = 40
+MOST_TURNS = 10
+"""Turns of a watched episode that are shown."""
+SMOOTH = 16
+"""Iterations that the heavy line of the learning curve averages."""
+LARGEST = 1e100
+"""What is beyond it is no figure."""
+WIDE, NARROW = (1180.0, 300.0), (358.0, 230.0)
+"""Sizes at which the learning curve is drawn, for a window and for a phone."""
+SMALL = (300.0, 128.0)
+
+POLICIES = {
+    "random": "random play",
+    "before": "before any RL",
+    "after": "trained, sampled",
+    "greedy": "trained, greedy",
+    "best": "best weights, sampled",
+    "best_greedy": "best weights, greedy",
+    "optimum": "solver",
+}
+PANELS = {
+    "reward": "return",
+    "turns": "turns",
+    "unreadable": "unreadable answers",
+    "no_verdict": "without verdict",
+    "entropy": "entropy, nats per token",
+    "kl": "KL to the reference",
+    "step_kl": "KL of the steps",
+    "clipped": "clipped tokens",
+    "logprob_gap": "log-probability gap",
+    "lr": "step size",
+    "loss": "loss",
+    "value_error": "critic's error",
+}
+SHARES = ("success", "unreadable", "clipped", "share", "token_share")
+OF_PLACE = ("out", "log", "ray")
+"""Settings that say nothing about what was trained."""
+
+
+class Setting(NamedTuple):
+    """A setting, and its default; `known`: whether this version has it."""
+
+    name: str
+    value: str
+    default: str
+    known: bool
+
+
+class Told(NamedTuple):
+    """An evaluation on held-out instances."""
+
+    iteration: int
+    episodes: int
+    score: Interval
+
+
+class Shown(NamedTuple):
+    """A watched episode, as its column shows it: at which iteration, its turns, and how many are left out."""
+
+    at: int
+    entry: Entry
+    episode: Episode
+    turns: list[Any]
+    more: int
+    end: list[Any]
+
+
+@dataclass
+class Run:
+    """A run, read from its files; what is not there, or torn, is left out."""
+
+    source: Source
+    others: Sequence[Source]
+
+    @property
+    def name(self) -> str:
+        """A short name."""
+        return self.source.name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked for."""
+        return self.source.config
+
+    @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """The figures of the iterations."""
+        return self.source.history
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What it ended with; empty where it has not ended."""
+        return _json(self.source.folder / SUMMARY)
+
+    @cached_property
+    def machine(self) -> dict[str, Any]:
+        """On what it began."""
+        return _json(self.source.folder / MACHINE)
+
+    @cached_property
+    def tables(self) -> dict[str, dict[str, EnvResult]]:
+        """Who was measured, by environment where there are several, and else under an empty name."""
+        values = self.summary or self._checkpoint()
+        found = {"": _results(values)}
+        apart = values.get("environments")
+        for label, each in apart.items() if isinstance(apart, dict) else ():
+            found[str(label)] = _results(each)
+        return {label: results for label, results in found.items() if results}
+
+    def _checkpoint(self) -> dict[str, Any]:
+        """Return the figures that the checkpoint holds; its weights are not read."""
+        with suppress(Exception):  # no torch, no checkpoint, or a damaged one
+            import torch
+
+            path = self.source.folder / CHECKPOINT
+            values = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["figures"]
+            return values if isinstance(values, dict) else {}
+        return {}
+
+    @property
+    def figures(self) -> dict[str, EnvResult]:
+        """Who was measured; nobody where there are several environments, each of which has its own table."""
+        return next(iter(self.tables.values())) if len(self.tables) == 1 else {}
+
+    @cached_property
+    def heldout(self) -> list[Told]:
+        """The evaluations on held-out instances."""
+        found = []
+        with suppress(OSError):
+            for line in (self.source.folder / EVALUATIONS).read_bytes().splitlines():
+                with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                    values = json.loads(line)
+                    result = EnvResult.from_json(values["result"])
+                    score = result.success or result.reward
+                    if score is not None and _is_figure(score.mean):
+                        found.append(Told(int(values["iteration"]), int(values["episodes"]), score))
+        return found
+
+    @cached_property
+    def alarms(self) -> list[dict[str, Any]]:
+        """What went wrong, by iteration."""
+        return self.source.alarms()
+
+    @cached_property
+    def goal(self) -> str:
+        """What the learning curve draws: success where the environment says what that is, else the return."""
+        return "success" if any(math.isfinite(y) for y in self.series("success")[1]) else "reward"
+
+    def series(self, *path: str) -> tuple[list[float], list[float]]:
+        """Return a figure over the episodes that were played by then; NaN where it was not taken."""
+        x, y = [], []
+        for place, line in enumerate(self.lines):
+            value: Any = line
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            episodes = line.get("episodes")
+            x.append(float(episodes) if _is_figure(episodes) else float(place + 1) * self.batch)
+            y.append(float(value) if _is_figure(value) else math.nan)
+        return x, y
+
+    def total(self, name: str) -> float:
+        """Return the sum of a figure over the iterations."""
+        return math.fsum(value for value in self.series(name)[1] if math.isfinite(value))
+
+    @property
+    def batch(self) -> int:
+        """Episodes per iteration."""
+        batch = self.config.get("batch")
+        return batch if type(batch) is int and batch > 0 else 1
+
+    @property
+    def planned(self) -> int:
+        """How many episodes it is to play."""
+        episodes = self.config.get("episodes")
+        return -(-episodes // self.batch) * self.batch if type(episodes) is int and episodes > 0 else 0
+
+    @property
+    def played(self) -> int:
+        """How many episodes it has played."""
+        x, _ = self.series()
+        return int(x[-1]) if x else 0
+
+    @cached_property
+    def state(self) -> tuple[str, str]:
+        """Whether it ended, goes on or stopped, in words, with the class of that."""
+        early = self.summary.get("stopped_early")
+        if self.summary:
+            return (f"ended early: {_words(early)}", "open") if early else ("finished", "good")
+        where = f"after {len(self.lines)} of {self.planned // self.batch} iterations"
+        return (f"running, {where}", "open") if _held(self.source.folder) else (f"stopped {where}", "bad")
+
+    @property
+    def chosen(self) -> int | None:
+        """The iteration of the best weights, where they are measured beside the last."""
+        at = _dict(self.summary.get("held_out")).get("best_iteration")
+        return at if type(at) is int and "best" in self.figures else None
+
+    @cached_property
+    def settings(self) -> tuple[list[Setting], list[Setting]]:
+        """The settings that differ from what the algorithm and the model have by default, and the others."""
+        defaults = _defaults(self.config)
+        changed: list[Setting] = []
+        usual: list[Setting] = []
+        for name, value in self.config.items():
+            if name in OF_PLACE:
+                continue
+            known = name in defaults
+            setting = Setting(name, _written(value), _written(defaults.get(name)), known)
+            (usual if known and setting.value == setting.default else changed).append(setting)
+        return changed, usual
+
+    @property
+    def command(self) -> str:
+        """What repeats it; settings that no flag can say are left out, see `unsaid`."""
+        words = ["gem-gym", "train"]
+        for setting in self.settings[0]:
+            value = self.config[setting.name]
+            flag = "--" + setting.name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            elif isinstance(value, list):
+                words += [flag, *map(str, value)] if setting.name not in self.unsaid else []
+            elif value is not None:
+                words += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+        return " ".join(map(shlex.quote, [*words, "--out", str(self.config.get("out", "runs/train"))]))
+
+    @property
+    def unsaid(self) -> list[str]:
+        """The settings that stand in a file of settings alone."""
+        tables = (name for name, value in self.config.items() if isinstance(value, list))
+        return [name for name in tables if any(isinstance(each, dict) for each in self.config[name])]
+
+    @cached_property
+    def times(self) -> list[tuple[str, str, float]]:
+        """Where the time went: what for, the class it is drawn with, and seconds."""
+        parts = [("sampling", "s1", self.total("sample_s")), ("learning", "s2", self.total("update_s"))]
+        parts.append(("checkpoints", "s3", self.total("save_s")))
+        whole = self.summary.get("wall_s")
+        if _is_figure(whole):
+            rest = float(whole) - math.fsum(seconds for _, _, seconds in parts)
+            parts.append(("warm-up, measuring, the rest", "s4", max(0.0, rest)))
+        return parts
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds."""
+        taken = self.summary.get("cpu_s")
+        values = [value for value in self.series("cpu_s")[1] if math.isfinite(value)]
+        return float(taken) if _is_figure(taken) else max(values, default=math.nan)
+
+    def speed(self, tokens: str, seconds: str) -> float:
+        """Return tokens per second."""
+        taken = self.total(seconds)
+        return self.total(tokens) / taken if taken > 0 else math.nan
+
+    @cached_property
+    def watched(self) -> list[Shown]:
+        """A watched seed's episode at the start, in the middle, and at the end."""
+        with suppress(GemError, OSError):
+            found = watched(self.others, self.source)
+            return _shown(found) if found else []
+        return []
+
+    @cached_property
+    def charts(self) -> list[tuple[str, Markup]]:
+        """The small charts: names, and what they show."""
+        extent = float(self.planned)
+        marks = self.marks
+        found = []
+        for name, title in PANELS.items():
+            if (name == "reward" and self.goal == "reward") or not _is_told(self.series(name)[1]):
+                continue
+            x, y = thinned(*self.series(name), 150)
+            drawn = chart(
+                [Line(x, y, "s1")],
+                width=SMALL[0],
+                height=SMALL[1],
+                shares=name in SHARES,
+                name=title,
+                marks=marks,
+                extent=extent,
+            )
+            found.append((title, drawn))
+        return found
+
+    @property
+    def environments(self) -> list[str]:
+        """The environments that the iterations have figures of, where there are several."""
+        names = (each for line in self.lines for each in _dict(line.get("environments")))
+        return list(dict.fromkeys(names))[:6]
+
+    @cached_property
+    def apart(self) -> list[tuple[str, Markup]]:
+        """Charts with a line for each environment of a mixture."""
+        found = []
+        for name, title in (
+            ("success", "success"),
+            ("reward", "return"),
+            ("turns", "turns"),
+            ("token_share", "share of tokens"),
+        ):
+            lines = []
+            for hue, environment in enumerate(self.environments, 1):
+                x, y = self.series("environments", environment, name)
+                if _is_told(y):
+                    lines.append(Line(*thinned(x, smoothed(y, SMOOTH // 2), 150), f"s{hue}", environment))
+            if lines:
+                drawn = chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title)
+                found.append((title, drawn))
+        return found
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The alarms, on the axis; and where a stage of a curriculum began."""
+        found = [
+            Mark(float(each["iteration"] * self.batch), "!", f"iteration {each['iteration']}: {each['text']}")
+            for each in self.alarms
+        ]
+        return found[:MOST_ALARMS]
+
+    def curve(self, size: tuple[float, float]) -> Markup:
+        """Return the learning curve."""
+        x, y = self.series(self.goal)
+        lines = [
+            Line(*thinned(x, y), "each"),
+            Line(*thinned(x, smoothed(y, min(SMOOTH, max(1, len(y) // 4)))), "s1 main"),
+        ]
+        levels = []
+        for who, style in (("random", "dotted"), ("before", "dashed"), ("optimum", "long")):
+            interval = _goal(self.figures.get(who), self.goal)
+            if interval is not None:
+                levels.append(Level(interval.mean, POLICIES[who], style))
+        points = [
+            Point(
+                float(each.episodes),
+                *each.score[:3],
+                "s2",
+                f"held out after {each.episodes:,} episodes: {told(each.score, self.goal)}",
+            )
+            for each in self.heldout
+        ]
+        return chart(
+            lines,
+            width=size[0],
+            height=size[1],
+            shares=self.goal == "success",
+            points=points,
+            levels=levels,
+            marks=self.marks,
+            name=f"{self.goal} over episodes",
+            unit="episodes",
+            extent=float(self.planned),
+        )
+
+
+class Group(NamedTuple):
+    """Runs that differ in nothing but their seed: a line of a comparison."""
+
+    label: str
+    style: str
+    runs: list[Run]
+
+    def curve(self, *path: str) -> Line | None:
+        """Return the mean over the runs, and a band from the lowest to the highest; None where nothing is."""
+        by_episodes: dict[float, list[float]] = {}
+        for run in self.runs:
+            x, y = run.series(*path)
+            y = smoothed(y, min(SMOOTH, max(1, len(y) // 4))) if path[0] in ("success", "reward") else y
+            for at, value in zip(x, y, strict=True):
+                if math.isfinite(value):
+                    by_episodes.setdefault(at, []).append(value)
+        # Where one has stopped the mean would jump: it ends with the shortest.
+        full = {at: values for at, values in by_episodes.items() if len(values) == len(self.runs)}
+        x = sorted(full)
+        if not x:
+            return None
+        across, middle = thinned(x, [mean(full[at]) for at in x])
+        low = thinned(x, [min(full[at]) for at in x])[1] if len(self.runs) > 1 else []
+        high = thinned(x, [max(full[at]) for at in x])[1] if len(self.runs) > 1 else []
+        return Line(across, middle, self.style, self.label, low, high)
+
+    def figure(self, who: str, what: str) -> Interval | None:
+        """Return a figure: of one run its own, of several the mean over them and its interval over seeds."""
+        found = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
+        if len(found) < 2 or (who == "optimum" and all(each == found[0] and each.exact for each in found)):
+            return found[0] if found else None  # what was counted whole for each seed is not so for all seeds
+        if what == "success":
+            won, played = [round(each.mean * each.n) for each in found], [each.n for each in found]
+            # What random play comes to does not hang on a run's seed: there each episode is a draw.
+            return wilson(sum(won), sum(played)) if who == "random" else clustered_rate(won, played)
+        return mean_interval([interval.mean for interval in found])
+
+    def partly(self, who: str, what: str) -> str:
+        """Return how many of the runs have a figure, where it is not all of them."""
+        found = sum(_goal(run.figures.get(who), what) is not None for run in self.runs)
+        return f"{found} of {len(self.runs)}" if 0 < found < len(self.runs) else ""
+
+    def of_run(self, run: Run, what: str) -> Interval | None:
+        """Return what the trained policy of one run comes to."""
+        return _goal(run.figures.get("after"), what)
+
+
+def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
+    """Write the page of one run, or one that compares several; return where it stands.
+
+    Args:
+        paths: folders of training runs, or folders of such folders.
+        out: the file; by default ``report.html`` in the run's folder, or beside several.
+
+    Raises:
+        BadArgument: where there is no training run.
+        StoreError: when the file cannot be written, or a store is none.
+    """
+    sources = open_sources(paths)
+    try:
+        found = [Run(source, sources) for source in sources if source.training]
+        if not found:
+            raise BadArgument(
+                f"{', '.join(map(str, paths))}: no training run is here; accepted: folders that "
+                "`gem-gym train --out` wrote."
+            )
+        if len(found) > MOST_RUNS:
+            raise BadArgument(
+                f"there are {len(found)} runs; accepted: {MOST_RUNS} at most. Name some of them."
+            )
+        if out is None:
+            folder = (
+                found[0].source.folder
+                if len(found) == 1
+                else Path(os.path.commonpath([r.source.folder.resolve() for r in found]))
+            )
+            out = folder / "report.html"
+        if out.exists() and not out.is_file():
+            raise BadArgument(f"{out} is no regular file; name one that may be replaced.")
+        _write(out, page(found, paths))
+        return out
+    finally:
+        for source in sources:
+            source.close()
+
+
+def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
+    """Return the page of runs as HTML."""
+    styles = [static("app.css"), static("report.css")]
+    given: dict[str, Any] = {
+        "styles": list(map(Markup, styles)),
+        "policy": _policy(styles),
+        "version": gem.__version__,
+        "policies": POLICIES,
+        "told": told,
+        "bar": bar,
+        "duration": duration,
+        "view": " ".join(map(shlex.quote, ["gem-gym", "view", *map(str, paths)])),
+        "WIDE": WIDE,
+        "NARROW": NARROW,
+        "isfinite": math.isfinite,
+    }
+    if len(runs) == 1:
+        return templates().get_template("report.html").render(run=runs[0], title=runs[0].name, **given)
+    return (
+        templates().get_template("reports.html").render(title=f"{len(runs)} runs", **compared(runs), **given)
+    )
+
+
+def compared(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what the page that compares runs shows."""
+    by_recipe = together([run.source for run in runs])
+    of = {run.source.number: run for run in runs}
+    groups = [
+        Group(label, f"s{place % 6 + 1}", [of[source.number] for source in members])
+        for place, (label, members) in enumerate(zip(labels(by_recipe), by_recipe, strict=True))
+    ]
+    goal = "success" if any(run.goal == "success" for run in runs) else "reward"
+    drawn = []
+    for name, title in (("success", "success"), *PANELS.items()):
+        lines = [line for group in groups if (line := group.curve(name))]
+        if name != goal and lines and any(any(line.y) for line in lines):
+            small = chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title)
+            drawn.append((title, small))
+
+    def curve(size: tuple[float, float]) -> Markup:
+        lines = [line for group in groups if (line := group.curve(goal))]
+        points = [
+            Point(
+                float(each.episodes),
+                *each.score[:3],
+                group.style,
+                f"{run.name}, held out after {each.episodes:,} episodes: {told(each.score, goal)}",
+            )
+            for group in groups
+            if len(group.runs) == 1
+            for run in group.runs
+            for each in run.heldout
+        ]
+        return chart(
+            lines,
+            width=size[0],
+            height=size[1],
+            shares=goal == "success",
+            points=points,
+            name=f"{goal} over episodes",
+            unit="episodes",
+        )
+
+    configs = [{**_defaults(group.runs[0].config), **group.runs[0].config} for group in groups]
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    missing = object()
+    values = {
+        name: [config.get(name, missing) for config in configs]
+        for name in names
+        if name not in (*OF_PLACE, "seed")
+    }
+    differ = {
+        name: ["–" if value is missing else _written(value) for value in row]
+        for name, row in values.items()
+        if any(value != row[0] for value in row)
+    }
+    # The best weights are measured only where they are not the last: no figure to compare by.
+    rows = [who for who in POLICIES if not who.startswith("best")]
+    shown = [who for who in rows if any(group.figure(who, goal) for group in groups)]
+    return {
+        "runs": runs,
+        "groups": groups,
+        "goal": goal,
+        "curve": curve,
+        "charts": drawn,
+        "differ": differ,
+        "shown": shown,
+    }
+
+
+# -- words
+
+
+def told(interval: Interval | None, what: str) -> str:
+    """Return a figure with its interval, in words."""
+    if interval is None or not math.isfinite(interval.mean):
+        return "–"
+    form = percent if what == "success" else _decimal
+    if interval.exact:
+        return f"{form(interval.mean)}, exact"
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
+        return form(interval.mean)
+    return f"{form(interval.mean)} ({form(interval.low)} to {form(interval.high)})"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words."""
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def _written(value: Any) -> str:
+    """Return a setting's value in short."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple) and not any(isinstance(each, dict | list) for each in value):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, str):
+        return value or "none"
+    return json.dumps(value, ensure_ascii=False) if value else "none"
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+# -- files
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        values = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        if isinstance(values, dict):
+            return values
+    return {}
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _results(values: Any) -> dict[str, EnvResult]:
+    found = {}
+    for who in POLICIES:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            found[who] = EnvResult.from_json(_dict(values)[who])
+    return found
+
+
+def _goal(result: EnvResult | None, what: str) -> Interval | None:
+    interval = getattr(result, what, None)
+    return interval if isinstance(interval, Interval) and _is_figure(interval.mean) else None
+
+
+def _is_figure(value: Any) -> TypeGuard[float]:
+    return type(value) in (int, float) and abs(value) < LARGEST
+
+
+def _is_told(values: Sequence[float]) -> bool:
+    """Return whether there is anything to see in a figure: it was taken, and is not 0 throughout."""
+    return any(math.isfinite(value) and value != 0 for value in values)
+
+
+def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of a config's algorithm and model; none where training is not installed."""
+    with suppress(Exception):  # of another version
+        from gem.train.config import TrainConfig
+
+        given = {name: config[name] for name in ("model", "algorithm", "staleness") if name in config}
+        values: dict[str, Any] = json.loads(json.dumps(TrainConfig.fit(**given).to_json()))
+        return {**values, "model": TrainConfig.model, "algorithm": TrainConfig.algorithm, "staleness": 0}
+    return {}
+
+
+def _held(folder: Path) -> bool:
+    """Return whether a trainer is at work in a folder: it holds a lock on it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # some network file systems keep no locks
+    finally:
+        os.close(handle)
+    return False
+
+
+def _shown(found: Watched) -> list[Shown]:
+    entries = list(found.chosen.entries.items())
+    places = sorted({0, len(entries) // 2, len(entries) - 1})
+    columns = []
+    for at, entry in (entries[place] for place in places):
+        with suppress(GemError):  # a damaged line
+            episode = found.source.store[entry.number]
+            turns = conversation(episode, vocabulary_of(episode.run), count=MOST_TURNS)
+            more = len(episode.turns) - MOST_TURNS
+            end = [] if more > 0 or episode.several else parts_of(episode.final_observation)
+            columns.append(Shown(at, entry, episode, turns, max(0, more), end))
+    return columns
+
+
+def _policy(styles: Sequence[str]) -> str:
+    """Return the policy of the page: these styles, pictures that it holds, and nothing else."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in styles)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; style-src {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error

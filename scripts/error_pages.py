@@ -1,0 +1,109 @@
+"""The troubleshooting page, from the docstrings of the error tree, for build_site.py."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from gem import errors
+
+ROOT = Path(__file__).parents[1]
+PAGE = "troubleshooting.md"
+
+GROUPS = {
+    "Errors that you see": (
+        "The command line shows the message alone, and exits with 1 or 2. In Python they are raised.",
+        errors.GemError,
+    ),
+    "Messages that the agent reads": (
+        "They become an observation, and the episode goes on.",
+        (errors.IllegalMove, errors.ToolError),
+    ),
+    "Failures around the task": (
+        "The episode gets no verdict, never a score of 0. Training leaves it out; evaluation counts it.",
+        errors.NoVerdict,
+    ),
+}
+"""The groups of the page; a class stands in the last one that has it."""
+
+HEAD = """---
+source: gem/errors.py
+---
+
+# Troubleshooting
+
+An error says what was wrong, the value, what is accepted, and what to do. Below is every class of error, with
+its cause and its cure. Each is a `gem.GemError`, and also the builtin error that it stands for.
+
+`gem-gym doctor` says what works on this machine, and what to type for the rest.
+"""
+
+
+def files() -> dict[str, str | bytes]:
+    """Return the one file to write, by its path under docs/."""
+    return {PAGE: page()}
+
+
+def navigation() -> list[str]:
+    """Return no entries: mkdocs.yml has the page."""
+    return []
+
+
+def classes() -> list[type[errors.GemError]]:
+    """Return every error class of gem.errors, in its order."""
+    found = [value for value in vars(errors).values() if inspect.isclass(value)]
+    return [one for one in found if issubclass(one, errors.GemError) and one is not errors.GemError]
+
+
+def group(error: type[errors.GemError]) -> str:
+    """Return the group that a class stands in."""
+    return [name for name, (_, base) in GROUPS.items() if issubclass(error, base)][-1]
+
+
+def parts(error: type[errors.GemError]) -> tuple[str, str, str]:
+    """Split a docstring into what the error is, its cause and its cure.
+
+    Raises:
+        ValueError: when the docstring lacks one of them.
+    """
+    what, _, rest = (inspect.getdoc(error) or "").partition("\n\nCause: ")
+    cause, _, cure = rest.partition("\n\nCure: ")
+    if not (what and cause and cure):
+        raise ValueError(f"the docstring of {error.__name__} has to say what it is, 'Cause: ' and 'Cure: '.")
+    return what, cause, cure
+
+
+def page() -> str:
+    """Write the page."""
+    further = list(elsewhere())
+    lines = [HEAD]
+    for name, (about, _) in GROUPS.items():
+        lines += [f"## {name}", "", about, ""]
+        for error in classes():
+            if group(error) != name:
+                continue
+            what, cause, cure = parts(error)
+            bases = " and ".join(f"`{base.__name__}`" for base in error.__bases__)
+            lines += [f"### {error.__name__} {{ #{error.__name__} }}", "", what, ""]
+            lines += [f"- **Cause.** {cause}", f"- **Cure.** {cure}", f"- **Also a** {bases}.", ""]
+            for module, also, base, summary in further:
+                if base == error.__name__:
+                    lines += [f"#### {also} {{ #{also} }}", "", f"`{module}.{also}`. {summary}", ""]
+    return "\n".join(lines)
+
+
+def elsewhere() -> Iterator[tuple[str, str, str, str]]:
+    """Yield module, name, base and summary of the error classes that other modules derive from these."""
+    known = {error.__name__ for error in classes()}
+    for path in sorted((ROOT / "gem").rglob("*.py")):
+        if path.name == "errors.py" and path.parent.name == "gem":
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in known]
+                for base in bases[:1]:
+                    doc = (ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
+                    yield module, node.name, base, doc

@@ -1,0 +1,84 @@
+"""The reference has whatever a package exports, and whatever the pages and the examples import."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UPSTREAM = ("gem.utils", "gem.multiagent", "gem.tools.search_engine")
+"""Places of upstream's names: docs/guides/upgrading.md has them."""
+
+
+@pytest.fixture(scope="module")
+def reference(script):
+    return script("reference_pages")
+
+
+@pytest.fixture(scope="module")
+def documented(reference):
+    """Every module that a page has in full."""
+    return {f"{package}.{name}" for package, names in reference.MODULES.items() for name in names}
+
+
+def test_every_module_of_the_reference_is_there(documented):
+    lost = []
+    for name in documented:
+        path = ROOT / name.replace(".", "/")
+        if not (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()):
+            lost.append(name)
+    assert lost == []
+
+
+def test_what_packages_export_is_in_the_reference(reference, documented):
+    missing = []
+    for package in reference.MODULES:
+        for name, value in reference.exports(package).items():
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
+                continue
+            if value.__module__ not in documented and value.__module__ != package:
+                missing.append(f"{package}.{name}, of {value.__module__}")
+    assert missing == []
+
+
+def test_every_package_that_users_import_from_has_a_page(reference):
+    packages = {path.parent.name for path in (ROOT / "gem").glob("*/__init__.py")}
+    inside = {"cli", "scaffold", "utils", "viewer"}  # commands, and upstream's names
+    assert {f"gem.{name}" for name in packages - inside} | {"gem"} == set(reference.MODULES)
+
+
+def imported(text: str) -> set[tuple[str, str]]:
+    """Return module and name of each import from gem; of a page, in its Python blocks."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gem"):
+            found |= {(node.module, alias.name) for alias in node.names}
+    return found
+
+
+def test_what_pages_and_examples_import_is_in_the_reference(reference, documented):
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    block = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    code = ["\n".join(block.findall(page.read_text("utf-8"))) for page in pages]
+    code += [path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")]
+    wanted = {found for text in code for found in imported(text)}
+    assert ("gem.train.config", "TrainConfig") in wanted
+    missing = set()
+    for module, name in wanted:
+        if module in documented or module.startswith(("gem.cli", *UPSTREAM)):
+            continue
+        if f"{module}.{name}" in documented or f"{module}.{name}" in reference.MODULES:  # a module
+            continue
+        if name not in reference.exports(module):
+            missing.add(f"{module}: {name}")
+    assert missing == set()
+
+
+def test_a_page_names_things_in_full(reference):
+    text = reference.page("gem.rollout")
+    assert "| [`gem.rollout.Job`][gem.rollout.runner.Job] |" in text
+    assert "\n::: gem.rollout.runner\n" in text
+    assert importlib.import_module("gem.rollout").Job.__module__ == "gem.rollout.runner"

@@ -1,0 +1,70 @@
+"""``gem-gym baseline``: what it refuses, shows and reports; runs are tested in tests/train/baselines."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from gem.cli import main
+
+STUDY = """
+title = "Which?"
+seeds = [1, 2]
+
+[settings]
+episodes = 96
+batch = 32
+
+[[environments]]
+id = "game:GuessTheNumber-v0-easy"
+name = "guess"
+
+[[variants]]
+name = "rebn"
+algorithm = "rebn"
+
+[[variants]]
+name = "grpo"
+algorithm = "grpo"
+"""
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(STUDY)
+    return tmp_path / "mine.toml"
+
+
+def test_a_dry_run_lists_the_runs_that_are_chosen_and_writes_nothing(study, capsys):
+    assert main(["baseline", "mine.toml", "--dry-run", "--variant", "grpo", "--seed", "2"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["environment", "variant", "seed", "state"], ["guess", "grpo", "2", "open"]]
+    assert [path.name for path in study.parent.iterdir()] == ["mine.toml"]
+
+
+def test_a_report_of_nothing_says_what_has_not_run(study, capsys):
+    assert main(["baseline", "mine.toml", "--report"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("not run") == 2
+    assert "page: docs/baselines/mine.md" in out
+    assert "not run" in (study.parent / "docs/baselines/mine.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "gues"], "no environment 'gues'. Did you mean 'guess'?"),
+        (["--variant", "x"], "no variant 'x'. It has rebn, grpo."),
+        (["--seed", "3"], "no seed 3; it has 1, 2."),
+        (["--workers", "0"], "workers is 0"),
+        (["--dry-run", "--report"], "choose one"),
+    ],
+)
+def test_what_the_study_does_not_have_is_refused(study, capsys, words, said):
+    assert main(["baseline", "mine.toml", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(study, capsys):
+    assert main(["baseline", "yours.toml"]) == 2
+    assert "yours.toml cannot be read" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+
+from gem.train.baselines.page import page, write_page
+from gem.train.baselines.picture import COLOURS, DASHES, digest, shows, write_picture
+from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of, write
+from gem.train.baselines.summary import summarised
+
+from .conftest import a_run, figures, put
+
+TWO = """
+    [[environments]]
+    id = "game:GuessTheNumber-v0-easy"
+    name = "one"
+    cpu_s = 15
+    [[variants]]
+    name = "first"
+    lr = 0.5
+    [[variants]]
+    name = "second"
+    env_kwargs = {reward = "sparse"}
+"""
+WORDS = """
+    title = "What?"
+    about = "Why it is asked."
+    verdict = '''
+    It is **so**.
+    '''
+    seeds = [1, 2]
+"""
+
+
+def test_a_page_of_nothing_says_so(study):
+    text = page(summarised(study()))
+    assert text.startswith("# Which?\n")
+    assert "## Verdict\n\nNone is written yet.\n" in text
+    assert "| guess | rebn | - | - | not run | - | - | - | - |" in text
+    assert "![" not in text
+    assert "Variants compared" not in text
+
+
+def test_a_page_has_question_verdict_table_and_settings(study):
+    found = study(head=WORDS, parts=TWO)
+    put(found, found.cells[0], {1: a_run(0.4), 2: a_run(0.6, cpu_s=16.0)})
+    put(found, found.cells[1], {1: a_run(0.5), 2: a_run(error="it `broke` <b>\n| badly")})
+    text = page(summarised(found))
+    assert "\nWhy it is asked.\n" in text
+    assert "## Verdict\n\nIt is **so**.\n" in text
+    assert (
+        "| one | first | 20.0% | 30.0% | 50.0% (0.0% to 100.0%) | 50.0% | 100.0% | too short | 13* |" in text
+    )
+    assert "| one | second | 20.0% | 30.0% | 50.0% (one seed); seed 2 failed |" in text
+    assert "\\* took more CPU seconds than the study says (one, first, seed 2: 16 of 15)" in text
+    assert "- one, second, seed 2: `it 'broke' <b> | badly`" in text
+    assert "| variant | first | `lr = 0.5` |" in text
+    assert '| variant | second | `env_kwargs = {"reward": "sparse"}` |' in text
+    assert "- Machine: A processor, 2 cores, Linux\n" in text
+    assert "- 36 CPU seconds in all, of" in text
+
+
+def test_a_page_has_what_a_search_tried(study):
+    parts = TWO.replace("    lr = 0.5\n", "") + "    [search]\n    seeds = [7]\n    grid = {lr = [0.5, 0.25]}"
+    found = study(parts=parts)
+    first, _ = found.cells
+    tried = [Tried({"lr": 0.5}, [0.4], [None], [3.0]), Tried({"lr": 0.25}, [None], ["broke"], [0.0])]
+    search = Searched(common(found.config(first)), [7], tried, 0)
+    put(found, first, {1: a_run(), 2: a_run()}, point=found.search.points[0], search=search)
+    text = page(summarised(found))
+    assert "| one | first | 0.5 | 40.0% | chosen |" in text
+    assert "| one | first | 0.25 | failed |  |" in text
+    assert "| one | second | - | not run |  |" in text
+    assert "and 3 for the search" in text
+
+
+def test_a_page_has_what_policies_do_elsewhere(study):
+    found = study(
+        head='title = "t"\n    seeds = [1, 2]\n    transfer = ["game:GuessTheNumber-v0-hard"]', parts=TWO
+    )
+    first, second = found.cells
+    (config,) = found.transfers(first, found.config(first)).values()
+    reached = {"random": figures(0.1), "after": figures(0.3)}
+    moved = {"game:GuessTheNumber-v0-hard": Transferred(task_of(config), reached)}
+    put(found, first, {seed: replace(a_run(), transfer=moved) for seed in (1, 2)})
+    stale = {"game:GuessTheNumber-v0-hard": Transferred({**task_of(config), "max_turns": 2}, reached)}
+    put(found, second, {seed: replace(a_run(), transfer=stale) for seed in (1, 2)})
+    text = page(summarised(found))
+    assert "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (all 2 alike) |" in text
+    assert "| one | second | game:GuessTheNumber-v0-hard |" not in text
+
+
+def test_a_page_names_what_it_leaves_out(study):
+    found = study()
+    put(found, found.cells[0], {1: a_run(), 2: a_run(), 30: a_run()})
+    (found.rows / "gone--rebn.json").write_text("{}")
+    text = page(summarised(found))
+    assert "seeds that the study does not name; they are in no figure. guess, rebn: 30." in text
+    assert "Rows of nothing that stands in the study: `gone--rebn.json`." in text
+
+
+def test_a_page_does_not_change_where_settings_are_added_that_rows_are_older_than(study):
+    found = study()
+    row = put(found, found.cells[0], {1: a_run(), 2: a_run()})
+    before = page(summarised(found))
+    del row.config["temperature"]
+    write(found.row_of(found.cells[0]), row)
+    assert page(summarised(found)) == before
+
+
+def test_the_page_follows_from_the_files(study, tmp_path):
+    found = study(head=WORDS, parts=TWO)
+    for cell in found.cells:
+        put(found, cell, {1: a_run(0.4), 2: a_run(0.6)})
+    folder = tmp_path / "docs"
+    path = write_page(summarised(found), folder)
+    assert path.read_text() == page(summarised(found))
+    stamp = path.stat().st_mtime_ns
+    write_page(summarised(found), folder)
+    assert path.stat().st_mtime_ns == stamp  # it is not written where nothing changed
+
+
+def test_the_picture_is_drawn_when_what_it_shows_has_changed(study, tmp_path):
+    found = study(parts=TWO)
+    assert write_picture(summarised(found), tmp_path) is None
+    for cell in found.cells:
+        put(found, cell, {1: a_run(0.4, curve=[0.1, 0.5]), 2: a_run(0.6, curve=[0.2, 0.4])})
+    summary = summarised(found)
+    path = write_picture(summary, tmp_path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert shows(path, summary)
+    stamp = path.stat().st_mtime_ns
+    write_picture(summary, tmp_path)
+    assert path.stat().st_mtime_ns == stamp
+    put(found, found.cells[0], {1: a_run(0.4, curve=[0.1, 0.6]), 2: a_run(0.6, curve=[0.2, 0.4])})
+    changed = summarised(found)
+    assert digest(changed) != digest(summary)
+    assert not shows(path, changed)
+    write_picture(changed, tmp_path)
+    assert shows(path, changed)
+
+
+def test_seeds_that_stopped_at_different_episodes_are_drawn_apart(study, tmp_path):
+    found = study(parts=TWO)
+    for cell in found.cells:
+        put(found, cell, {1: a_run(curve=[0.1] * 40), 2: a_run(curve=[0.2] * 33)})
+    summary = summarised(found)
+    assert write_picture(summary, tmp_path) is not None
+    assert "| stopped early |" in page(summary)
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_lines_can_be_told_from_the_paper_and_from_one_another():
+    assert all((1.05) / (luminance(colour) + 0.05) > 2 for colour in COLOURS)
+    assert len({*COLOURS}) * len({*map(str, DASHES)}) >= 20  # more variants than that nobody reads

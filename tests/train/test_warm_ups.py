@@ -1,0 +1,97 @@
+"""Warm-ups that are kept, beside those that each run makes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gem.errors import StoreError
+from gem.train import checkpoint
+from gem.train.config import TrainConfig
+from gem.train.run import RunFolder
+from gem.train.trainer import train
+from gem.train.warm_ups import WarmUps
+from gem.train.watcher import Watcher
+
+QUICK = TrainConfig(
+    env_kwargs={"max_number": 4, "max_turns": 3},
+    episodes=32,
+    batch=16,
+    warmup_steps=6,
+    warmup_batch=8,
+    width=16,
+    layers=1,
+    heads=2,
+    eval_episodes=8,
+    watch=0,
+    store="none",
+)
+
+
+class Steps(Watcher):
+    """Counts the steps of warm-ups."""
+
+    def __init__(self):
+        self.warm = 0
+
+    def warmed(self, step, steps, loss):
+        self.warm += 1
+
+
+def run(config, folder, warm_ups):
+    steps = Steps()
+    summary = train(replace(config, out=folder), watcher=steps, warm_ups=warm_ups)
+    return steps.warm, summary, checkpoint.load(RunFolder(folder).checkpoint)["model"]
+
+
+def test_a_run_that_takes_a_warm_up_is_the_run_that_makes_it(tmp_path):
+    kept = WarmUps(tmp_path / "kept")
+    alone, wanted, weights = run(QUICK, tmp_path / "alone", None)
+    made, summary, first = run(QUICK, tmp_path / "made", kept)
+    assert (alone, made) == (6, 6)
+    taken, again, second = run(QUICK, tmp_path / "taken", kept)
+    assert taken == 0
+    for figures, found in ((summary, first), (again, second)):
+        assert figures["before"] == wanted["before"]
+        assert figures["after"] == wanted["after"]
+        assert all(torch.equal(found[name], weights[name]) for name in weights)
+
+
+def test_another_algorithm_takes_it_and_another_start_does_not(tmp_path):
+    kept = WarmUps(tmp_path / "kept")
+    counts = [
+        run(replace(QUICK, **given), tmp_path / str(place), kept)[0]
+        for place, given in enumerate(
+            [{}, {"algorithm": "ppo", "gamma": 0.9}, {"seed": 1}, {"warmup_lr": 1e-2}, {"width": 32}]
+        )
+    ]
+    assert counts == [6, 0, 6, 6, 6]
+
+
+def test_its_cpu_seconds_count_for_each_run(tmp_path):
+    kept = WarmUps(tmp_path / "kept")
+    run(QUICK, tmp_path / "made", kept)
+    (path,) = (tmp_path / "kept").glob("*.pt")
+    checkpoint.save(path, {**checkpoint.load(path), "cpu_s": 1000.0})
+    _, summary, _ = run(QUICK, tmp_path / "taken", kept)
+    assert 1000 < summary["cpu_s"] < 1100
+    first = json.loads((tmp_path / "taken" / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["cpu_s"] > 1000
+
+
+def test_a_damaged_one_is_made_anew(tmp_path):
+    kept = WarmUps(tmp_path / "kept")
+    run(QUICK, tmp_path / "made", kept)
+    (path,) = (tmp_path / "kept").glob("*.pt")
+    path.write_bytes(path.read_bytes()[:100])
+    assert run(QUICK, tmp_path / "again", kept)[0] == 6
+    assert run(QUICK, tmp_path / "third", kept)[0] == 0
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(StoreError, match="cannot be written"):
+        run(QUICK, tmp_path / "run", WarmUps(tmp_path / "kept"))
