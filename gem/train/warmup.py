@@ -78,7 +78,7 @@ def warm_up(
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
-        shown = balanced(demonstrations(policy, episodes, on))
+        shown = balanced(cloned_rows(policy, episodes, on))
         if not shown:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
@@ -99,7 +99,7 @@ def warm_up_seed(seed: int, step: int, number: int) -> int:
     return seeding.derive(seed, "warm-up", step, number)
 
 
-def demonstrations(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
+def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
     """Return the rows of episodes that a warm-up learns on; those without verdict have none."""
     return [
         Weighted(cut if on == "answers" else _whole(cut))

@@ -13,7 +13,7 @@ from gem.train import checkpoint
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 from gem.train.trainer import train
-from gem.train.warm_ups import WarmUps
+from gem.train.warmup_cache import WarmUps
 from gem.train.watcher import Watcher
 
 QUICK = TrainConfig(
