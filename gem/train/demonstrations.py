@@ -12,7 +12,8 @@ from gem.errors import BadArgument
 from gem.evals.outcomes import task_key
 from gem.record import Episode
 from gem.rollout import EpisodeStore
-from gem.train.config import TrainConfig, WarmupOn
+from gem.train.config import TrainConfig
+from gem.train.config_types import WarmupOn
 from gem.train.learner import Learner
 from gem.train.warmup import NO_DEMONSTRATIONS, cloned_rows, warm_up_seed
 

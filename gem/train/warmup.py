@@ -26,7 +26,7 @@ from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import Row, rows
 from gem.train.batch import Batch, Target, Weighted
-from gem.train.config import WarmupOn
+from gem.train.config_types import WarmupOn
 from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
 
@@ -52,10 +52,11 @@ def warm_up(
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
-    whose loss counts, see `gem.train.config.WarmupOn` and balanced(). The step size falls linearly to a fifth
-    of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative log
-    probability per token in nats. `look` is given the number and the learner, to see what has been learnt:
-    from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up ends anyway.
+    whose loss counts, see `gem.train.config_types.WarmupOn` and balanced(). The step size falls linearly to
+    a fifth of `lr` over the second half. `on_step` is given each step's number and its loss, the mean
+    negative log probability per token in nats. `look` is given the number and the learner, to see what has
+    been learnt: from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up
+    ends anyway.
     Where `most` is left out, that is at `steps`, and `look` may end it sooner.
     Of an episode that outgrows the model's context, the beginning is learnt.
 

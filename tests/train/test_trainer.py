@@ -25,7 +25,8 @@ from gem.rollout.demos import write_demos
 from gem.testing.doubles import EchoEnv
 from gem.tokens.rows import rows
 from gem.train import checkpoint
-from gem.train.config import ALGORITHMS, TrainConfig
+from gem.train.config import TrainConfig
+from gem.train.config_types import ALGORITHMS
 from gem.train.learner import load_weights
 from gem.train.loop import Trainer
 from gem.train.policy import TinyPolicy, make_policy
