@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gem import seeding
 from gem.agents.random import RandomAgent
+from gem.content import Message, Obs
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Episode
 from gem.registry import Maker
@@ -101,14 +102,31 @@ def warm_up_seed(seed: int, step: int, number: int) -> int:
 
 def demonstrations(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
     """Return the rows of episodes that a warm-up learns on; those without verdict have none."""
-    return [
-        Weighted(cut if on == "answers" else _whole(cut))
-        for episode in episodes
-        if episode.scored
-        for seat in episode.seats
-        for row in rows(tokenise(episode, policy.renderer, seat), seat)
-        if any((cut := row.first(policy.context)).mask)
-    ]
+    shown: list[Weighted] = []
+    for episode in episodes:
+        for seat in episode.seats if episode.scored else ():
+            made = rows(tokenise(episode, policy.renderer, seat), seat)
+            if on == "all" and len(made) == 1:
+                made = [_ended(made[0], episode.ends[seat].observation, policy)]
+            for row in made:
+                cut = row.first(policy.context)
+                if any(cut.mask):
+                    shown.append(Weighted(cut if on == "answers" else _whole(cut)))
+    return shown
+
+
+def _ended(row: Row, said: Obs, policy: Policy) -> Row:
+    """Return a row and what the environment said last: how an episode ends is the most worth foretelling."""
+    if not isinstance(said, str):
+        return row
+    told = policy.renderer.delta(tuple(row.ids), [Message("user", said)])
+    size = len(told)
+    return Row(
+        (*row.ids, *told),
+        (*row.mask, *(0,) * size),
+        (*row.logprobs, *(0.0,) * size),
+        (*row.turn, *(-1,) * size),
+    )
 
 
 def balanced(shown: Sequence[Weighted]) -> list[Weighted]:

@@ -8,12 +8,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gem.agents.random import RandomAgent
+from gem.agents.tiny import TinyConfig
 from gem.errors import StoreError
+from gem.registry import Maker
+from gem.rollout import Job, rollout
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
+from gem.train.policy import TinyPolicy
 from gem.train.run import RunFolder
 from gem.train.trainer import train
 from gem.train.warm_ups import WarmUps
+from gem.train.warmup import balanced, demonstrations
 from gem.train.watcher import Watcher
 
 QUICK = TrainConfig(
@@ -95,3 +101,32 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "kept").write_text("a file")
     with pytest.raises(StoreError, match="cannot be written"):
         run(QUICK, tmp_path / "run", WarmUps(tmp_path / "kept"))
+
+
+def test_what_the_environment_says_is_learnt_to_the_end():
+    policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0)
+    (episode,) = rollout([Job(Maker(QUICK.env, QUICK.env_kwargs), 3)], RandomAgent())
+    (answers,) = demonstrations(policy, [episode], "answers")
+    (whole,) = demonstrations(policy, [episode], "all")
+    text = policy.renderer.decode(whole.row.ids)
+    assert text.startswith(policy.renderer.decode(answers.row.ids))
+    assert text.endswith(episode.final_observation)
+    first = whole.row.mask.index(1)
+    assert all(whole.row.mask[first:])
+    for place, learn in enumerate(answers.row.mask):
+        assert whole.row.turn[place] == answers.row.turn[place]
+        assert not learn or whole.row.mask[place]
+
+
+def test_answers_count_half_however_much_the_environment_says():
+    policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0)
+    maker = Maker(QUICK.env, QUICK.env_kwargs)
+    episodes = rollout([Job(maker, seed) for seed in range(8)], RandomAgent())
+    weights = {True: 0.0, False: 0.0}
+    for item in balanced(demonstrations(policy, episodes, "all")):
+        for at in item.row.learnt:
+            turn = item.row.turn[at]
+            weights[turn >= 0] += item.targets[turn].advantage
+    assert weights[True] == pytest.approx(weights[False])
+    alone = balanced(demonstrations(policy, episodes, "answers"))
+    assert {target.advantage for item in alone for target in item.targets.values()} == {1.0}

@@ -20,6 +20,7 @@ from gem.train.baselines.summary import (
     P_VALUE,
     POLICIES,
     CellSummary,
+    Measure,
     Summary,
     number,
     with_interval,
@@ -94,15 +95,18 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
     return (each.cell.environment.name, each.cell.variant.name, *figures, trend, cpu_s)
 
 
+WHAT: dict[Measure, str] = {
+    "success": "the rate of success",
+    "return": "the mean return",
+    "turns": "the turns to success (fewer are better; without success they are one more than allowed)",
+}
+
+
 def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
     yield _table(HEADS, [cell_row(each) for each in cells])
     measures = {each.measure for each in cells if each.runs}
-    told = " or ".join(
-        what
-        for measure, what in (("success", "the rate of success"), ("return", "the mean return"))
-        if measure in measures or not measures
-    )
+    told = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _prose(
         f"""
         Figures are {told}, the mean over {_counted(study.seeds, "seed")}. After RL the interval is
@@ -233,7 +237,7 @@ def _search(summary: Summary) -> Iterator[str]:
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
         {_counted(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure is of.
-        The score is the mean after RL over these seeds. The highest was chosen, of equal ones the first.
+        The score is the mean after RL over these seeds. The best was chosen, of equal ones the first.
         The best of several is higher than what to expect of it: the figures above are those to go by.
         """
     )

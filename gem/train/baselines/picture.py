@@ -102,7 +102,7 @@ def _draw(summary: Summary, path: Path) -> None:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_title(_plain(part.name), fontsize=10)
         axes.set_xlabel("training episodes", fontsize=9)
-        axes.set_ylabel("success" if success else "return", fontsize=9)
+        axes.set_ylabel({"turns": "turns per episode"}.get(cells[0].measure, cells[0].measure), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.25)
         for edge in ("top", "right"):

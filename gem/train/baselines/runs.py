@@ -245,7 +245,7 @@ class Plan:
     def conclude(self, cell: Cell) -> Searched | None:
         """Choose a cell's settings once its search is through, and write the search down.
 
-        The point of the highest mean score is chosen, of equal ones the first. A point with a run that failed
+        The point of the best mean score is chosen, of equal ones the first. A point with a run that failed
         is not. None: it is not through, or was written down before.
 
         Raises:
@@ -267,8 +267,10 @@ class Plan:
                     cpu_s=[run.cpu_s for run in own],
                 )
             )
-        best = max(range(len(points)), key=lambda number: points[number].mean)
-        chosen = best if points[best].mean > float("-inf") else None
+        tried = [number for number, point in enumerate(points) if point.mean > float("-inf")]
+        sign = -1 if self.study.score == "turns" else 1
+        chosen = max(tried, key=lambda number: sign * points[number].mean) if tried else None
+        best = chosen or 0
         found = Searched(rows.common(self.study.config(cell)), list(search.seeds), points, chosen)
         with self._row_held(cell):
             path = self.study.row_of(cell)
@@ -308,7 +310,7 @@ def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
 def score_of(run: Run, score: str, policy: str = "after") -> float | None:
     """Return what a policy of a run is measured by; None where there is no such figure.
 
-    `score` is success, return, or auto: success where the environment says what it is, else the return.
+    `score`: see `gem.train.baselines.study.Score`.
     """
     return measured(run.figures.get(policy), score)
 
@@ -317,7 +319,10 @@ def measured(figures: Figures | None, score: str) -> float | None:
     """Return what figures come to, by a score; see score_of()."""
     if figures is None:
         return None
-    bounds = figures.reward if score == "return" else figures.success
+    if score == "turns":
+        bounds = figures.turns_to_success
+    else:
+        bounds = figures.reward if score == "return" else figures.success
     if bounds is None and score == "auto":
         bounds = figures.reward
     return None if bounds is None else bounds.mean

@@ -55,8 +55,9 @@ from gem.train.config import TrainConfig
 from gem.train.config_file import setting
 from gem.wrappers.wrapper_factory import tool_wrappers
 
-Score = Literal["auto", "success", "return"]
-"""What runs are measured by; auto: success where the environment says what it is, else the return."""
+Score = Literal["auto", "success", "return", "turns"]
+"""What runs are measured by; auto: success where the environment says what it is, else the return. ``turns``:
+turns to success, of which fewer are better; an episode without success counts one more than it may take."""
 
 NOT_SETTINGS = {
     "env": "environments are [[environments]] with an id",

@@ -41,7 +41,7 @@ LEAST_GAIN = 0.01
 """Change over the last third that matters, as a share of what lies between random play and the solver; of
 success, a percentage point."""
 
-Measure = Literal["success", "return"]
+Measure = Literal["success", "return", "turns"]
 
 
 class Curve(NamedTuple):
@@ -110,7 +110,7 @@ class CellSummary:
     @property
     def curves(self) -> list[Curve]:
         """The curve of each seed that has one."""
-        name = "success" if self.measure == "success" else "reward"
+        name = "reward" if self.measure == "return" else self.measure
         found = []
         for run in self.runs.values():
             pairs = zip(run.curve.get("episodes", []), run.curve.get(name, []), strict=False)
@@ -210,10 +210,15 @@ def _cells(study: Study, environment: Part) -> list[CellSummary]:
             read.append((cell, None if stale else row, stale))
     every = [run for _, row, _ in read if row is not None for run in row.runs.values() if run.error is None]
     silent = any(figures.success is None for run in every for figures in run.figures.values())
-    measure: Measure = (
-        "return" if study.score == "return" or (study.score == "auto" and silent) else "success"
-    )
+    measure = measure_of(study, silent)
     return [_cell(study, cell, row, stale, measure) for cell, row, stale in read]
+
+
+def measure_of(study: Study, silent: bool) -> Measure:
+    """Return what a study's score comes to, where the environment is or is not silent about success."""
+    if study.score == "auto":
+        return "return" if silent else "success"
+    return study.score
 
 
 def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measure: Measure) -> CellSummary:
@@ -241,7 +246,7 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
         row=row,
     )
     span = references([summary])
-    scale = 1.0 if measure == "success" or span is None else span[1] - span[0]
+    scale = 1.0 if measure == "success" or span is None else abs(span[1] - span[0])
     curves = [curve.scores for curve in summary.curves]
     return replace(summary, trend=trend(curves, scale) if summary.alike else None)
 
@@ -249,7 +254,7 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
     """Return the mean over seeds and Student's t interval; that of a rate ends at 0 and 1."""
     found = mean_interval(scores)
-    if measure == "return":
+    if measure != "success":
         return found
     return found._replace(low=max(0.0, found.low), high=min(1.0, found.high))
 
@@ -282,14 +287,17 @@ def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
 def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
     """Return the mean scores of random play and of the solver over all runs of an environment.
 
-    None where a run has no solver, or where the lowest solver is not above the highest random play.
+    None where a run has no solver, or where not every solver is better than all random play.
     """
     runs = [(each.measure, run) for each in cells for run in each.runs.values()]
     random = [score_of(run, measure, "random") for measure, run in runs]
     solver = [score_of(run, measure, "optimum") for measure, run in runs]
     low = [score for score in random if score is not None]
     high = [score for score in solver if score is not None]
-    if not runs or len(low) < len(runs) or len(high) < len(runs) or min(high) <= max(low):
+    if not runs or len(low) < len(runs) or len(high) < len(runs):
+        return None
+    fewer = cells[0].measure == "turns"
+    if max(high) >= min(low) if fewer else min(high) <= max(low):
         return None
     return fmean(low), fmean(high)
 
@@ -334,8 +342,9 @@ def _seeds(seeds: Mapping[int, Run] | Sequence[int]) -> str:
 
 def number(value: float, measure: Measure, signed: bool = False) -> str:
     """Return a score as tables show it: a rate in percent, differences of rates in points."""
-    if measure == "return":
-        return f"{value:+.3f}" if signed else f"{value:.3f}"
+    if measure != "success":
+        digits = 3 if measure == "return" else 2
+        return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
     return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}%"
 
 

@@ -8,7 +8,7 @@ from gem.statistics import Interval
 from gem.train.baselines import rows
 from gem.train.baselines.runs import measured
 from gem.train.baselines.study import Cell
-from gem.train.baselines.summary import Measure, Summary, over_seeds
+from gem.train.baselines.summary import Measure, Summary, measure_of, over_seeds
 
 MOVED = ("random", "before", "after")
 """Whose figures there are elsewhere."""
@@ -36,8 +36,8 @@ def moved(summary: Summary) -> list[Moved]:
             if not runs:
                 continue
             reached = [figures for run in runs for figures in run.values()]
-            silent = summary.study.score == "auto" and any(one.success is None for one in reached)
-            measure: Measure = "return" if summary.study.score == "return" or silent else "success"
+            silent = any(one.success is None for one in reached)
+            measure = measure_of(summary.study, silent)
             figures = {}
             for policy in MOVED:
                 scores = [measured(run.get(policy), measure) for run in runs]

@@ -95,7 +95,7 @@ WRONG = [
     ({"head": 'title = "a | b"\n    seeds = [1]'}, "title is"),
     ({"head": HEADED + "\n    sedes = [2]"}, "sedes.*Did you mean 'seeds'"),
     ({"head": HEADED + "\n    cpu_s = 0"}, "cpu_s of the study is 0"),
-    ({"head": HEADED + '\n    score = "sucess"'}, "accepted: auto, success, return.*'success'"),
+    ({"head": HEADED + '\n    score = "sucess"'}, "accepted: auto, success, return, turns.*'success'"),
     ({"head": HEADED + '\n    transfer = ["game:Nothing"]'}, "game:Nothing"),
     ({"settings": "lrr = 1"}, r"\[settings\] has 'lrr'.*Did you mean 'lr'"),
     ({"settings": 'lr = "a"'}, "has lr = 'a'; accepted: a number"),

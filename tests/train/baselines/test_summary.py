@@ -1,8 +1,10 @@
 import random
+from dataclasses import replace
 
 import pytest
 
 from gem.statistics import mean_interval
+from gem.train.baselines.rows import Bounds
 from gem.train.baselines.summary import summarised, trend, with_interval
 
 from .conftest import a_run, put
@@ -173,3 +175,33 @@ def test_files_that_belong_to_nothing_are_named(study):
     put(found, found.cells[0], {1: a_run()})
     (found.rows / "old--variant.json").write_text("{}")
     assert summarised(found).strange == ("old--variant.json",)
+
+
+def slow(after, random=5.0, solver=2.9):
+    """Return a run that is measured by the turns that success takes."""
+    found = a_run(curve=[5.0 - i / 15 for i in range(31)])
+    reached = {"random": random, "before": random, "after": after, "greedy": after, "optimum": solver}
+    taken = {
+        name: replace(found.figures[name], turns_to_success=Bounds(value, value, value, 50))
+        for name, value in reached.items()
+    }
+    return replace(found, figures=taken)
+
+
+def test_of_turns_fewer_are_better(study):
+    found = study(
+        head='title = "t"\n    seeds = [1, 2]\n    score = "turns"',
+        parts=TWO.replace("first", "a").replace("second", "b"),
+    )
+    for cell, (one, other) in zip(found.cells, [(4.0, 4.2), (3.0, 3.2), (4.0, 4.2), (3.0, 3.2)], strict=True):
+        put(found, cell, {1: slow(one), 2: slow(other)})
+    summary = summarised(found)
+    first = summary.cells[0]
+    assert (first.measure, first.figures["after"].mean) == ("turns", pytest.approx(4.1))
+    assert first.figures["random"].mean == 5.0
+    assert with_interval(first.figures["after"], "turns") == "4.10 (2.83 to 5.37)"
+    assert first.trend.says == "falling"
+    assert summary.differences[0].interval.mean == pytest.approx(-1.0)
+    by_variant = {each.variant.name: each.interval.mean for each in summary.aggregates}
+    assert by_variant["a"] == pytest.approx((5 - 4.1) / (5 - 2.9))
+    assert by_variant["b"] == pytest.approx((5 - 3.1) / (5 - 2.9))
