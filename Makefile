@@ -71,7 +71,7 @@ docs: setup ## build the documentation into site/, and look at it in Chromium wh
 	$(PY) scripts/check_site.py
 	$(PY) scripts/site_pictures.py
 
-bench: setup ## every figure that the README quotes
+bench: setup ## every figure of the README and the log
 	@set -e; for module in $(filter-out common endpoint instances,$(notdir $(basename $(wildcard bench/[a-z]*.py)))); do \
 		echo "$(PY) -m bench.$$module"; $(PY) -m bench.$$module; done
 

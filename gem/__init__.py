@@ -27,7 +27,7 @@ if _typing.TYPE_CHECKING:
 
 _catalog.register_all()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Agent",

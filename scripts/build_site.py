@@ -20,6 +20,7 @@ from typing import Any
 import baseline_pages
 import env_pages
 import error_pages
+import notebooks
 import reference_pages
 import yaml
 
@@ -57,6 +58,7 @@ def write(folder: Path, project: Mapping[str, Any]) -> None:
     """Write everything that zensical reads into a folder, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("theme", "cards.json"))
+    bring_notebooks(folder / "docs")
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     config |= addresses(project)
     config["extra"] = {**config.get("extra", {}), "release": gem.__version__}
@@ -68,6 +70,17 @@ def write(folder: Path, project: Mapping[str, Any]) -> None:
             target.write_bytes(content if isinstance(content, bytes) else content.encode())
         fill(config["nav"], section, entries())
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+
+
+def bring_notebooks(docs: Path) -> None:
+    """Put the notebooks, which lie outside docs/, beside their pages, and point the links there."""
+    for name in notebooks.NAMES:
+        page = docs / "start" / f"{name}.md"
+        shutil.copy(notebooks.path(name), page.with_suffix(".ipynb"))
+        text = page.read_text("utf-8").replace(
+            f"](../../examples/notebooks/{name}.ipynb)", f"]({name}.ipynb)"
+        )
+        page.write_text(text, "utf-8")
 
 
 def addresses(project: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Draw the pictures of the site that are made by no command: ``python scripts/site_images.py``.
 
 images/home.png, boards as the environments draw them; images/social.png, what a link to the site shows
-elsewhere (1200 by 630, as Open Graph asks); images/concepts.svg, how the parts of gem hang together.
+elsewhere (1200 by 630, as Open Graph asks); images/concepts.svg, how the parts of gem hang together;
+images/readme.png, made of images/demo_llm.png and images/viewer_episode.png.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main() -> None:
     home(boards).save(IMAGES / "home.png", optimize=True)
     social(boards[:4]).save(IMAGES / "social.png", optimize=True)
     (IMAGES / "concepts.svg").write_text(concepts(), "utf-8")
+    readme().quantize(256, dither=Image.Dither.NONE).save(IMAGES / "readme.png", optimize=True)
 
 
 def row(
@@ -89,6 +91,33 @@ def social(boards: Sequence[Image.Image]) -> Image.Image:
     draw.rectangle((0, 350, 1200, 630), fill=PANEL)
     height, gap = 212, 40
     row(canvas, boards, (1200 - width_of(boards, height, gap)) // 2, 384, height, gap)
+    return canvas
+
+
+HALVES = (
+    ("Training: success of a language model", "demo_llm", (0, 0.06, 0.5, 1)),
+    ("The viewer: an episode, each sampled token", "viewer_episode", (0.25, 0.06, 0.945, 0.86)),
+)
+"""Of each half of the README's picture: its title, the picture it is cut from, and where, as shares."""
+
+
+def readme() -> Image.Image:
+    """Draw the README's picture: a learning curve, and an episode in the viewer."""
+    height, top, gap, edge = 540, 84, 32, 32
+    cuts = []
+    for _, name, (left, upper, right, lower) in HALVES:
+        with Image.open(IMAGES / f"{name}.png") as whole:
+            across, down = whole.size
+            box = (round(left * across), round(upper * down), round(right * across), round(lower * down))
+            cut = whole.convert("RGB").crop(box)
+        wide = round(cut.width * height / cut.height)
+        cuts.append(cut.resize((wide, height), Image.Resampling.LANCZOS))
+    canvas = Image.new("RGB", (width_of(cuts, height, gap) + 2 * edge, top + height + edge), PANEL)
+    row(canvas, cuts, edge, top, height, gap)
+    at = edge
+    for (title, _, _), cut in zip(HALVES, cuts, strict=True):
+        ImageDraw.Draw(canvas).text((at, 30), title, fill=TEXT, font=font("DejaVuSans-Bold", 26))
+        at += cut.width + gap
     return canvas
 
 

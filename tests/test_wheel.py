@@ -88,6 +88,23 @@ def test_it_holds_every_file_of_the_package(wheel):
     assert held == {path.relative_to(ROOT).as_posix() for path in files}
 
 
+def test_it_holds_every_licence(wheel):
+    held = {
+        name.split(".dist-info/licenses/")[1]
+        for name in zipfile.ZipFile(wheel).namelist()
+        if "/licenses/" in name
+    }
+    assert held == {"LICENSE", "gem/viewer/static/vendor/uplot/LICENSE"}
+
+
+def test_it_says_what_it_is(wheel):
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA")]
+    said = zipfile.ZipFile(wheel).read(name).decode()
+    assert f"\nVersion: {gem.__version__}\n" in said
+    assert "\nClassifier: Typing :: Typed\n" in said
+    assert (ROOT / "README.md").read_text("utf-8").strip() in said
+
+
 def test_with_base_dependencies_alone(light):
     listed = light("list")
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == gem.ids()

@@ -89,3 +89,13 @@ def test_a_generated_page_says_where_its_text_is_written(script):
     sources = re.findall(r"^---\nsource: (\S+)\n---$", text, re.MULTILINE)
     assert {"gem/errors.py", "gem/train/__init__.py", "gem/envs/games/tower_of_hanoi.py"} <= set(sources)
     assert [path for path in sources if not (ROOT / path).is_file()] == []
+
+
+def test_notebooks_lie_beside_the_pages_that_link_to_them(build, tmp_path):
+    build.write(tmp_path / "site", {})
+    for name in ("train", "evaluate", "environment"):
+        page = (tmp_path / f"site/docs/start/{name}.md").read_text("utf-8")
+        assert f"]({name}.ipynb)" in page
+        assert "examples/notebooks" not in page
+        copied = (tmp_path / f"site/docs/start/{name}.ipynb").read_bytes()
+        assert copied == (ROOT / f"examples/notebooks/{name}.ipynb").read_bytes()

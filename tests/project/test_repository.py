@@ -12,7 +12,10 @@ from gem import cli
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def commands(page: Path) -> list[str]:
@@ -63,6 +66,23 @@ def test_the_navigation_names_every_page_and_no_other():
 def test_changelog_has_this_version():
     versions = re.findall(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert versions[0] == gem.__version__
+
+
+def test_citation_has_this_version_and_its_date():
+    cited = (ROOT / "CITATION.cff").read_text("utf-8")
+    dates = dict(
+        re.findall(r"^## \[([\d.]+)\] - (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    )
+    assert re.findall(r"^version: (.*)$", cited, re.MULTILINE) == [gem.__version__]
+    assert re.findall(r'^date-released: "(.*)"$', cited, re.MULTILINE) == [dates[gem.__version__]]
+
+
+def test_every_licence_of_others_is_a_licence_of_the_project():
+    files = {path for pattern in PROJECT["license-files"] for path in ROOT.glob(pattern)}
+    assert ROOT / "LICENSE" in files
+    assert set((ROOT / "gem").rglob("LICEN*")) <= files
+    brought = {path for path in (ROOT / "gem/viewer/static/vendor").iterdir() if path.is_dir()}
+    assert {path.parent for path in files} == {ROOT, *brought}
 
 
 def test_every_extra_that_gem_asks_for_exists():
