@@ -66,13 +66,14 @@ def _check_ranges(config: TrainConfig) -> None:
     for name in ("gamma", "lr_end", "lam"):
         if not 0 <= getattr(config, name) <= 1:
             refuse(name, "0 to 1")
-    for name, accepted in _choices(type(config)).items():
+    kind: Any = type(config)  # a frozen dataclass's type, which mypy takes for one without a hash
+    for name, accepted in _choices(kind).items():
         if getattr(config, name) not in accepted:
             refuse(name, ", ".join(map(str, accepted)))
 
 
 @functools.cache
-def _choices(of: type[TrainConfig]) -> dict[str, tuple[Any, ...]]:
+def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
     """Return what is accepted by those settings that have a few values."""
     hints = get_type_hints(of).items()
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
