@@ -122,7 +122,8 @@ def contests(trainer: Trainer) -> list[Contest]:
         if league is None or len(env.seats) < 2:
             found.append(Contest(env, label=env.name))
             continue
-        against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in config.opponent or ("random",)]
+        fixed = config.opponent or ("random",)
+        against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in fixed]
         if config.pool and trainer.iteration == config.iterations:
             pool = tuple(name for name in league.members if name not in config.opponent)
             against.append((pool, "the pool"))
