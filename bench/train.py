@@ -24,7 +24,10 @@ from bench.common import table, write_json
 from gem.agents.tiny import TinyLM
 from gem.record import Episode
 from gem.train.config import TrainConfig
-from gem.train.trainer import Trainer, Watcher, make_trainer, warm
+from gem.train.loop import Trainer
+from gem.train.preparation import warm
+from gem.train.trainer import make_trainer
+from gem.train.watcher import Watcher
 
 
 def main() -> None:

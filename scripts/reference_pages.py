@@ -36,10 +36,10 @@ NAMES = {
     "gem.tokens": "renderer rows chat_template demonstration tiny",
     "gem.estimators": "returns advantages",
     "gem.train": (
-        "config config_file trainer run policy_gradient ppo steps losses batch learner policy "
-        "cloning held_out selection mixture schedule curriculum opponents contests loggers progress "
-        "alarms watcher baselines.study baselines.summary oracle.cases oracle.envs oracle.exact "
-        "oracle.report"
+        "config config_types config_file trainer loop sampling preparation figures played_env run "
+        "policy_gradient ppo steps losses batch learner policy warmup warmup_cache demonstrations "
+        "held_out selection mixture schedule curriculum opponents loggers progress alarms watcher "
+        "baselines.study baselines.summary oracle.cases oracle.envs oracle.exact oracle.report"
     ),
     "gem.statistics": (
         "intervals passes paired combining power sequential normalise trend fisher interquartile"

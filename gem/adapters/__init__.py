@@ -1,4 +1,4 @@
-"""Results out and in: stored episodes in the formats of other tools, and back; gem under their runners.
+"""Episodes in the formats of other tools, exported and imported; gem under their runners and trainers.
 
 `rows` writes JSON lines and `parquet` Parquet, `atif` Harbor's trajectories, `inspect_logs` the logs of
 Inspect; `inspect_tasks` gives gem's environments to ``inspect eval``. A module that needs somebody's package

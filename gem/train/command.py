@@ -15,8 +15,9 @@ import tyro
 from rich.console import Console
 
 from gem.errors import BadArgument, GemError
-from gem.train.config import ALGORITHMS, TrainConfig
+from gem.train.config import TrainConfig
 from gem.train.config_file import read_configs, to_toml
+from gem.train.config_types import ALGORITHMS
 from gem.train.progress import Terminal, about_best, draw, sketch, table
 from gem.train.run import RunFolder
 

@@ -3,105 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
-
-from tyro.constructors import PrimitiveConstructorSpec
+from typing import Annotated, Any, Literal
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.train import config_checks
+from gem.train.config_types import (
+    KEYWORDS,
+    Algorithm,
+    KlEstimator,
+    MaybeFloat,
+    MaybeInt,
+    MaybePath,
+    Normalise,
+    PoolBy,
+    Ratio,
+    WarmupOn,
+    tables,
+)
 from gem.train.curriculum import Stage
 from gem.train.mixture import EnvPart, MixBy, NormaliseBy, named
-from gem.wrappers.wrapper_factory import Tool, tool_wrappers
-
-
-def _keywords(args: list[str]) -> dict[str, Any]:
-    values = json.loads(args[0])
-    if not isinstance(values, dict):
-        raise BadArgument(f"got {args[0]}; accepted: a JSON object.")
-    return values
-
-
-KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="JSON",
-    instance_from_str=_keywords,
-    is_instance=lambda value: isinstance(value, dict),
-    str_from_instance=lambda values: [json.dumps(values)],
-)
-
-
-def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """Return how a flag is read that may be none: tyro's own would speak of {None}|INT."""
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: None if words[0] == NONE else read(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, Path | int | float),
-        str_from_instance=lambda value: [NONE if value is None else str(value)],
-    )
-
-
-NONE = "none"
-"""How flags and files say that a setting that may be left open is."""
-
-MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
-MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
-MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
-
-
-def _tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar=metavar,
-        instance_from_str=lambda words: tuple(map(of.parse, words)),
-        is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
-        str_from_instance=lambda parts: [part.written() for part in parts],
-    )
-
-
-Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-
-Ratio = Literal["token", "turn", "sequence"]
-"""What a probability ratio is of: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
-
-Normalise = Literal["episode", "turn", "token", "constant"]
-"""By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
-control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
-of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
-see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
-2503.20783)."""
-
-PoolBy = Literal["uniform", "hard", "even"]
-"""How often an opponent is met, see gem.train.opponents."""
-
-KlEstimator = Literal["full", "k1", "k2", "k3"]
-"""How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
-own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
-Approximating KL Divergence, 2020)."""
-
-WarmupOn = Literal["answers", "all"]
-"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
-learns to foretell what the environment says too."""
-
-AT_LEAST_ONE = (
-    *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
-    "held_out",
-    *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
-    *("advance_over", "pool_every"),
-)
-NOT_NEGATIVE = (
-    *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
-    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
-    *("eval_every", "patience", "pool", "episodes", "warmup_check", "warmup_most"),
-)
-
-LOGGERS = ("tensorboard", "wandb")
-"""What `--log` knows by name; see `gem.train.loggers`."""
+from gem.wrappers.wrapper_factory import Tool
 
 ELSEWHERE = ("out", "ray", "log")
 """Settings that a run may go on without: where it stands, where it samples, and who is told."""
@@ -137,13 +61,24 @@ class TrainConfig:
     stands beside it.
     """
 
+    # -- what is played
+
     env: str = "game:GuessTheNumber-v0-easy"
     """Id of the environment."""
 
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keywords for the environment, as '{"reward": "sparse"}'."""
 
-    environments: Annotated[tuple[EnvPart, ...], _tables(EnvPart, "ID[=WEIGHT]|JSON ...")] = ()
+    wrappers: tuple[str, ...] = ()
+    """Wrappers around the environment, inner first: names, or module:function."""
+
+    tools: tuple[Tool, ...] = ()
+    """Tools that the environment carries; others come by --wrappers."""
+
+    max_turns: MaybeInt = None
+    """Turns after which an episode is cut off from outside; none leaves it to the task."""
+
+    environments: Annotated[tuple[EnvPart, ...], tables(EnvPart, "ID[=WEIGHT]|JSON ...")] = ()
     """Several environments in one run, in place of --env, each an id, ID=WEIGHT, or a JSON object with id,
     weight, kwargs, wrappers, tools, max_turns and name."""
 
@@ -154,7 +89,7 @@ class TrainConfig:
     """Among what advantages are centred and scaled: the episodes of one environment, or of all of a batch,
     where environments of larger rewards make most of the gradient."""
 
-    curriculum: Annotated[tuple[Stage, ...], _tables(Stage, "ID[=UNTIL]|JSON ...")] = ()
+    curriculum: Annotated[tuple[Stage, ...], tables(Stage, "ID[=UNTIL]|JSON ...")] = ()
     """Environments one after the other, in place of --env: the next begins when success in this one is above
     UNTIL, or --advance-at. Each an id, ID=UNTIL, or a JSON object as of --environments, with until."""
 
@@ -183,136 +118,7 @@ class TrainConfig:
     """Which opponent is met how often, by the rate x at which the policy beats it: uniform; hard, by
     (1 - x)^2; even, by x (1 - x)."""
 
-    wrappers: tuple[str, ...] = ()
-    """Wrappers around the environment, inner first: names, or module:function."""
-
-    tools: tuple[Tool, ...] = ()
-    """Tools that the environment carries; others come by --wrappers."""
-
-    algorithm: Algorithm = "rebn"
-    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation.
-    turn_rebn: the same for the first turns, for the second turns, and so on. rloo, grpo,
-    dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo:
-    relative to samples of one turn, which branch off in the middle of an episode. ppo: a critic's
-    estimates."""
-
-    gamma: float = 0.3
-    """Discount per turn."""
-
-    episodes: int = 51_200
-    """Episodes to train on. 0: none, the cloning of --demos is all there is."""
-
-    batch: int = 256
-    """Episodes per iteration."""
-
-    group: int = 8
-    """Samples of one task, for the algorithms that compare them."""
-
-    epochs: int = 2
-    """Passes over each iteration's episodes."""
-
-    minibatch: int = 64
-    """Rows of one optimiser step."""
-
-    pass_tokens: MaybeInt = None
-    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. none: one."""
-
-    lr: float = 1e-3
-    """Step size of AdamW."""
-
-    lr_ramp: int = 0
-    """Iterations in which the step size rises to that."""
-
-    lr_end: float = 0.0
-    """What is left of the step size at the end of the run, falling linearly."""
-
-    clip: float = 0.2
-    """How far a probability ratio may leave 1."""
-
-    clip_high: float = 0.0
-    """How far it may rise, where that is another figure (clip-higher); 0: as far as it may fall."""
-
-    ratio: Ratio = "token"
-    """What a probability ratio is of: a token, a turn, or a sequence (gspo)."""
-
-    normalise: Normalise = "episode"
-    """What a loss is divided by: the episodes, which the policy does not control; its turns or tokens, which
-    it does; or a constant times the episodes (--loss-constant)."""
-
-    loss_constant: float = 1.0
-    """Divisor of the loss beside the episodes, for --normalise constant."""
-
-    importance_cap: float = 0.0
-    """Largest importance weight of a token that older weights, or another program, sampled; the ratio then
-    starts from the learner's own log probabilities. 0: the sampler's are taken as they are."""
-
-    kl: float = 0.1
-    """Weight of the divergence from the policy before RL, per token, falling linearly to 0. It keeps the
-    policy exploring while it learns, and well-formed. 0: no reference is kept."""
-
-    kl_estimator: KlEstimator = "full"
-    """How the divergence is estimated: over the whole vocabulary, or from the sampled token (k1, k2, k3)."""
-
-    kl_reward: bool = False
-    """Take the divergence off the reward of each turn (k1) in place of adding it to the loss."""
-
-    entropy: float = 0.0
-    """Weight of an entropy bonus per token, falling linearly to 0. Over a whole vocabulary it feeds tokens
-    that belong nowhere; `kl` explores without that."""
-
-    lam: float = 0.95
-    """Lambda of generalised advantage estimates, for ppo."""
-
-    critic: Literal["head", "model"] = "head"
-    """What values turns, for ppo: a head on the policy's states, or a model of its own."""
-
-    value_weight: float = 0.5
-    """Weight of the critic's loss, for ppo."""
-
-    value_clip: float = 0.2
-    """How far a value may move from the old one in an iteration, for ppo; 0: as far as it likes."""
-
-    whiten: bool = True
-    """Give a batch's advantages mean 0 and deviation 1, for ppo."""
-
-    max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
-
-    staleness: Literal[0, 1] = 0
-    """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
-    Goes with an --importance-cap: clipping alone turns the gradient of stale samples
-    (docs/guides/estimators.md)."""
-
-    warmup_steps: int = 80
-    """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
-    strategy. 0: none."""
-
-    warmup_check: int = 0
-    """Steps between looks at whether the warm-up has taught the format: sampled play is as readable as random
-    play, within 5 points at 95% confidence, and earns as much on average. After two such looks in a row it
-    stops, so that --warmup-steps is a maximum. 0: all steps are taken."""
-
-    warmup_most: int = 0
-    """With --warmup-check: take all --warmup-steps, and then more until the format is learnt, this many
-    in all at most. 0: --warmup-steps is the maximum."""
-
-    warmup_batch: int = 48
-    """Episodes per warm-up step."""
-
-    demos: MaybePath = None
-    """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
-    it does teach the strategy."""
-
-    demos_held_out: float = 0.0
-    """Share of the demonstrations' tasks that are not cloned: the loss on them is measured now and then, and
-    says when the others are learnt by heart. 0: none."""
-
-    warmup_on: WarmupOn = "all"
-    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
-    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
-
-    warmup_lr: float = 5e-3
-    """Step size of the warm-up."""
+    # -- by which model, and how it samples
 
     model: str = "tiny"
     """``tiny``, a name that `gem-gym models` lists, or the folder or hub name of a causal language model of
@@ -361,8 +167,142 @@ class TrainConfig:
     temperature: float = 1.0
     """Temperature of sampling while training."""
 
-    max_turns: MaybeInt = None
-    """Turns after which an episode is cut off from outside; none leaves it to the task."""
+    # -- what is learnt, and from how much
+
+    algorithm: Algorithm = "rebn"
+    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation.
+    turn_rebn: the same for the first turns, for the second turns, and so on. rloo, grpo,
+    dr_grpo, gspo: relative to a group of samples of one task (gspo clips whole sequences). turn_grpo:
+    relative to samples of one turn, which branch off in the middle of an episode. ppo: a critic's
+    estimates."""
+
+    gamma: float = 0.3
+    """Discount per turn."""
+
+    episodes: int = 51_200
+    """Episodes to train on. 0: none, the cloning of --demos is all there is."""
+
+    batch: int = 256
+    """Episodes per iteration."""
+
+    group: int = 8
+    """Samples of one task, for the algorithms that compare them."""
+
+    staleness: Literal[0, 1] = 0
+    """1: sample the next iteration's episodes while learning on this one's, with the weights from before.
+    Goes with an --importance-cap: clipping alone turns the gradient of stale samples
+    (docs/guides/estimators.md)."""
+
+    # -- the optimiser's steps
+
+    epochs: int = 2
+    """Passes over each iteration's episodes."""
+
+    minibatch: int = 64
+    """Rows of one optimiser step."""
+
+    pass_tokens: MaybeInt = None
+    """Distinct tokens of one pass through the model; a step takes as many passes as it needs. none: one."""
+
+    lr: float = 1e-3
+    """Step size of AdamW."""
+
+    lr_ramp: int = 0
+    """Iterations in which the step size rises to that."""
+
+    lr_end: float = 0.0
+    """What is left of the step size at the end of the run, falling linearly."""
+
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+
+    # -- the loss
+
+    clip: float = 0.2
+    """How far a probability ratio may leave 1."""
+
+    clip_high: float = 0.0
+    """How far it may rise, where that is another figure (clip-higher); 0: as far as it may fall."""
+
+    ratio: Ratio = "token"
+    """What a probability ratio is of: a token, a turn, or a sequence (gspo)."""
+
+    normalise: Normalise = "episode"
+    """What a loss is divided by: the episodes, which the policy does not control; its turns or tokens, which
+    it does; or a constant times the episodes (--loss-constant)."""
+
+    loss_constant: float = 1.0
+    """Divisor of the loss beside the episodes, for --normalise constant."""
+
+    importance_cap: float = 0.0
+    """Largest importance weight of a token that older weights, or another program, sampled; the ratio then
+    starts from the learner's own log probabilities. 0: the sampler's are taken as they are."""
+
+    kl: float = 0.1
+    """Weight of the divergence from the policy before RL, per token, falling linearly to 0. It keeps the
+    policy exploring while it learns, and well-formed. 0: no reference is kept."""
+
+    kl_estimator: KlEstimator = "full"
+    """How the divergence is estimated: over the whole vocabulary, or from the sampled token (k1, k2, k3)."""
+
+    kl_reward: bool = False
+    """Take the divergence off the reward of each turn (k1) in place of adding it to the loss."""
+
+    entropy: float = 0.0
+    """Weight of an entropy bonus per token, falling linearly to 0. Over a whole vocabulary it feeds tokens
+    that belong nowhere; `kl` explores without that."""
+
+    # -- for ppo
+
+    lam: float = 0.95
+    """Lambda of generalised advantage estimates, for ppo."""
+
+    critic: Literal["head", "model"] = "head"
+    """What values turns, for ppo: a head on the policy's states, or a model of its own."""
+
+    value_weight: float = 0.5
+    """Weight of the critic's loss, for ppo."""
+
+    value_clip: float = 0.2
+    """How far a value may move from the old one in an iteration, for ppo; 0: as far as it likes."""
+
+    whiten: bool = True
+    """Give a batch's advantages mean 0 and deviation 1, for ppo."""
+
+    # -- the warm-up
+
+    warmup_steps: int = 80
+    """Steps of behaviour cloning on random well-formed play before any RL: it teaches the format, never the
+    strategy. 0: none."""
+
+    warmup_check: int = 0
+    """Steps between looks at whether the warm-up has taught the format: sampled play is as readable as random
+    play, within 5 points at 95% confidence, and earns as much on average. After two such looks in a row it
+    stops, so that --warmup-steps is a maximum. 0: all steps are taken."""
+
+    warmup_most: int = 0
+    """With --warmup-check: take all --warmup-steps, and then more until the format is learnt, this many
+    in all at most. 0: --warmup-steps is the maximum."""
+
+    warmup_batch: int = 48
+    """Episodes per warm-up step."""
+
+    warmup_lr: float = 5e-3
+    """Step size of the warm-up."""
+
+    warmup_on: WarmupOn = "all"
+    """What the warm-up learns to write: the answers alone, or what the environment says to them too. To
+    foretell that, the model has to follow the game, which a policy gradient alone hardly teaches it."""
+
+    demos: MaybePath = None
+    """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it: then
+    it does teach the strategy."""
+
+    demos_held_out: float = 0.0
+    """Share of the demonstrations' tasks that are not cloned: the loss on them is measured now and then, and
+    says when the others are learnt by heart. 0: none."""
+
+    # -- what is measured, and when it is enough
 
     eval_episodes: int = 2000
     """Sampled episodes behind each figure of the final table."""
@@ -385,19 +325,18 @@ class TrainConfig:
     """Stop when the held-out success (the return, where the environment says nothing of success) is this with
     confidence: the lower bound of its 95% interval reaches it. none: train to the end."""
 
-    save_every: int = 1
-    """Iterations between checkpoints."""
-
     watch: int = 4
     """Seeds of which the policy plays an episode before any RL, at up to 20 checkpoints, evenly spread, and
     at the end: the same ones, with the same chance, so that one sees when it began to act as it does. They
     change nothing in training. 0: none."""
 
-    threads: int = 1
-    """Threads of PyTorch, 0: as many as it likes; the tiny model is fastest with one."""
+    # -- the run
 
     seed: int = 0
     """The run's seed: weights, episodes and minibatches follow from it."""
+
+    threads: int = 1
+    """Threads of PyTorch, 0: as many as it likes; the tiny model is fastest with one."""
 
     host: str = "serial"
     """Where environments live: serial (a resumed run is the same, bit for bit), thread for those that wait,
@@ -406,6 +345,9 @@ class TrainConfig:
     ray: str = ""
     """A Ray cluster on which episodes are sampled, each player with a copy of the model: HOST:PORT, auto for
     the one of this machine, or local to start one. Empty: they are sampled here."""
+
+    save_every: int = 1
+    """Iterations between checkpoints."""
 
     store: Literal["tokens", "text", "none"] = "text"
     """What of the training episodes is kept in the run's folder: all, all but tokens and log probabilities,
@@ -419,134 +361,15 @@ class TrainConfig:
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
-        # `not x >= 0` refuses NaN too.
-        for name in AT_LEAST_ONE:
-            value = getattr(self, name)
-            if value is not None and not value >= 1:
-                raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
-        for name in NOT_NEGATIVE:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more.")
-        for name in ("temperature", "max_grad_norm", "loss_constant"):
-            if not getattr(self, name) > 0:
-                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: above 0.")
-        for name in ("gamma", "lr_end", "lam"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 to 1.")
-        for name, accepted in CHOICES.items():
-            if getattr(self, name) not in accepted:
-                shown = ", ".join(map(str, accepted))
-                raise BadArgument(f"{name} is {getattr(self, name)!r}; accepted: {shown}.")
-        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
-            raise BadArgument(f"eval_temperature is {self.eval_temperature}; accepted: 0 (greedy) or more.")
-        if self.target is not None and not math.isfinite(self.target):
-            raise BadArgument(f"target is {self.target}; accepted: a number, or none.")
-        if (self.patience or self.target is not None) and not self.eval_every:
-            name = "patience" if self.patience else "target"
-            raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
-        if not 0 <= self.demos_held_out < 1:
-            raise BadArgument(f"demos_held_out is {self.demos_held_out}; accepted: 0 to below 1.")
-        if self.demos is None and (self.demos_held_out or not self.episodes):
-            name = "demos_held_out" if self.demos_held_out else "episodes"
-            raise BadArgument(
-                f"{name} is {getattr(self, name)}: that takes demonstrations; name a store (demos)."
-            )
-        if self.demos is not None and self.warmup_check:
-            raise BadArgument(
-                "warmup_check looks for the format alone; demonstrations (demos) teach more than that."
-            )
-        if self.warmup_most and (not self.warmup_check or self.warmup_most < self.warmup_steps):
-            raise BadArgument(
-                f"warmup_most is {self.warmup_most}; accepted: with looks (warmup_check), and at least "
-                f"warmup_steps ({self.warmup_steps})."
-            )
-        if self.demos is not None and not self.warmup_steps:
-            raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
-        tool_wrappers(self.tools)
-        for name in self.log:
-            if name not in LOGGERS and ":" not in name:
-                raise BadArgument(
-                    f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
-                    f"{did_you_mean(name, LOGGERS)}"
-                )
-        self._check_environments()
-        if self.opponents:
-            self._check_opponents()
-        if self.grouped and self.batch % self.group:
-            raise BadArgument(
-                f"batch is {self.batch}; {self.algorithm} takes a multiple of group ({self.group})."
-            )
-        if self.grouped and self.group < 2:
-            raise BadArgument(
-                f"group is {self.group}; {self.algorithm} compares at least 2 samples of a task."
-            )
-        if self.kl_reward and self.algorithm == "turn_grpo":
-            raise BadArgument("turn_grpo takes no divergence off rewards; leave --kl-reward out.")
-        if self.model == "tiny":
-            self._check_tiny()
-        elif self.lora_rank and self.train_layers is not None:
-            raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
-        if self.sampler:
-            self._check_sampler()
-        if self.sampler and self.ray:
-            raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
-
-    def _check_environments(self) -> None:
+        """Take lists of tables for environments, and refuse what cannot be trained."""
         for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
             object.__setattr__(self, name, named([kind.read(each) for each in given]))
-        if self.environments and self.curriculum:
-            raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
-        several = "environments" if self.environments else "curriculum" if self.curriculum else ""
-        if several and self.env == self.title:
+        if (self.environments or self.curriculum) and self.env == self.title:
             object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
-        if several and (self.env != TrainConfig.env or self.env_kwargs):
-            name = "env" if self.env != TrainConfig.env else "env_kwargs"
-            raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
-        if (several or self.opponents) and self.eval_every:
-            raise BadArgument(
-                f"held-out evaluations are of one environment without opponents; leave eval_every or "
-                f"{several or 'opponents'} out."
-            )
-        if len(self.curriculum) == 1:
-            raise BadArgument("a curriculum has one stage; accepted: two or more.")
-        if self.mix_by == "tokens" and len(self.environments) < 2:
-            raise BadArgument("mix_by tokens goes with two environments or more; leave it out.")
-        for name in ("advance_at", "keep"):
-            if not 0 <= getattr(self, name) < 1:
-                raise BadArgument(f"{name} is {getattr(self, name)}; accepted: 0 or more, and less than 1.")
-
-    def _check_opponents(self) -> None:
-        if len(set(self.opponent)) < len(self.opponent):
-            raise BadArgument(f"opponent is {' '.join(self.opponent)}; give each name once.")
-        if self.algorithm == "turn_grpo":
-            raise BadArgument(
-                "turn_grpo begins games again in their middle, which have one seat; choose another."
-            )
-        if self.ray:
-            raise BadArgument("opponents play where the policy does; leave ray out.")
-        if self.pool and self.sampler:
-            raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
-
-    def _check_sampler(self) -> None:
-        if not re.fullmatch(r"(vllm|sglang):https?://.+", self.sampler):
-            raise BadArgument(
-                f"sampler is {self.sampler!r}; accepted: vllm:URL or sglang:URL, as vllm:http://127.0.0.1:8000."
-            )
-        for name in ("lora_rank", "answer_prefix", "stop"):
-            if getattr(self, name) != TrainConfig.__dataclass_fields__[name].default:
-                raise BadArgument(f"{name} does not go with a sampler; leave one of them out.")
-
-    def _check_tiny(self) -> None:
-        if self.device != "cpu":
-            raise BadArgument(f"device is {self.device!r}; the tiny model takes cpu alone.")
-        own = TrainConfig.__dataclass_fields__
-        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler"):
-            if getattr(self, name) != own[name].default:
-                raise BadArgument(f"{name} belongs to a language model; the tiny model has none of it.")
+        config_checks.check(self)
 
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
@@ -658,19 +481,3 @@ class TrainConfig:
             name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log", "opponent")
         }
         return cls(**{**values, **paths, **lists})
-
-
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "algorithm": ALGORITHMS,
-    "ratio": get_args(Ratio),
-    "normalise": get_args(Normalise),
-    "kl_estimator": get_args(KlEstimator),
-    "mix_by": get_args(MixBy),
-    "normalise_by": get_args(NormaliseBy),
-    "pool_by": get_args(PoolBy),
-    "critic": ("head", "model"),
-    "warmup_on": get_args(WarmupOn),
-    "dtype": ("auto", "float32", "bfloat16"),
-    "staleness": (0, 1),
-    "store": ("tokens", "text", "none"),
-}

@@ -17,7 +17,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from gem.errors import BadArgument, did_you_mean
-from gem.train.config import NONE, TrainConfig
+from gem.train.config import TrainConfig
+from gem.train.config_types import NONE
 from gem.train.mixture import EnvPart
 
 ACCEPTED: dict[Any, str] = {

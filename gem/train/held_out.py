@@ -15,9 +15,10 @@ from gem import seeding
 from gem.envs.kit.dataset import DatasetEnv
 from gem.evals import Instances, evaluate, find_instances
 from gem.evals.instances import SCAN
-from gem.record import Episode, Limits
+from gem.record import Episode
 from gem.registry import Maker
 from gem.train.config import TrainConfig
+from gem.train.played_env import PlayedEnv
 from gem.train.policy import Policy, observing_agent
 from gem.train.run import Evaluation, HeldOutKind
 
@@ -81,14 +82,12 @@ class HeldOut:
         self,
         policy: Policy,
         config: TrainConfig,
-        maker: Maker,
-        limits: Limits,
-        budget: int | None,
+        env: PlayedEnv,
         drawn: Callable[[], Iterable[int]],
     ) -> None:
-        """Measure `policy` in the environments of `maker`; see held_out_instances and evaluate."""
-        self.config, self.maker, self.limits, self.budget = config, maker, limits, budget
-        self.instances, self.kind = held_out_instances(maker, config.seed, config.held_out, drawn)
+        """Measure `policy` in `env`; for `drawn` see held_out_instances."""
+        self.config, self.env = config, env
+        self.instances, self.kind = held_out_instances(env.maker, config.seed, config.held_out, drawn)
         self.temperature = config.temperature if config.eval_temperature is None else config.eval_temperature
         self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
 
@@ -103,11 +102,11 @@ class HeldOut:
         self.agent.publish(iteration)
         result = evaluate(
             self.agent,
-            self.maker,
+            self.env.maker,
             episodes=self.config.held_out,
             instances=self.instances,
-            budget=self.budget,
-            limits=self.limits,
+            budget=self.env.budget,
+            limits=self.env.limits,
             concurrency=self.config.batch,
             host=self.config.host,
             on_episode=hear,

@@ -1,7 +1,7 @@
 """Losses of policy-gradient steps: pure functions of what the model says of sampled tokens.
 
 Each is a sum, divided by nothing: the caller divides, best by what the policy does not control (see
-`gem.train.config.Normalise`).
+`gem.train.config_types.Normalise`).
 N: sampled tokens of the batch. M: the turns that they belong to. R: its rows.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gem.train.config import KlEstimator
+from gem.train.config_types import KlEstimator
 
 
 class Surrogate(NamedTuple):

@@ -18,7 +18,8 @@ from gem.agents.base import BaseAgent
 from gem.errors import StoreError
 from gem.record import Agent, AgentInfo, Ask, Episode, Reply
 from gem.train import checkpoint
-from gem.train.config import PoolBy, TrainConfig
+from gem.train.config import TrainConfig
+from gem.train.config_types import PoolBy
 from gem.train.learner import load_weights, weights
 from gem.train.policy import Policy, observing_agent, twin
 

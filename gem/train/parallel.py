@@ -11,7 +11,7 @@ One process alone needs none of this: every function then gives back what it is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import torch
@@ -53,6 +53,12 @@ def gathered(mine: Sequence[T]) -> list[T]:
     distributed.all_gather_object(shares, list(mine))
     total = sum(map(len, shares))
     return [shares[place % world()][place // world()] for place in range(total)]
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """Return what the first process makes; the others wait for it."""
+    (made,) = gathered([make()] if rank() == 0 else [])
+    return made
 
 
 def add_up(tensors: Iterable[Tensor]) -> None:

@@ -27,7 +27,7 @@ from gem.rollout import Job, rollout
 from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import Row, rows
 from gem.train.batch import Batch, Target, Weighted
-from gem.train.config import WarmupOn
+from gem.train.config_types import WarmupOn
 from gem.train.learner import Learner, Outputs, Settings
 from gem.train.policy import Policy
 
@@ -53,10 +53,11 @@ def warm_up(
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
     Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
-    whose loss counts, see `gem.train.config.WarmupOn` and balanced(). The step size falls linearly to a fifth
-    of `lr` over the second half. `on_step` is given each step's number and its loss, the mean negative log
-    probability per token in nats. `look` is given the number and the learner, to see what has been learnt:
-    from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up ends anyway.
+    whose loss counts, see `gem.train.config_types.WarmupOn` and balanced(). The step size falls linearly to
+    a fifth of `lr` over the second half. `on_step` is given each step's number and its loss, the mean
+    negative log probability per token in nats. `look` is given the number and the learner, to see what has
+    been learnt: from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up
+    ends anyway.
     Where `most` is left out, that is at `steps`, and `look` may end it sooner.
     Of an episode that outgrows the model's context, the beginning is learnt.
 
@@ -79,7 +80,7 @@ def warm_up(
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
-        shown = balanced(demonstrations(policy, episodes, on))
+        shown = balanced(cloned_rows(policy, episodes, on))
         if not shown:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
@@ -100,7 +101,7 @@ def warm_up_seed(seed: int, step: int, number: int) -> int:
     return seeding.derive(seed, "warm-up", step, number)
 
 
-def demonstrations(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
+def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
     """Return the rows of episodes that a warm-up learns on; those without verdict have none."""
     shown: list[Weighted] = []
     for episode in episodes:

@@ -21,8 +21,9 @@ from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner, Settings
 from gem.train.policy import make_policy
+from gem.train.preparation import warm
 from gem.train.run import RunFolder
-from gem.train.trainer import make_trainer, train, warm
+from gem.train.trainer import make_trainer, train
 from gem.train.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"

@@ -10,7 +10,8 @@ pytest.importorskip("torch")
 
 from gem.errors import BadArgument, SchemaMismatch, StoreError
 from gem.train.command import _flag, command
-from gem.train.config import AT_LEAST_ONE, NOT_NEGATIVE, TrainConfig
+from gem.train.config import TrainConfig
+from gem.train.config_checks import AT_LEAST_ONE, NOT_NEGATIVE
 
 
 @pytest.mark.parametrize(

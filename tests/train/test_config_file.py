@@ -17,8 +17,9 @@ from gem.errors import BadArgument, StoreError
 from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.config_file import read_config, read_configs, to_toml
+from gem.train.played_env import make_maker
 from gem.train.run import RunFolder
-from gem.train.trainer import make_maker, train
+from gem.train.trainer import train
 
 from .test_trainer import QUICK
 

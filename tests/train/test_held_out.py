@@ -15,9 +15,10 @@ from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
 from gem.train.held_out import HeldOut, held_out_instances
+from gem.train.loop import Trainer
 from gem.train.progress import draw
 from gem.train.run import Evaluation, RunFolder
-from gem.train.trainer import Trainer, train
+from gem.train.trainer import train
 
 from .test_trainer import QUICK, Log, assert_same_run, hashes, make, same_weights, weights
 

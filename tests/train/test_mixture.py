@@ -19,11 +19,12 @@ from gem.rollout import EpisodeStore
 from gem.testing.doubles import EchoEnv
 from gem.train.config import TrainConfig
 from gem.train.learner import weights
+from gem.train.loop import Trainer
 from gem.train.mixture import EnvPart, Shares, TokenShares
 from gem.train.run import RunFolder
 from gem.train.schedule import Schedule, Slot
 from gem.train.strata import strata
-from gem.train.trainer import Trainer, make_trainer, train
+from gem.train.trainer import make_trainer, train
 
 EASY = "game:GuessTheNumber-v0-easy"
 FOUR = EnvPart(EASY, kwargs={"max_number": 4, "max_turns": 3}, name="four")

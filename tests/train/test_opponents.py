@@ -19,10 +19,12 @@ from gem.rollout import EpisodeStore, Runner
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
+from gem.train.loop import Trainer
 from gem.train.opponents import PRIORITY, League
 from gem.train.policy import make_policy
+from gem.train.preparation import warm
 from gem.train.run import RunFolder
-from gem.train.trainer import Trainer, make_trainer, train, warm
+from gem.train.trainer import make_trainer, train
 
 KUHN = "multi:KuhnPoker-v0"
 AGAINST = replace(

@@ -18,9 +18,10 @@ from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner
 from gem.train.policy import TinyPolicy
 from gem.train.policy_gradient import branch_advantages, branch_turn
+from gem.train.preparation import warm
 from gem.train.run import RunFolder
 from gem.train.steps import Progress
-from gem.train.trainer import make_trainer, train, warm
+from gem.train.trainer import make_trainer, train
 from gem.train.watcher import Watcher
 
 QUICK = TrainConfig.fit(

@@ -25,13 +25,15 @@ from gem.rollout.demos import write_demos
 from gem.testing.doubles import EchoEnv
 from gem.tokens.rows import rows
 from gem.train import checkpoint
-from gem.train.config import ALGORITHMS, TrainConfig
+from gem.train.config import TrainConfig
+from gem.train.config_types import ALGORITHMS
 from gem.train.learner import load_weights
+from gem.train.loop import Trainer
 from gem.train.policy import TinyPolicy, make_policy
 from gem.train.run import RunFolder
 from gem.train.steps import Steps
-from gem.train.trainer import Trainer, train, trained_agent
 from gem.train.trainer import make_trainer as make
+from gem.train.trainer import train, trained_agent
 from gem.train.warmup import warm_up
 
 

@@ -14,8 +14,8 @@ from gem.train import well_formed
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 from gem.train.trainer import train, trained_agent
-from gem.train.warm_ups import WarmUps
 from gem.train.warmup import warm_up_seed
+from gem.train.warmup_cache import WarmUps
 from gem.train.well_formed import Look, WellFormed, below, compare
 
 from .test_trainer import QUICK, Log, assert_same_run, same_weights, weights

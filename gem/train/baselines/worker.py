@@ -30,7 +30,7 @@ from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file,
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
 from gem.train.run import Metrics, RunFolder
-from gem.train.warm_ups import WarmUps
+from gem.train.warmup_cache import WarmUps
 from gem.train.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
@@ -141,7 +141,8 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
     The one before RL was kept where training is held to it (with kl above 0).
     """
     from gem.agents.random import RandomAgent
-    from gem.train.trainer import make_trainer, take_figures
+    from gem.train.figures import take_figures
+    from gem.train.trainer import make_trainer
 
     run = RunFolder(trained.out)
     trainer = make_trainer(replace(other, out=trained.out, seed=trained.seed))

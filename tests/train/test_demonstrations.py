@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from gem.errors import BadArgument
 from gem.rollout import EpisodeStore
 from gem.rollout.demos import write_demos
-from gem.train import cloning
+from gem.train import demonstrations as cloning
 from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner

@@ -12,14 +12,14 @@ from pathlib import Path
 from gem import seeding
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
-from gem.train.contests import PlayedEnv
+from gem.train.played_env import PlayedEnv
 from gem.train.policy import Policy, observing_agent
 
 TIMES = 20
 """Checkpoints at which the seeds are played at most, beside the start and the end."""
 
 
-class Watched:
+class WatchedSeeds:
     """Plays the watched seeds into a store; what stands there already is not played again."""
 
     def __init__(self, policy: Policy, config: TrainConfig, envs: Sequence[PlayedEnv], path: Path) -> None:

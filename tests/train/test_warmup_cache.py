@@ -18,8 +18,8 @@ from gem.train.config import TrainConfig
 from gem.train.policy import TinyPolicy
 from gem.train.run import RunFolder
 from gem.train.trainer import train
-from gem.train.warm_ups import WarmUps
-from gem.train.warmup import balanced, demonstrations
+from gem.train.warmup import balanced, cloned_rows
+from gem.train.warmup_cache import WarmUps
 from gem.train.watcher import Watcher
 
 QUICK = TrainConfig(
@@ -106,8 +106,8 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
 def test_what_the_environment_says_is_learnt_to_the_end():
     policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0)
     (episode,) = rollout([Job(Maker(QUICK.env, QUICK.env_kwargs), 3)], RandomAgent())
-    (answers,) = demonstrations(policy, [episode], "answers")
-    (whole,) = demonstrations(policy, [episode], "all")
+    (answers,) = cloned_rows(policy, [episode], "answers")
+    (whole,) = cloned_rows(policy, [episode], "all")
     text = policy.renderer.decode(whole.row.ids)
     assert text.startswith(policy.renderer.decode(answers.row.ids))
     assert text.endswith(episode.final_observation)
@@ -123,10 +123,10 @@ def test_answers_count_half_however_much_the_environment_says():
     maker = Maker(QUICK.env, QUICK.env_kwargs)
     episodes = rollout([Job(maker, seed) for seed in range(8)], RandomAgent())
     weights = {True: 0.0, False: 0.0}
-    for item in balanced(demonstrations(policy, episodes, "all")):
+    for item in balanced(cloned_rows(policy, episodes, "all")):
         for at in item.row.learnt:
             turn = item.row.turn[at]
             weights[turn >= 0] += item.targets[turn].advantage
     assert weights[True] == pytest.approx(weights[False])
-    alone = balanced(demonstrations(policy, episodes, "answers"))
+    alone = balanced(cloned_rows(policy, episodes, "answers"))
     assert {target.advantage for item in alone for target in item.targets.values()} == {1.0}

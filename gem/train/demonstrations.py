@@ -1,8 +1,10 @@
-"""Cloning demonstrations: which are kept apart, and the loss on these."""
+"""Stored demonstrations that a warm-up clones: opening them, keeping some apart, and the loss on these."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
 from typing import overload
 
 from gem import seeding
@@ -10,12 +12,31 @@ from gem.errors import BadArgument
 from gem.evals.outcomes import task_key
 from gem.record import Episode
 from gem.rollout import EpisodeStore
-from gem.train.config import WarmupOn
+from gem.train.config import TrainConfig
+from gem.train.config_types import WarmupOn
 from gem.train.learner import Learner
-from gem.train.warmup import demonstrations
+from gem.train.warmup import NO_DEMONSTRATIONS, cloned_rows, warm_up_seed
 
 HELD_OUT = 64
 """Demonstrations that a held-out loss is taken of, at most."""
+
+
+@contextmanager
+def open_demonstrations(
+    config: TrainConfig,
+) -> Iterator[tuple[Sequence[Episode] | None, Sequence[Episode]]]:
+    """Open what the warm-up clones, None where it is random play, and the demonstrations kept apart.
+
+    Raises:
+        StoreError: where there is no such store. BadArgument: where it is empty, or cannot be divided.
+    """
+    if config.demos is None:
+        yield None, ()
+        return
+    with EpisodeStore(config.demos, read_only=True) as store:
+        if not len(store):
+            raise BadArgument(NO_DEMONSTRATIONS)
+        yield split(store, config.demos_held_out, config.seed) if config.demos_held_out else (store, ())
 
 
 class Chosen(Sequence[Episode]):
@@ -61,7 +82,19 @@ def split(store: EpisodeStore, share: float, seed: int) -> tuple[Chosen, Chosen]
 
 def loss_on(learner: Learner, episodes: Sequence[Episode], on: WarmupOn) -> float:
     """Return the mean negative log probability per token of up to HELD_OUT demonstrations, in nats."""
-    rows = demonstrations(learner.policy, episodes[:HELD_OUT], on)
+    rows = cloned_rows(learner.policy, episodes[:HELD_OUT], on)
     learner.note(rows)
     logprobs = [value for row in rows for value in row.noted["present"].tolist()]
     return -sum(logprobs) / len(logprobs) if logprobs else float("nan")
+
+
+def cloned_seeds(config: TrainConfig) -> Iterator[int]:
+    """Yield the seeds of what the warm-up clones."""
+    if config.demos is None:
+        for step, i in product(range(config.warmup_steps), range(config.warmup_batch)):
+            yield warm_up_seed(config.seed, step, i)
+        return
+    with EpisodeStore(config.demos, read_only=True) as store:
+        for number in range(len(store)):
+            if (seed := store.task(number).seed) is not None:
+                yield seed

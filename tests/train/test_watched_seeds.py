@@ -13,7 +13,7 @@ from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 from gem.train.trainer import train
-from gem.train.watched import TIMES
+from gem.train.watched_seeds import TIMES
 from gem.viewer.conversation import entropies
 
 from .test_trainer import QUICK, Log, assert_same_run, hashes, make

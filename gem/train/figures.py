@@ -1,67 +1,23 @@
-"""The environments of a run as they are played, and what a policy is measured in: alone or against others."""
+"""The figures of a run's final table: what a policy is measured in, and measuring it there.
+
+A policy is measured in each environment, and where a game has other seats against each opponent by itself.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 
-from gem.envs.seats.seated_env import SeatedEnv
-from gem.evals import EnvResult, Instances, evaluate, find_instances, summarise
+from gem.agents.random import RandomAgent
+from gem.errors import BadArgument
+from gem.evals import EnvResult, evaluate, required, summarise
 from gem.evals.evaluator import SeatResult
-from gem.record import Agent, Episode, Limits
-from gem.registry import EnvSpec, Maker
+from gem.record import Agent, Episode
 from gem.rollout import Job, rollout
 from gem.statistics import mean_interval, rate_interval
-from gem.train.config import TrainConfig
-from gem.train.mixture import EnvPart
-from gem.wrappers.wrapper_factory import tool_wrappers
-
-
-class PlayedEnv:
-    """One environment of a run: its recipe, its limits, and the instances that it is measured on."""
-
-    def __init__(self, part: EnvPart, config: TrainConfig) -> None:
-        """Play `part`, one of the config's; tools are the innermost wrappers.
-
-        Raises:
-            UnknownEnv: for an id, or a wrapper's name, that nothing is registered under.
-        """
-        self.name, self.config = part.name, config
-        wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
-        self.maker = Maker(part.id, part.kwargs, wrappers)
-        self.limits = Limits(turns=part.max_turns, turn_tokens=config.max_tokens)
-
-    @property
-    def spec(self) -> EnvSpec:
-        """What is registered under the id."""
-        return self.maker.spec
-
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """Who acts in it."""
-        return self.spec.seats
-
-    @functools.cached_property
-    def has_expert(self) -> bool:
-        """Whether a seat of the game has an expert, which may hold it alone."""
-        with self.maker() as env:
-            found = type(env.unwrapped)
-        return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
-
-    @functools.cached_property
-    def instances(self) -> Instances:
-        """The instances that every figure of the run is measured on."""
-        return find_instances(self.maker, self.config.seed)
-
-    @functools.cached_property
-    def budget(self) -> int | None:
-        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
-        with self.maker() as env:
-            stated = env.spec.max_turns if env.spec else None
-        known = [turns for turns in (stated, self.limits.turns) if turns is not None]
-        return min(known, default=None)
+from gem.train.loop import Trainer
+from gem.train.played_env import PlayedEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +108,69 @@ def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clu
         seats={seat: fared(of) for seat, of in by_seat.items() if of},
         turns_to_success=None,
     )
+
+
+def contests(trainer: Trainer) -> list[Contest]:
+    """Return what a policy is measured in: each environment, a game against each opponent that has a name.
+
+    Where the opponents are past copies alone, which change, it is random play, which does not; at the end
+    the copies too.
+    """
+    config, league = trainer.config, trainer.league
+    found: list[Contest] = []
+    for env in trainer.envs:
+        if league is None or len(env.seats) < 2:
+            found.append(Contest(env, label=env.name))
+            continue
+        fixed = config.opponent or ("random",)
+        against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in fixed]
+        if config.pool and trainer.iteration == config.iterations:
+            pool = tuple(name for name in league.members if name not in config.opponent)
+            against.append((pool, "the pool"))
+        found += [Contest(env, names, f"{env.name} against {shown}") for names, shown in against]
+    return found
+
+
+def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance.
+
+    In each of several environments, and against each opponent, by itself.
+
+    Raises:
+        BadArgument: for a stage of a curriculum that does not say what success is.
+    """
+    measured_in = contests(trainer)
+    for contest in measured_in:
+        if name == "optimum" and not contest.solvable:
+            continue
+        others = [
+            RandomAgent() if each == "random" else trainer.opponents.agent(each) for each in contest.against
+        ]
+        measured = required(contest.measure(agent, others, episodes))
+        if trainer.config.curriculum and measured.success is None:
+            raise BadArgument(f"a curriculum goes by success, and {contest.label} does not say what it is.")
+        if len(measured_in) == 1 and not contest.against:
+            trainer.figures[name] = measured.to_json()
+            trainer.watcher.measured(name, measured)
+            continue
+        by_label = trainer.figures.setdefault("environments", {})
+        by_label.setdefault(contest.label, {})[name] = measured.to_json()
+        trainer.watcher.measured(name, measured, contest.label)
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's present weights, sampled and greedy, under these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
+
+
+def tell_figures(trainer: Trainer) -> None:
+    """Tell the watcher the figures that a run that goes on has taken before."""
+    for name, figures in trainer.figures.items():
+        if name != "environments":
+            trainer.watcher.measured(name, EnvResult.from_json(figures))
+    for label, found in trainer.figures.get("environments", {}).items():
+        for name, figures in found.items():
+            trainer.watcher.measured(name, EnvResult.from_json(figures), label)

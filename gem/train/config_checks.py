@@ -1,0 +1,195 @@
+"""What is refused of a run's settings: each by itself, and what does not go together."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from gem.errors import BadArgument, did_you_mean
+from gem.wrappers.wrapper_factory import tool_wrappers
+
+if TYPE_CHECKING:
+    from gem.train.config import TrainConfig
+
+AT_LEAST_ONE = (
+    *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
+    *("width", "layers", "heads", "max_tokens", "max_turns", "train_layers", "pack", "pass_tokens"),
+    *("held_out", "advance_over", "pool_every"),
+)
+NOT_NEGATIVE = (
+    *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
+    *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
+    *("eval_every", "patience", "pool", "episodes", "warmup_check", "warmup_most"),
+)
+
+LOGGERS = ("tensorboard", "wandb")
+"""What `--log` knows by name; see `gem.train.loggers`."""
+
+
+def check(config: TrainConfig) -> None:
+    """Refuse what cannot be trained.
+
+    Raises:
+        BadArgument: for a setting out of its range, or two that contradict each other.
+    """
+    _check_ranges(config)
+    _check_evaluations(config)
+    _check_warmup(config)
+    tool_wrappers(config.tools)
+    _check_loggers(config)
+    _check_environments(config)
+    if config.opponents:
+        _check_opponents(config)
+    _check_algorithm(config)
+    _check_model(config)
+    if config.sampler:
+        _check_sampler(config)
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    def refuse(name: str, accepted: str) -> None:
+        raise BadArgument(f"{name} is {getattr(config, name)!r}; accepted: {accepted}.")
+
+    # `not x >= 0` refuses NaN too.
+    for name in AT_LEAST_ONE:
+        value = getattr(config, name)
+        if value is not None and not value >= 1:
+            refuse(name, "1 or more")
+    for name in NOT_NEGATIVE:
+        if not 0 <= getattr(config, name) < math.inf:
+            refuse(name, "0 or more")
+    for name in ("temperature", "max_grad_norm", "loss_constant"):
+        if not getattr(config, name) > 0:
+            refuse(name, "above 0")
+    for name in ("gamma", "lr_end", "lam"):
+        if not 0 <= getattr(config, name) <= 1:
+            refuse(name, "0 to 1")
+    kind: Any = type(config)  # a frozen dataclass's type, which mypy takes for one without a hash
+    for name, accepted in _choices(kind).items():
+        if getattr(config, name) not in accepted:
+            refuse(name, ", ".join(map(str, accepted)))
+
+
+@functools.cache
+def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
+    """Return what is accepted by those settings that have a few values."""
+    hints = get_type_hints(of).items()
+    return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
+
+
+def _check_evaluations(config: TrainConfig) -> None:
+    if config.eval_temperature is not None and not 0 <= config.eval_temperature < math.inf:
+        raise BadArgument(f"eval_temperature is {config.eval_temperature}; accepted: 0 (greedy) or more.")
+    if config.target is not None and not math.isfinite(config.target):
+        raise BadArgument(f"target is {config.target}; accepted: a number, or none.")
+    if (config.patience or config.target is not None) and not config.eval_every:
+        name = "patience" if config.patience else "target"
+        raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
+
+
+def _check_warmup(config: TrainConfig) -> None:
+    if not 0 <= config.demos_held_out < 1:
+        raise BadArgument(f"demos_held_out is {config.demos_held_out}; accepted: 0 to below 1.")
+    if config.demos is None and (config.demos_held_out or not config.episodes):
+        name = "demos_held_out" if config.demos_held_out else "episodes"
+        raise BadArgument(
+            f"{name} is {getattr(config, name)}: that takes demonstrations; name a store (demos)."
+        )
+    if config.demos is not None and config.warmup_check:
+        raise BadArgument(
+            "warmup_check looks for the format alone; demonstrations (demos) teach more than that."
+        )
+    if config.warmup_most and (not config.warmup_check or config.warmup_most < config.warmup_steps):
+        raise BadArgument(
+            f"warmup_most is {config.warmup_most}; accepted: with looks (warmup_check), and at least "
+            f"warmup_steps ({config.warmup_steps})."
+        )
+    if config.demos is not None and not config.warmup_steps:
+        raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
+
+
+def _check_loggers(config: TrainConfig) -> None:
+    for name in config.log:
+        if name not in LOGGERS and ":" not in name:
+            raise BadArgument(
+                f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                f"{did_you_mean(name, LOGGERS)}"
+            )
+
+
+def _check_environments(config: TrainConfig) -> None:
+    if config.environments and config.curriculum:
+        raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
+    several = "environments" if config.environments else "curriculum" if config.curriculum else ""
+    own = type(config)
+    if several and (config.env != own.env or config.env_kwargs):
+        name = "env" if config.env != own.env else "env_kwargs"
+        raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
+    if (several or config.opponents) and config.eval_every:
+        raise BadArgument(
+            f"held-out evaluations are of one environment without opponents; leave eval_every or "
+            f"{several or 'opponents'} out."
+        )
+    if len(config.curriculum) == 1:
+        raise BadArgument("a curriculum has one stage; accepted: two or more.")
+    if config.mix_by == "tokens" and len(config.environments) < 2:
+        raise BadArgument("mix_by tokens goes with two environments or more; leave it out.")
+    for name in ("advance_at", "keep"):
+        if not 0 <= getattr(config, name) < 1:
+            raise BadArgument(f"{name} is {getattr(config, name)}; accepted: 0 or more, and less than 1.")
+
+
+def _check_opponents(config: TrainConfig) -> None:
+    if len(set(config.opponent)) < len(config.opponent):
+        raise BadArgument(f"opponent is {' '.join(config.opponent)}; give each name once.")
+    if config.algorithm == "turn_grpo":
+        raise BadArgument(
+            "turn_grpo begins games again in their middle, which have one seat; choose another."
+        )
+    if config.ray:
+        raise BadArgument("opponents play where the policy does; leave ray out.")
+    if config.pool and config.sampler:
+        raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
+
+
+def _check_algorithm(config: TrainConfig) -> None:
+    if config.grouped and config.batch % config.group:
+        raise BadArgument(
+            f"batch is {config.batch}; {config.algorithm} takes a multiple of group ({config.group})."
+        )
+    if config.grouped and config.group < 2:
+        raise BadArgument(
+            f"group is {config.group}; {config.algorithm} compares at least 2 samples of a task."
+        )
+    if config.kl_reward and config.algorithm == "turn_grpo":
+        raise BadArgument("turn_grpo takes no divergence off rewards; leave --kl-reward out.")
+
+
+def _check_model(config: TrainConfig) -> None:
+    if config.model == "tiny":
+        if config.device != "cpu":
+            raise BadArgument(f"device is {config.device!r}; the tiny model takes cpu alone.")
+        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler"):
+            if _given(config, name):
+                raise BadArgument(f"{name} belongs to a language model; the tiny model has none of it.")
+    elif config.lora_rank and config.train_layers is not None:
+        raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
+
+
+def _check_sampler(config: TrainConfig) -> None:
+    if not re.fullmatch(r"(vllm|sglang):https?://.+", config.sampler):
+        raise BadArgument(
+            f"sampler is {config.sampler!r}; accepted: vllm:URL or sglang:URL, as vllm:http://127.0.0.1:8000."
+        )
+    for name in ("lora_rank", "answer_prefix", "stop"):
+        if _given(config, name):
+            raise BadArgument(f"{name} does not go with a sampler; leave one of them out.")
+    if config.ray:
+        raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
+
+
+def _given(config: TrainConfig, name: str) -> bool:
+    """Tell whether a setting is another than by default."""
+    return bool(getattr(config, name) != getattr(type(config), name))

@@ -1,0 +1,84 @@
+"""The types of a run's settings: what each accepts, and how a flag of the command line is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from tyro.constructors import PrimitiveConstructorSpec
+
+from gem.errors import BadArgument
+from gem.train.mixture import EnvPart
+
+Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+
+Ratio = Literal["token", "turn", "sequence"]
+"""What a probability ratio is of: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
+
+Normalise = Literal["episode", "turn", "token", "constant"]
+"""By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
+control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
+of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
+see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
+2503.20783)."""
+
+PoolBy = Literal["uniform", "hard", "even"]
+"""How often an opponent is met, see gem.train.opponents."""
+
+KlEstimator = Literal["full", "k1", "k2", "k3"]
+"""How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
+own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
+Approximating KL Divergence, 2020)."""
+
+WarmupOn = Literal["answers", "all"]
+"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
+learns to foretell what the environment says too."""
+
+NONE = "none"
+"""How flags and files say that a setting that may be left open is."""
+
+
+def _keywords(args: list[str]) -> dict[str, Any]:
+    values = json.loads(args[0])
+    if not isinstance(values, dict):
+        raise BadArgument(f"got {args[0]}; accepted: a JSON object.")
+    return values
+
+
+KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="JSON",
+    instance_from_str=_keywords,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda values: [json.dumps(values)],
+)
+
+
+def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """Return how a flag is read that may be none: tyro's own would speak of {None}|INT."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: None if words[0] == NONE else read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path | int | float),
+        str_from_instance=lambda value: [NONE if value is None else str(value)],
+    )
+
+
+MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
+MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
+MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
+
+
+def tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """Return how a flag is read that takes several tables, each a word that `of` parses."""
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=metavar,
+        instance_from_str=lambda words: tuple(map(of.parse, words)),
+        is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
+        str_from_instance=lambda parts: [part.written() for part in parts],
+    )

@@ -1,0 +1,295 @@
+"""The training loop, and the state that a checkpoint holds.
+
+An iteration plays whole episodes with the weights that stand (`gem.train.sampling`), and hands them to the
+algorithm, which takes its steps (`gem.train.policy_gradient`, `gem.train.ppo`).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from gem.record import Episode, StopReason
+from gem.train import checkpoint, parallel, policy_gradient, ppo
+from gem.train.alarms import alarms
+from gem.train.demonstrations import cloned_seeds
+from gem.train.held_out import HeldOut
+from gem.train.learner import load_weights, weights
+from gem.train.policy import Base, twin
+from gem.train.run import Evaluation, Metrics
+from gem.train.sampling import Sampling
+from gem.train.schedule import Slot, figures_of
+from gem.train.selection import best, enough
+from gem.train.steps import Progress, Steps
+from gem.train.watched_seeds import WatchedSeeds
+from gem.train.watcher import Watcher
+
+NAN = float("nan")
+
+
+@dataclass
+class Trainer(Sampling):
+    """A run: what it samples with, what it has learnt and measured, and who is told."""
+
+    watcher: Watcher = field(default_factory=Watcher)
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    save_s: float = NAN
+    figures: dict[str, Any] = field(default_factory=dict)
+    history: list[Metrics] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    early_end: str | None = None
+    """Why the run ends here although more iterations were planned."""
+
+    # -- the loop
+
+    def train(self) -> None:
+        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
+        self.watch()
+        self.watcher.saved(self.iteration)
+        if not self.ended:
+            self.watcher.stage("training")
+        while not self.ended:
+            with self.counted():
+                began = time.perf_counter()
+                episodes = self.next_episodes()
+                sampled = time.perf_counter()
+                steps = self.learn(episodes)
+                updated = time.perf_counter()
+                slots = self.slots_of(episodes)
+                self.iteration += 1
+                begins = self.schedule.take_in(self.iteration - 1, slots, episodes)
+                if self.config.pool and self.iteration % self.config.pool_every == 0:
+                    self.take_snapshot()
+                if not self.config.staleness:
+                    self.learner.publish(self.iteration)
+            metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled, slots)
+            # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
+            if parallel.rank() == 0:
+                self.folder.append(metrics)
+            self.history.append(metrics)
+            for alarm in alarms(self.history, self.config):
+                self.watcher.warned(f"iteration {alarm.iteration}: {alarm.text}")
+            if begins is not None and self.iteration < self.config.iterations:
+                self.watcher.advanced(begins.name, self.iteration + 1)
+            self.evaluate()
+            saves = self.iteration % self.config.save_every == 0 or self.ended
+            if saves:
+                self.save()
+                self.watch()
+            self.watcher.iterated(metrics, self.config)
+            if saves:
+                self.watcher.saved(self.iteration)
+        if self.early_end is not None:
+            self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the CPU seconds and the seconds of what is done here as the run's."""
+        began, began_cpu = time.perf_counter(), time.process_time()
+        yield
+        self.cpu_s += time.process_time() - began_cpu
+        self.wall_s += time.perf_counter() - began
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.iteration >= self.config.iterations or self.early_end is not None
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return Progress(self.iteration, self.config.iterations)
+
+    def learn(self, episodes: Sequence[Episode]) -> Steps | None:
+        """Take the iteration's steps; None where its episodes teach nothing."""
+        if broken := [episode for episode in episodes if not episode.scored]:
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
+                f"and are left out; the first: {broken[0].error or broken[0].stop}"
+            )
+        learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
+        return learn(self.learner, episodes, self.config, self.progress, self.slots_of(episodes))
+
+    def watch(self) -> None:
+        """Play the watched seeds, at the checkpoints where that is due.
+
+        The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
+        played then, by the weights that it would have been played by.
+        """
+        if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
+            self.wait_for_samples()
+            self.watched.play(self.iteration)
+
+    def evaluate(self) -> None:
+        """Measure the policy on held-out instances, at the iterations where that is due.
+
+        The checkpoint is written behind it: what a checkpoint follows stands in the folder.
+        """
+        every = self.config.eval_every
+        if not every or (self.iteration % every and self.iteration != self.config.iterations):
+            return
+        with self.counted():
+            self.wait_for_samples()
+            evaluation = parallel.from_first(lambda: self.held_out.measure(self.iteration))
+            self.evaluations.append(evaluation)
+            if parallel.rank() == 0:
+                self.folder.append_evaluation(evaluation)
+                if best(self.evaluations) is evaluation:
+                    checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
+            self.watcher.evaluated(evaluation)
+            if evaluation.score is None:
+                self.watcher.warned(
+                    f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
+                    f"{evaluation.result.first_error}"
+                )
+            self._weigh_end()
+
+    def _weigh_end(self) -> None:
+        planned = self.iteration >= self.config.iterations
+        self.early_end = None if planned else enough(self.evaluations, self.config)
+
+    def summarise(
+        self,
+        episodes: Sequence[Episode],
+        steps: Steps,
+        sample_s: float,
+        update_s: float,
+        slots: Sequence[Slot] | None = None,
+    ) -> Metrics:
+        """Return the figures of an iteration; `slots` of each episode, None: of one environment."""
+        slots = slots or [Slot()] * len(episodes)
+        scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
+        told = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
+        count = len(scored) or NAN
+        several = len(self.envs) > 1 or self.league is not None
+        by_part, by_opponent = figures_of(self.config.parts, slots, episodes) if several else ({}, {})
+        return Metrics(
+            iteration=self.iteration,
+            episodes=self.iteration * self.config.batch,
+            success=sum(told) / len(told) if told else NAN,
+            reward=sum(slot.reward(episode) for slot, episode in scored) / count,
+            turns=sum(len(slot.turns(episode)) for slot, episode in scored) / count,
+            unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
+            no_verdict=len(episodes) - len(scored),
+            loss=steps.loss,
+            entropy=steps.entropy,
+            clipped=steps.clipped,
+            step_kl=steps.step_kl,
+            kl=steps.kl,
+            logprob_gap=steps.gap,
+            value_error=steps.value_error,
+            lr=self.learner.optimiser.param_groups[0]["lr"],
+            tokens_sampled=sum(slot.tokens(episode) for slot, episode in zip(slots, episodes, strict=True)),
+            tokens_trained=steps.positions,
+            sample_s=sample_s,
+            update_s=update_s,
+            save_s=self.save_s,
+            cpu_s=self.cpu_s,
+            environments=by_part,
+            opponents=by_opponent,
+            stage=self._stage_of(slots),
+        )
+
+    def _stage_of(self, slots: Sequence[Slot]) -> str:
+        """Return the name of the stage that an iteration was of: the last of those that it has tasks of."""
+        if self.schedule.curriculum is None:
+            return ""
+        return self.envs[max(slot.part for slot in slots)].name
+
+    # -- its state
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        began = time.perf_counter()
+        state = {
+            "iteration": self.iteration,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "figures": self.figures,
+            **self.learner.state(),
+            "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
+            "schedule": self.schedule.state(),
+        }
+        if parallel.rank() == 0:
+            checkpoint.save(self.folder.checkpoint, state)
+            if self.league is not None:  # now no checkpoint needs the others
+                self.opponents.prune({*self.league.members, *self.schedule.in_use()})
+        self.learner.forget()
+        self.save_s = time.perf_counter() - began
+
+    def restore(self) -> None:
+        """Become what the checkpoint holds.
+
+        Raises:
+            SchemaMismatch: for a checkpoint of another vocabulary or shape of model.
+        """
+        state = checkpoint.load(self.folder.checkpoint)
+        self.learner.load(state, str(self.folder.checkpoint))
+        self.iteration, self.figures = state["iteration"], state["figures"]
+        self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        if "schedule" in state:  # a run of an earlier version has none, and needs none
+            self.schedule.load(state["schedule"])
+        self.learner.publish(self.iteration)
+        if self.config.staleness:
+            load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
+            self.sampler.publish(max(0, self.iteration - 1))
+        if parallel.rank() == 0:
+            self.folder.rewind(self.iteration)
+        parallel.wait()
+        self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
+        self._weigh_end()
+        self._take_reference()
+
+    def hold_reference(self) -> None:
+        """Take the present weights as the reference that training is held to, and write them once."""
+        if self.config.kl and self.config.iterations:
+            if parallel.rank() == 0:
+                checkpoint.save(self.folder.reference, weights(self.policy))
+            parallel.wait()
+            self._take_reference()
+
+    def _take_reference(self) -> None:
+        if not self.config.kl or not self.config.iterations:
+            return
+        if self.config.lora_rank and not self.config.warmup_steps:
+            self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
+            return
+        self.learner.reference = twin(self.policy)
+        load_weights(
+            self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference)
+        )
+
+    # -- who measures beside it
+
+    @functools.cached_property
+    def held_out(self) -> HeldOut:
+        """Who measures the policy on held-out instances."""
+        tasks = self.config.batch // (self.config.group if self.config.grouped else 1)
+
+        def drawn() -> Iterator[int]:
+            for iteration, task in product(range(self.config.iterations), range(tasks)):
+                yield self._job(iteration, task, 0).seed
+            yield from cloned_seeds(self.config)
+
+        return HeldOut(self.policy, self.config, self.envs[0], drawn)
+
+    @functools.cached_property
+    def watched(self) -> WatchedSeeds | None:
+        """Who plays the watched seeds; None where nobody does, or another process."""
+        if not self.config.watch or parallel.rank():
+            return None
+        return WatchedSeeds(self.policy, self.config, self.envs, self.folder.watched)
+
+    def close(self) -> None:
+        """Close what plays, what stores and who measures."""
+        super().close()
+        if self.watched is not None:
+            self.watched.close()
+        if "held_out" in vars(self):
+            self.held_out.close()

@@ -1,0 +1,78 @@
+"""The environments of a run as they are played: recipe, limits, and the instances that figures are of."""
+
+from __future__ import annotations
+
+import functools
+
+from gem.envs.seats.seated_env import SeatedEnv
+from gem.errors import BadArgument
+from gem.evals import Instances, find_instances
+from gem.record import Limits
+from gem.registry import EnvSpec, Maker
+from gem.train.config import TrainConfig
+from gem.train.mixture import EnvPart
+from gem.wrappers.wrapper_factory import tool_wrappers
+
+
+class PlayedEnv:
+    """One environment of a run: its recipe, its limits, and the instances that it is measured on."""
+
+    def __init__(self, part: EnvPart, config: TrainConfig) -> None:
+        """Play `part`, one of the config's; tools are the innermost wrappers.
+
+        Raises:
+            UnknownEnv: for an id, or a wrapper's name, that nothing is registered under.
+        """
+        self.name, self.config = part.name, config
+        wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
+        self.maker = Maker(part.id, part.kwargs, wrappers)
+        self.limits = Limits(turns=part.max_turns, turn_tokens=config.max_tokens)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What is registered under the id."""
+        return self.maker.spec
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """Who acts in it."""
+        return self.spec.seats
+
+    @functools.cached_property
+    def has_expert(self) -> bool:
+        """Whether a seat of the game has an expert, which may hold it alone."""
+        with self.maker() as env:
+            found = type(env.unwrapped)
+        return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
+
+    @functools.cached_property
+    def instances(self) -> Instances:
+        """The instances that every figure of the run is measured on."""
+        return find_instances(self.maker, self.config.seed)
+
+    @functools.cached_property
+    def budget(self) -> int | None:
+        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
+        with self.maker() as env:
+            stated = env.spec.max_turns if env.spec else None
+        known = [turns for turns in (stated, self.limits.turns) if turns is not None]
+        return min(known, default=None)
+
+
+def played_envs(config: TrainConfig) -> list[PlayedEnv]:
+    """Return the environments of a config as they are played.
+
+    Raises:
+        BadArgument: for opponents where no environment has a seat for them.
+    """
+    envs = [PlayedEnv(part, config) for part in config.parts]
+    if config.opponents and all(len(env.seats) < 2 for env in envs):
+        raise BadArgument(
+            f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
+        )
+    return envs
+
+
+def make_maker(config: TrainConfig) -> Maker:
+    """Return the recipe of a config's environment, of several the first one's."""
+    return played_envs(config)[0].maker

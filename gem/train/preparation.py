@@ -1,0 +1,155 @@
+"""What a run does before RL: measure random play and the solver, warm the model up, measure it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.evals import EnvResult
+from gem.record import Episode
+from gem.train import parallel
+from gem.train.demonstrations import loss_on, open_demonstrations
+from gem.train.figures import contests, take_figures
+from gem.train.learner import Learner
+from gem.train.loop import Trainer
+from gem.train.run import WarmupStep
+from gem.train.warmup import warm_up
+from gem.train.warmup_cache import WarmUps
+from gem.train.well_formed import WellFormed, below
+
+TIMES = 20
+"""Times in a warm-up that the loss on demonstrations that are kept apart is measured."""
+
+WARM_LONGER = "RL begins with less than the format; take more --warmup-steps, or another --warmup-lr."
+
+
+def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
+    """Measure random play and the solver, warm the model up, and measure it before any RL."""
+    config, watcher = trainer.config, trainer.watcher
+    with trainer.counted():
+        watcher.stage("measuring random play and the solver")
+        take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
+        if any(contest.solvable for contest in contests(trainer)):
+            take_figures(trainer, "optimum", SolverAgent(), 0)
+        trainer.learner.publish(0)
+        if not config.iterations:
+            watcher.stage("measuring before cloning")
+            take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
+        if config.warmup_steps:
+            trainer.cpu_s += warm(trainer, warm_ups)
+        if config.iterations:
+            watcher.stage("measuring before any RL")
+            take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+            if config.warmup_steps:
+                warn_below_random(trainer)
+
+
+def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
+    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
+    config = trainer.config
+    elsewhere = 0.0
+    with open_demonstrations(config) as (demos, apart), closing(Looks(trainer, apart)) as looks:
+
+        def make() -> None:
+            warm_up(
+                trainer.policy,
+                [env.maker for env in trainer.envs],
+                seed=config.seed,
+                steps=config.warmup_steps,
+                batch=config.warmup_batch,
+                lr=config.warmup_lr,
+                max_grad_norm=config.max_grad_norm,
+                on=config.warmup_on,
+                pass_tokens=config.pass_tokens,
+                demos=demos,
+                on_step=looks.hear,
+                look=looks.look,
+                most=looks.last,
+            )
+
+        trainer.watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+        if warm_ups is None:
+            make()
+        else:
+            began = time.process_time()
+            elsewhere = warm_ups.take(config, trainer.policy, make) - (time.process_time() - began)
+            trainer.learner.publish(0)
+    trainer.learner.take_over()
+    return max(0.0, elsewhere)
+
+
+class Looks:
+    """Looks after each step of a warm-up at what has been learnt, writes it down, and says when to stop."""
+
+    def __init__(self, trainer: Trainer, apart: Sequence[Episode]) -> None:
+        """Look at the trainer's policy; `apart` are the demonstrations that are not cloned."""
+        self.trainer, self.config, self.apart = trainer, trainer.config, apart
+        self.last = self.config.warmup_most or self.config.warmup_steps
+        self.loss = float("nan")
+        self.judge: WellFormed | None = None
+        if self.config.warmup_check:
+            makers = [env.maker for env in trainer.envs]
+            self.judge = WellFormed(trainer.policy, self.config, makers, trainer.limits)
+
+    def hear(self, step: int, loss: float) -> None:
+        """Take in a step's loss."""
+        self.loss = loss
+
+    def look(self, step: int, learner: Learner) -> bool:
+        """Look at what a step made of the learner; return whether the format is learnt."""
+        done = WarmupStep(step + 1, self.loss)
+        every = max(1, self.config.warmup_steps // TIMES)
+        if self.apart and (done.step % every == 0 or done.step == self.config.warmup_steps):
+            loss = loss_on(learner, self.apart, self.config.warmup_on)
+            done = replace(done, held_out_loss=loss)
+            self.trainer.watcher.cloned(done.step, loss)
+        learnt = False
+        if self.judge is not None and self._due(done.step):
+            done, learnt = self._judged(self.judge, done)
+        self.trainer.watcher.warmed(step, self.last, done.loss)
+        if parallel.rank() == 0:
+            self.trainer.folder.append_warmup(done)
+        return learnt
+
+    def _due(self, step: int) -> bool:
+        """Tell whether the format is looked at behind a step."""
+        config = self.config
+        if config.warmup_most and step < config.warmup_steps:
+            return False
+        return step % config.warmup_check == 0 or step in (config.warmup_steps, self.last)
+
+    def _judged(self, judge: WellFormed, done: WarmupStep) -> tuple[WarmupStep, bool]:
+        """Return the step with what the judge found, and whether the format is learnt."""
+        found = parallel.from_first(lambda: judge.look(done.step))
+        shares = (
+            f"{found.readable:.1%} of sampled episodes are readable, of random play "
+            f"{found.random_readable:.1%}"
+        )
+        watcher = self.trainer.watcher
+        if found.learnt:
+            watcher.stage(f"the format is learnt, after step {done.step}: {shares}")
+        elif done.step == self.last:
+            watcher.warned(f"the warm-up ends before the format is learnt: {shares}. {WARM_LONGER}")
+        return replace(done, readable=found.readable, random_readable=found.random_readable), found.learnt
+
+    def close(self) -> None:
+        """Close what judges."""
+        if self.judge is not None:
+            self.judge.close()
+
+
+def warn_below_random(trainer: Trainer) -> None:
+    """Warn where the warmed-up policy plays worse than random, beyond noise."""
+    for label, figures in {"": trainer.figures, **trainer.figures.get("environments", {})}.items():
+        if not {"before", "random"} <= figures.keys():
+            continue
+        before, random = (EnvResult.from_json(figures[name]) for name in ("before", "random"))
+        if below(before, random):
+            where = f"{label}: " if label else ""
+            trainer.watcher.warned(
+                f"{where}before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}"
+            )

@@ -1,0 +1,224 @@
+"""Sampling a run's episodes: what task each is of, who plays it, where it is played and where it is kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gem import seeding
+from gem.errors import BadArgument
+from gem.evals import Instances
+from gem.record import Agent, Episode, Limits
+from gem.registry import Maker
+from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
+from gem.train import parallel
+from gem.train.config import TrainConfig
+from gem.train.learner import Learner, load_weights, weights
+from gem.train.opponents import League, Opponents
+from gem.train.played_env import PlayedEnv, played_envs
+from gem.train.policy import Policy, make_policy
+from gem.train.run import RunFolder
+from gem.train.schedule import Schedule, Slot
+
+
+@dataclass
+class Sampling:
+    """Plays the episodes that a run is trained on.
+
+    `fixed`: the opponents that have a name. `iteration`: how many are done; the next one is played.
+    """
+
+    config: TrainConfig
+    folder: RunFolder
+    learner: Learner
+    fixed: Mapping[str, Agent] = field(default_factory=dict)
+    iteration: int = 0
+    _coming: Future[list[Episode]] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that is trained."""
+        return self.learner.policy
+
+    # -- the episodes of an iteration
+
+    def next_episodes(self) -> list[Episode]:
+        """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
+        if not self.config.staleness:
+            return self.sample()
+        # Here, not there: what is to come follows from the iterations that are complete now.
+        for number in (self.iteration, self.iteration + 1):
+            self.schedule.plan(number)
+        if self._coming is None:
+            self._coming = self._thread.submit(self.sample, self.iteration)
+        episodes = self._coming.result()
+        self._coming = None
+        # What is sampled while this iteration learns comes from the weights that stand before it does.
+        self.refresh_sampler()
+        if self.iteration + 1 < self.config.iterations:
+            self._coming = self._thread.submit(self.sample, self.iteration + 1)
+        return episodes
+
+    def sample(self, iteration: int | None = None) -> list[Episode]:
+        """Play the episodes of an iteration, by default the present one."""
+        number = self.iteration if iteration is None else iteration
+        if self.config.algorithm == "turn_grpo":
+            return self._sample_branches(number)
+        size = self.config.group if self.config.grouped else 1
+        return self._play([self._job(number, i // size, i % size) for i in range(self.config.batch)])
+
+    def _play(self, jobs: Sequence[Job]) -> list[Episode]:
+        """Play jobs, this process's share of them where there are several."""
+        if isinstance(self.runner, RayRunner):  # its players have copies of the model
+            version = self.sampler.agent.policy_version
+            if version != self.runner.version:
+                self.runner.publish(version or 0, self.sampler.model.state_dict())
+        return parallel.gathered(self.runner.play(parallel.share(jobs)))
+
+    def _job(self, iteration: int, task: int, sample: int) -> Job:
+        seed = seeding.derive(self.config.seed, "episode", iteration, task)
+        slot = self.schedule.plan(iteration)[task]
+        env = self.envs[slot.part]
+        agents = None
+        if slot.seat:
+            agents = self.opponents.seated(env.seats, slot.seat, self.sampler.agent, slot.opponent)
+        limits = None if env.limits == self.limits else env.limits
+        key = f"{iteration}-{task}"
+        return Job(env.maker, seed, str(task), sample, limits=limits, agents=agents, key=key)
+
+    def slots_of(self, episodes: Sequence[Episode]) -> list[Slot]:
+        """Return the slot of each episode of the present iteration, which its group numbers."""
+        if len(self.envs) == 1 and self.league is None:
+            return [Slot()] * len(episodes)
+        plan = self.schedule.plan(self.iteration)
+        return [plan[int(episode.group)] for episode in episodes]
+
+    def take_snapshot(self) -> None:
+        """Take the policy as it is now into the pool of opponents."""
+        assert self.league is not None
+        if parallel.rank() == 0:
+            self.opponents.keep(self.iteration)
+        parallel.wait()
+        self.league.add(self.iteration)
+
+    def _sample_branches(self, iteration: int) -> list[Episode]:
+        """Play each group's first episode, draw one of its turns, and play the others from there.
+
+        The job's key says behind ``@`` at which turn an episode left the first one.
+        """
+        tasks = range(self.config.batch // self.config.group)
+        firsts = self._play([replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks])
+        jobs: list[Job] = []
+        for task, first in zip(tasks, firsts, strict=True):
+            stream = seeding.stream(self.config.seed, "branch", iteration, task)
+            turn = int(stream.random() * len(first.turns))
+            first.job = f"{iteration}-{task}@{turn}"
+            start = Branch(first, turn) if turn else None
+            jobs += [
+                replace(self._job(iteration, task, sample), key=first.job, start=start)
+                for sample in range(1, self.config.group)
+                if first.scored and first.turns
+            ]
+        return [*firsts, *self._play(jobs)]
+
+    def wait_for_samples(self) -> None:
+        """Wait until no episodes are being played: an environment need not bear two threads."""
+        if self._coming is not None:
+            wait([self._coming])
+
+    def refresh_sampler(self) -> None:
+        """Give the sampler, where it is a copy, the policy's weights of now."""
+        load_weights(self.sampler, weights(self.policy), "the learner")
+        self.sampler.publish(self.iteration)
+
+    # -- who plays, and what
+
+    @functools.cached_property
+    def sampler(self) -> Policy:
+        """The policy that episodes are sampled from: the one that is trained, or a copy of its own."""
+        return make_policy(self.config) if self.config.staleness else self.policy
+
+    @functools.cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "sampler")
+
+    @functools.cached_property
+    def runner(self) -> Runner:
+        """Plays the run's episodes, and stores them.
+
+        Raises:
+            BadArgument: for several processes that train, and Ray.
+        """
+        how: dict[str, Any] = {
+            "host": self.config.host,
+            "limits": self.limits,
+            "concurrency": self.config.batch,
+            "store": self.store,
+        }
+        if not self.config.ray:
+            return Runner(self.sampler.agent, **how)
+        if parallel.world() > 1:
+            raise BadArgument("on Ray one process trains, and many sample; begin one, or leave ray out.")
+        return RayRunner(self.sampler.agent, address=self.config.ray, **how)
+
+    @functools.cached_property
+    def store(self) -> EpisodeStore | None:
+        """Where the run's episodes go; None where the config wants none."""
+        if self.config.store == "none":
+            return None
+        path, number = self.folder.episodes, parallel.rank()
+        path = path.with_stem(f"{path.stem}-{number}") if number else path
+        return EpisodeStore(path, tokens=self.config.store == "tokens")
+
+    @functools.cached_property
+    def envs(self) -> list[PlayedEnv]:
+        """The environments of the run."""
+        return played_envs(self.config)
+
+    @property
+    def maker(self) -> Maker:
+        """The recipe of the environment, of several of the first."""
+        return self.envs[0].maker
+
+    @property
+    def instances(self) -> Instances:
+        """The instances that figures are measured on, in several environments in the first."""
+        return self.envs[0].instances
+
+    @functools.cached_property
+    def league(self) -> League | None:
+        """Who plays against the policy; None where it holds every seat."""
+        config = self.config
+        return League(config.opponent, config.pool, config.pool_by) if config.opponents else None
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """What each task of the run's iterations is."""
+        return Schedule(self.config, [env.seats for env in self.envs], self.league)
+
+    @functools.cached_property
+    def opponents(self) -> Opponents:
+        """The agents of the league."""
+        return Opponents(self.fixed, self.policy, self.config, self.folder.pool)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits from outside, where an environment has none of its own."""
+        return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
+
+    def close(self) -> None:
+        """Close what plays and what stores."""
+        if self._coming is not None and not self._coming.cancel():
+            wait([self._coming])
+        if self.config.staleness:
+            self._thread.shutdown()
+        self.runner.close()
+        if self.config.staleness:
+            self.sampler.agent.close()
+        if self.store is not None:
+            self.store.close()
+        if self.league is not None:
+            self.opponents.close()
