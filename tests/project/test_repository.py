@@ -56,6 +56,18 @@ def test_links_between_pages_lead_somewhere():
     assert dead == []
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_anchors_on_pages_outside_the_site_exist(page):
+    """Those of the site are held by scripts/check_site.py."""
+    dead = []
+    for path, anchor in re.findall(r"\]\(([\w/.-]+\.md)#([\w-]+)\)", page.read_text("utf-8")):
+        headings = re.findall(r"^#+ (.*)$", (page.parent / path).read_text("utf-8"), re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+        if anchor not in slugs:
+            dead.append(f"{path}#{anchor}")
+    assert dead == []
+
+
 def test_the_navigation_names_every_page_and_no_other():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
     pages = set(re.findall(r"[\w/-]+\.md", navigation)) - {"troubleshooting.md"}  # generated
