@@ -89,9 +89,10 @@ def loss_on(learner: Learner, episodes: Sequence[Episode], on: WarmupOn) -> floa
 
 
 def cloned_seeds(config: TrainConfig) -> Iterator[int]:
-    """Yield the seeds of what the warm-up clones."""
+    """Yield the seeds of what the warm-up clones, or may clone."""
     if config.demos is None:
-        for step, i in product(range(config.warmup_steps), range(config.warmup_batch)):
+        steps = config.warmup_most or config.warmup_steps
+        for step, i in product(range(steps), range(config.warmup_batch)):
             yield warm_up_seed(config.seed, step, i)
         return
     with EpisodeStore(config.demos, read_only=True) as store:

@@ -13,7 +13,7 @@ from gem.record import Failure, StopReason
 from gem.train import well_formed
 from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
-from gem.train.trainer import train, trained_agent
+from gem.train.trainer import train
 from gem.train.warmup import warm_up_seed
 from gem.train.warmup_cache import WarmUps
 from gem.train.well_formed import Look, WellFormed, below, compare
@@ -112,11 +112,29 @@ def test_steps_that_are_too_few_are_told(tmp_path):
     assert "take more --warmup-steps" in log.warnings[0]
 
 
-def test_one_that_is_looked_at_is_not_shared(tmp_path):
+def test_one_that_is_looked_at_is_shared(tmp_path):
     shared = WarmUps(tmp_path / "shared")
-    train(replace(CONFIG, warmup_steps=2, out=tmp_path / "run"), warm_ups=shared)
-    assert not list((tmp_path / "shared").glob("*.pt"))
-    assert trained_agent(tmp_path / "run")
+    config = replace(CONFIG, warmup_steps=2, out=tmp_path / "made")
+    made = train(config, warm_ups=shared)
+    taken = train(replace(config, out=tmp_path / "taken"), warm_ups=shared)
+    assert len(list((tmp_path / "shared").glob("*.pt"))) == 1
+    assert (taken["before"], taken["after"]) == (made["before"], made["after"])
+
+
+def test_it_takes_all_its_steps_and_more_until_the_format_is_learnt(tmp_path):
+    log = Log()
+    config = replace(CONFIG, warmup_steps=3, warmup_check=2, warmup_most=8, out=tmp_path)
+    train(config, watcher=log)
+    steps = RunFolder(tmp_path).warmed()
+    assert [each.step for each in steps] == list(range(1, 9))
+    assert [each.step for each in steps if each.readable is not None] == [3, 4, 6, 8]
+    assert any("ends before the format is learnt" in warning for warning in log.warnings)
+
+
+@pytest.mark.parametrize("given", [{"warmup_check": 0}, {"warmup_most": 79}])
+def test_a_maximum_that_cannot_be_is_refused(given):
+    with pytest.raises(BadArgument, match=r"warmup_most is .* at least warmup_steps"):
+        TrainConfig(**{"warmup_check": 10, "warmup_most": 100, **given})
 
 
 def test_demonstrations_are_cloned_to_the_end():
