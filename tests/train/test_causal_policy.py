@@ -102,6 +102,7 @@ def small(folder, out, **how):
             "warmup_steps": 20,
             "warmup_batch": 8,
             "warmup_lr": 2e-2,
+            "warmup_on": "answers",
             "eval_episodes": 10,
             "max_turns": 2,
             "dtype": "float32",
