@@ -519,8 +519,10 @@ class Episode:
 
     def succeeded(self, seat: str | None = None) -> bool | None:
         """Return whether a seat's task was solved, or the episode's; None where nobody knows."""
-        stop = self.stop if seat is None or not self.several else self.ends[seat].stop
-        if not self.scored or stop is StopReason.ENDED:
+        stop: StopReason | None = self.stop
+        if seat is not None and self.several:
+            stop = self.ends[seat].stop if seat in self.ends else None
+        if not self.scored or stop in (None, StopReason.ENDED):
             return None
         return stop is StopReason.SOLVED
 

@@ -88,6 +88,7 @@ def test_each_seat_succeeds_by_its_own_end():
     game = episode(*paid(1.0, seat="x"), *paid(-1.0, seat="o"), stop=StopReason.ENDED)
     game.ends["x"].stop, game.ends["o"].stop = StopReason.SOLVED, StopReason.FAILED
     assert (game.succeeded("x"), game.succeeded("o"), game.success) == (True, False, None)
+    assert game.succeeded("nobody") is None  # of a seat that never had an end, nobody knows
     assert episode().succeeded(SEAT) is True
 
 

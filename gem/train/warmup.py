@@ -107,7 +107,7 @@ def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> li
     for episode in episodes:
         for seat in episode.seats if episode.scored else ():
             made = rows(tokenise(episode, policy.renderer, seat), seat)
-            if on == "all" and len(made) == 1:
+            if on == "all" and len(made) == 1 and seat in episode.ends:
                 made = [_ended(made[0], episode.ends[seat].observation, policy)]
             for row in made:
                 cut = row.first(policy.context)
