@@ -9,15 +9,13 @@ in a temporary folder. Needs playwright, Pillow and a Chromium (on PATH, or by t
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from browser import need_chromium, save
+from playwright.sync_api import sync_playwright
 
 from gem.viewer.report import write_report
 
@@ -35,8 +33,6 @@ PICTURES = {
 }
 """Of which runs, width and height in CSS pixels, and colours."""
 COLOURS = 128
-LARGEST = 150_000
-"""Bytes that a picture may have."""
 
 
 def make_runs(folder: Path) -> None:
@@ -55,20 +51,9 @@ def take(folder: Path, chromium: str) -> None:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             written = write_report([folder / run for run in runs], folder / f"{name}.html")
             page.goto(written.resolve().as_uri())
-            _save(page, IMAGES / f"{name}.png")
+            save(page, IMAGES / f"{name}.png", COLOURS)
             page.close()
         browser.close()
-
-
-def _save(page: Page, path: Path) -> None:
-    page.screenshot(path=path)
-    with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
-    size = path.stat().st_size
-    print(f"{path.relative_to(IMAGES.parents[1])}: {size:,} bytes")
-    if size > LARGEST:
-        raise SystemExit(f"{path.name} has {size:,} bytes; accepted: {LARGEST:,}")
 
 
 def main() -> None:
@@ -76,9 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, help="folder of the runs; made where they are not there")
     given = parser.parse_args().runs
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        raise SystemExit("there is no Chromium on PATH; name one by the variable CHROMIUM")
+    chromium = need_chromium()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given or Path(temporary)
         make_runs(folder)

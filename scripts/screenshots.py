@@ -10,15 +10,13 @@ PATH, or by the variable CHROMIUM).
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
 
-from PIL import Image
+from browser import need_chromium, save
 from playwright.sync_api import Page, sync_playwright
 
 from gem.rollout import EpisodeStore
@@ -29,8 +27,6 @@ IMAGES = Path(__file__).parents[1] / "docs/images"
 SEEDS = 3
 GAMES = ("game:Minesweeper-v0-easy", "game:Sudoku-v0-easy", "game:Hangman-v0-easy")
 COLOURS = 256
-LARGEST = 150_000
-"""Bytes that a picture may have."""
 
 
 def make_runs(folder: Path) -> list[Path]:
@@ -88,13 +84,13 @@ def take(sources: list[Source], url: str, chromium: str) -> None:
         ):
             on.goto(url + address)
             on.wait_for_load_state("networkidle")
-            _save(on, name)
+            save(on, IMAGES / f"{name}.png", COLOURS)
         light.goto(f"{url}run/{random.number}/episode/{lost}/whatif?turn={len(turns) - 1}")
         light.fill("textarea", mine)
         light.select_option("select", "solver")
         light.get_by_role("button", name="Play").click()
         light.wait_for_selector(".sides")
-        _save(light, "viewer_what_if")
+        save(light, IMAGES / "viewer_what_if.png", COLOURS)
         browser.close()
 
 
@@ -110,26 +106,12 @@ def _doubted(source: Source) -> int:
     return min((entry.number for entry in late if entry.turns == 3), key=doubt)
 
 
-def _save(page: Page, name: str) -> None:
-    path = IMAGES / f"{name}.png"
-    page.screenshot(path=path)
-    with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
-    size = path.stat().st_size
-    print(f"{path.relative_to(IMAGES.parents[1])}: {size:,} bytes")
-    if size > LARGEST:
-        raise SystemExit(f"{path.name} has {size:,} bytes; accepted: {LARGEST:,}")
-
-
 def main() -> None:
     """Make the runs, serve them, and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, help="folder of the runs; made where they are not there")
     given = parser.parse_args().runs
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        raise SystemExit("there is no Chromium on PATH; name one by the variable CHROMIUM")
+    chromium = need_chromium()
     with tempfile.TemporaryDirectory() as temporary:
         sources = open_sources(make_runs(given or Path(temporary)))
         server = Server(sources)

@@ -8,8 +8,6 @@ says so and has nothing to refuse.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +15,8 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from browser import find_chromium
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
@@ -56,7 +56,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def main() -> int:
     """Look at every page; 1 where something is wrong."""
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = find_chromium()
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
