@@ -34,8 +34,8 @@ class Minesweeper(TextGame):
     Task:
         `num_mines` mines lie under a board of `rows` by `cols` cells. The first revealed cell has no mine,
         and neither have its neighbours if the other cells can hold all mines. Each of the three may be a
-        range (low, high) from which each episode draws. A budget below one turn per
-        safe cell gives a warning.
+        range (low, high) from which each episode draws. A budget with less than one turn per safe cell gives
+        a warning.
     Action:
         In a box, ``reveal 2 3`` or ``flag 2 3``: row and column, counted from 1; ``2 3`` alone reveals.
         Flagging a flagged cell removes the flag. Revealing a flagged cell, or any action on a revealed cell,
