@@ -160,7 +160,7 @@ class ReasoningGymEnv(Env):
         return Step(f"Your answer scores {score:.4g} of 1.", score, True, False, info)
 
     def sample_random_action(self) -> str:
-        """Return another question's reference answer, or a digit where the data set has none."""
+        """Return the reference answer of a random question, or a digit if the data set has none."""
         other = self._item(self.actor_rng.randrange(self.size))["answer"]
         return _answer(str(self.actor_rng.randrange(10)) if other is None else str(other))
 

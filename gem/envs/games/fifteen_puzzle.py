@@ -228,7 +228,7 @@ def _distances(side: int) -> list[list[int]]:
 def _line_cost(side: int, line: Board, k: int, upright: bool) -> int:
     """Return moves across a row or column `k` that its tiles need, conflicts within it included.
 
-    Tiles of one line that stand in it in the wrong order cost two moves more for each that must step aside.
+    Tiles of one line in the wrong order cost two more moves for each tile that must leave the line.
     """
     places = [divmod(tile - 1, side) for tile in line if tile]
     if upright:
@@ -262,7 +262,7 @@ def solve(side: int, board: Board, turns: int) -> dict[Board, str]:
 
 
 def _search(side: int, start: Board, weight: float, turns: int | None) -> dict[Board, str] | None:
-    """Return a solution as solve() does, None where none fits `turns`: A* with a weighted estimate."""
+    """Return a solution as solve() does, by A* with a weighted estimate; None if none fits `turns`."""
     sources, wanted = _sources(side), goal(side)
     first = estimate(side, start)
     frontier = [(weight * first, first, start, start.index(0))]

@@ -209,7 +209,7 @@ class TerminalEnv(WorkspaceEnv):
         return "The time for commands is used up." if self.used_s >= self.time_s else ""
 
     def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
-        """Run one command; return what the agent reads, whether it succeeded, and whether the machine is lost."""
+        """Run one command; return what the agent reads, whether it succeeded, whether the machine is lost."""
         session = self._open()
         result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
         self.used_s += result.wall_s

@@ -266,7 +266,7 @@ def _inside(canvas: Canvas, corners: list[Point], corner: Point, words: str) -> 
 
 
 def _beside(canvas: Canvas, corners: list[Point], edge: int, words: str) -> None:
-    """Write beside an edge, on its outer side; the corners run counterclockwise as one sees them."""
+    """Write beside an edge, on its outer side; the corners are in counterclockwise order."""
     (x, y), (to_x, to_y) = corners[edge], corners[(edge + 1) % len(corners)]
     length = math.hypot(to_x - x, to_y - y)
     out = ((y - to_y) / length, (to_x - x) / length)
