@@ -1,1 +1,1 @@
-"""Environments, a package for each family; `catalog` gathers their ids, and imports no environment."""
+"""Environments, one package per family; `catalog` collects their ids without importing them."""

@@ -1,4 +1,4 @@
-"""Every id of our own: each family lists its rows in its `specs`."""
+"""Catalogue of gem's own environments, collected from the registry entries in each family's `specs`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ROWS = {
     "mcp": ("database",),
     "multi": ("seats",),
 }
-"""The families whose rows have ids with a prefix; they are imported when one of these ids is wanted."""
+"""By id prefix: the packages that hold its registry entries, imported when such an id is requested."""
 
 
 def register_all() -> None:
-    """Register the whole catalogue; doing it twice is harmless."""
+    """Register the whole catalogue; a second call is harmless."""
     for prefix, families in ROWS.items():
         ENV_REGISTRY.load_later(prefix, *(f"gem.envs.{family}.specs:SPECS" for family in families))
     for family in FAMILIES:

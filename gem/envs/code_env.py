@@ -1,4 +1,4 @@
-"""Upstream's place of CodeEnv; its home is `gem.envs.code`."""
+"""Upstream's import path of CodeEnv, which is defined in `gem.envs.code`."""
 
 from gem.envs.code.env import CodeBasics, CodeEnv
 

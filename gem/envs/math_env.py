@@ -1,4 +1,4 @@
-"""Upstream's place of MathEnv; its home is `gem.envs.math`."""
+"""Upstream's import path of MathEnv, which is defined in `gem.envs.math`."""
 
 from gem.envs.math.env import ArithmeticEnv, MathEnv, WordProblemsEnv
 

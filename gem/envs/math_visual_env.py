@@ -1,4 +1,4 @@
-"""Upstream's place of MathVisualEnv; its home is `gem.envs.vision`."""
+"""Upstream's import path of MathVisualEnv, which is defined in `gem.envs.vision`."""
 
 from gem.envs.vision.env import ChartsEnv, GeometryEnv, MathVisualEnv
 

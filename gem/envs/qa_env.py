@@ -1,4 +1,4 @@
-"""Upstream's place of QaEnv; its home is `gem.envs.qa`."""
+"""Upstream's import path of QaEnv, which is defined in `gem.envs.qa`."""
 
 from gem.envs.qa.env import FactsEnv, QaEnv
 

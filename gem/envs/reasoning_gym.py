@@ -1,4 +1,4 @@
-"""Upstream's place of ReasoningGymEnv; its home is `gem.envs.bridges.reasoning_gym`."""
+"""Upstream's import path of ReasoningGymEnv, which is defined in `gem.envs.bridges.reasoning_gym`."""
 
 from gem.envs.bridges.reasoning_gym import ReasoningGymEnv
 

@@ -1,4 +1,4 @@
-"""Upstream's place of the registry; its home is `gem.registry`."""
+"""Upstream's import path of the registry, which is defined in `gem.registry`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ __all__ = ["ENV_REGISTRY", "EnvSpec", "make", "make_vec", "print_envs", "registe
 
 
 def __getattr__(name: str) -> Any:
-    if name == "make_vec":  # what it needs is loaded with its first use
+    if name == "make_vec":  # imported at first use, because it needs more modules
         from gem.vector import make_vec
 
         return make_vec

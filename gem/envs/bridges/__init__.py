@@ -1,1 +1,1 @@
-"""Other people's environments: reasoning-gym, Gymnasium, TextArena, PettingZoo."""
+"""Bridges to environments elsewhere: reasoning-gym, Gymnasium, TextArena, PettingZoo, and servers."""

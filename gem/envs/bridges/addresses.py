@@ -1,4 +1,4 @@
-"""The names of environments elsewhere: addresses, of which there is no list."""
+"""Names of the families ``remote:`` and ``openenv:``: server addresses, which cannot be listed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from urllib.parse import urlsplit
 
 
 class Place(NamedTuple):
-    """A server, and the id of an environment there."""
+    """A server and the id of an environment on it."""
 
     server: str
     env_id: str
 
 
 def split(name: str) -> Place | None:
-    """Return what ``http://host:port/ID`` names, or None.
+    """Split ``http://host:port/ID`` into server and id; return None for any other text.
 
-    The id begins at the first part of the path that has a colon; where none has, it is the last part.
+    The id begins at the first part of the path that has a colon. If no part has one, it is the last part.
     """
     if not is_server(name):
         return None
@@ -29,7 +29,7 @@ def split(name: str) -> Place | None:
 
 
 def is_server(name: str) -> bool:
-    """Tell whether a name is the address of a server."""
+    """Return whether a name is the address of a server."""
     try:
         parts = urlsplit(name)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -38,13 +38,13 @@ def is_server(name: str) -> bool:
 
 
 class Addresses:
-    """Holds every name: whether it is an address, the environment says when it is made."""
+    """A stand-in for a list of names that accepts every name; the environment checks the address later."""
 
     def __contains__(self, name: object) -> bool:
-        """True."""
+        """Return True."""
         return True
 
 
 def addresses() -> Addresses:
-    """Return the names behind ``remote:`` and ``openenv:``."""
+    """Return the names of the families ``remote:`` and ``openenv:``."""
     return Addresses()

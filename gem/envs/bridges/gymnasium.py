@@ -1,7 +1,7 @@
-r"""The bridge to gymnasium: its toy-text environments, said in words, as the family ``gymnasium:``.
+r"""Bridge to Gymnasium: its toy-text environments with text observations, as the family ``gymnasium:``.
 
-The dynamics and the rewards are the package's. What is ours: the rules and the state as text, actions by
-name, a turn budget that the task states, and an expert that plans on the model which the rules describe.
+The dynamics and the rewards are the package's. gem adds the rules and the state as text, actions by name,
+a turn budget that the task states, and an expert that plans on the model that the rules describe.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NUMPY_SEEDS = 2**31
 
 @dataclass(frozen=True, slots=True)
 class ToyText:
-    """How one of the package's environments is put into words.
+    """The text form of one of the package's environments.
 
-    `rules`: the task. `actions`: each word and the number it stands for. `say`: the state, from the
-    environment and its last observation. `won`: whether an end with this last reward is a success. `nothing`:
-    what a turn with an unreadable answer earns; no more than any move, so that not answering never pays.
+    `rules`: the task. `actions`: each word and its action number. `say`: returns the state as text, from the
+    environment and its last observation. `won`: returns whether an end with this last reward is a success.
+    `nothing`: the reward of a turn with an unreadable answer. No move earns less, so it never pays.
     """
 
     id: str
@@ -152,25 +152,25 @@ WORLDS: dict[str, ToyText] = {
 
 
 class GymnasiumEnv(Env):
-    r"""Play one of gymnasium's toy-text environments in words.
+    r"""Play one of Gymnasium's toy-text environments in text.
 
     Task:
         FrozenLake, CliffWalking, Taxi or Blackjack, by `name`: reach the goal on ice, walk along a cliff,
         carry a passenger, beat the dealer.
     Action:
-        The name of an action inside ``\boxed{}``, as ``\boxed{left}``; its number will do.
+        The name of an action inside ``\boxed{}``, as ``\boxed{left}``. Its number is accepted too.
     Observation:
         The rules and the state as text, then the state after each action.
     Reward:
-        The package's own, unscaled. An unreadable answer does nothing and earns what the worst move earns.
+        The package's own, unscaled. An unreadable answer does nothing and earns as little as the worst move.
     End:
-        As the package ends it, or after the turns that the task states.
+        When the package ends the episode, or after the turns that the task states.
     Source:
-        gymnasium's toy-text environments (MIT licence); rules, texts and expert are ours.
+        Gymnasium's toy-text environments (MIT licence); rules, texts and expert are gem's own.
     """
 
     def __init__(self, name: str, max_turns: int | None = None) -> None:
-        """Choose the environment; `max_turns` replaces the budget that the task states.
+        """Choose the environment; `max_turns` replaces its usual turn budget.
 
         Raises:
             UnknownEnv: for a name that is not in WORLDS. BadArgument: for a budget below 1.
@@ -219,11 +219,11 @@ class GymnasiumEnv(Env):
         return Step(said, reward, over, False, info)
 
     def sample_random_action(self) -> str:
-        """Return any action; see Env.sample_random_action."""
+        """Return a random action; see Env.sample_random_action."""
         return f"\\boxed{{{self.actor_rng.choice(list(WORLDS[self.name].actions))}}}"
 
     def solve(self) -> str:
-        """Return the action that is best on the model which the rules describe."""
+        """Return the best action under the model that the rules describe."""
         words = {number: word for word, number in WORLDS[self.name].actions.items()}
         if self.name == "Blackjack-v1":
             chosen = _blackjack_move(*self._state)
@@ -232,7 +232,7 @@ class GymnasiumEnv(Env):
         return f"\\boxed{{{words[chosen]}}}"
 
     def close(self) -> None:
-        """Close the environment inside."""
+        """Close the package's environment."""
         self._world.close()
         super().close()
 

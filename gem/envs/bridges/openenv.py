@@ -1,4 +1,4 @@
-"""Other people's servers of environments that speak OpenEnv's protocol, as the family ``openenv:``."""
+"""Client for environment servers that speak OpenEnv's protocol, as the family ``openenv:``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ except ImportError as error:
     raise missing_extra("the openenv: family", "websockets", "serve") from error
 
 ANSWER_AT_MOST = 100 << 20
-"""Bytes of one message, as OpenEnv's own client has it."""
+"""The largest message in bytes, as in OpenEnv's own client."""
 
 USUAL_FIELDS = ("text", "message", "action", "answer", "code", "command")
-"""The fields of an action that are filled where a server's schema has several."""
+"""The action fields that the text fills, first match first, if a server's schema has several fields."""
 
 SHOWN_FIELDS = (
     "text",
@@ -37,30 +37,30 @@ SHOWN_FIELDS = (
     "question",
     "echoed_message",
 )
-"""The fields of an observation that are shown alone where one of them is a text."""
+"""The observation fields to show: the first of them that is text is shown alone."""
 
 REFUSED = ("INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR")
 
 
 class OpenEnvEnv(Env):
-    """An environment on a server that speaks OpenEnv's protocol, whoever wrote it.
+    """An environment on any server that speaks OpenEnv's protocol.
 
     Task:
-        What the server says; its observation is shown as text.
+        The server's task. Its observation is shown as text.
 
     Action:
-        Text. It fills the one field of the server's actions, or the one that was named, as text or as the
-        number that the schema wants there. A JSON object of the schema's fields is sent as it is. What the
-        server refuses is shown to the agent, and earns 0.
+        Text. It fills the field that `field` names, or else the only or the usual field of the server's
+        actions, as text or as JSON of the type in the schema. A JSON object with the schema's fields is sent
+        unchanged. If the server refuses an action, the agent reads the refusal and earns 0.
 
     Observation:
-        The observation's text where it has one, under one of the usual names; else all its fields, as JSON.
+        The text of the observation, if it has one under a usual name. Otherwise all its fields, as JSON.
 
     Reward:
-        The server's. Where it gives none before the end, 0; an end without one is no verdict.
+        The server's, or 0 for a step without one. An episode that ends without a reward has no verdict.
 
     End:
-        When the server says done. Truncation and the reason stand in its metadata, where it is gem's.
+        When the server says done. A gem server puts truncation and the stop reason into the metadata.
 
     Source:
         https://github.com/huggingface/OpenEnv, protocol of release 0.10.
@@ -77,13 +77,13 @@ class OpenEnvEnv(Env):
         headers: Mapping[str, str] | None = None,
         call_s: float = 60.0,
     ) -> None:
-        """Keep the server's address; it is connected to with the first reset.
+        """Keep the server's address; the first reset connects to it.
 
         Args:
             name: the address, as ``http://127.0.0.1:8000``.
-            field: of its actions, that the text fills; None: what its schema suggests.
-            shown: the field of its observations that is shown; None: see above.
-            headers: sent along, as a key.
+            field: the action field that the text fills; None: chosen from the server's schema.
+            shown: the observation field that is shown; None: see Observation.
+            headers: HTTP headers to send, for example with a key.
             call_s: seconds that one answer may take.
         """
         if not is_server(name):
@@ -100,9 +100,9 @@ class OpenEnvEnv(Env):
     # -- the contract
 
     def reset(self, seed: int | None = None) -> Start:
-        """Begin an episode there; see Env.reset."""
+        """Begin an episode on the server; see Env.reset."""
         super().reset(seed)
-        # Seeds there are often of numpy's or C's size.
+        # The server often passes seeds to numpy or C, which take fewer bits.
         asked = {"type": "reset", "data": {"seed": (self.seed or 0) % 2**31}}
         known = self._socket is not None
         try:
@@ -110,16 +110,16 @@ class OpenEnvEnv(Env):
         except WorkerDied:
             if not known:
                 raise
-            result = self._ask(asked)  # the server began anew since the last episode
+            result = self._ask(asked)  # the server was restarted since the last episode
         if result.get("done"):
             raise NoVerdict(f"the server ended the episode in its reset: {_why(result)}")
         return Start(self._obs(result), _info(result))
 
     def step(self, action: str) -> Step:
-        """Take one action there; see Env.step."""
+        """Take one action on the server; see Env.step."""
         try:
             result = self._ask({"type": "step", "data": self._action(action)})
-        except ToolError as refused:  # the agent's doing, and no way out of the episode
+        except ToolError as refused:  # the agent's mistake; the episode goes on
             return Step(f"Your action was refused: {refused}", 0.0, False, False, {"refused": True})
         done, reward = bool(result.get("done")), result.get("reward")
         metadata = result.get("metadata") or {}
@@ -133,17 +133,18 @@ class OpenEnvEnv(Env):
         return Step(self._obs(result), float(reward or 0.0), done and not truncated, truncated, info)
 
     def close(self) -> None:
-        """End the session there; see Env.close."""
+        """End the session on the server; see Env.close."""
         self._drop(b'{"type":"close"}')
         super().close()
 
-    # -- the wire
+    # -- messages
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the data of the answer to a message.
+        """Send a message and return the data of the answer.
 
         Raises:
-            WorkerDied: when the server, and the session with it, is gone. ToolError, NoVerdict: as it says.
+            WorkerDied: when the server is gone, and the session with it.
+            ToolError, NoVerdict: when the server answers with an error.
         """
         try:
             socket = self._connected(begins=message["type"] == "reset")
@@ -192,7 +193,7 @@ class OpenEnvEnv(Env):
     # -- text and fields
 
     def _action(self, text: str) -> dict[str, Any]:
-        """Return an action as the server's schema wants it."""
+        """Return an action in the form of the server's schema."""
         with suppress(ValueError, RecursionError):
             written = json.loads(text)
             if isinstance(written, dict) and written and set(written) <= set(self._schema()) | {"metadata"}:
@@ -263,7 +264,7 @@ def _part(part: dict[str, Any]) -> Text | Image:
 
 
 def _is_result(data: Mapping[str, Any]) -> bool:
-    """Tell whether all of an answer can be believed: what is no number is no reward, and no 0 either."""
+    """Return whether an answer is valid; a reward that is not a finite number makes it invalid."""
     reward = data.get("reward")
     try:
         paid = reward is None or (isinstance(reward, int | float) and isfinite(reward))

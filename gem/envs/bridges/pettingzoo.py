@@ -1,4 +1,4 @@
-"""A SeatedEnv as PettingZoo sees it: an AECEnv, or a ParallelEnv."""
+"""Adapters that turn a SeatedEnv into a PettingZoo AECEnv or ParallelEnv."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ except ImportError:
 
 
 class AnyText(spaces.Space[str]):
-    """Every text; Gymnasium's Text space wants an alphabet and a length. What it samples says nothing."""
+    """The space of all texts, without the alphabet and length that Gymnasium's Text space requires."""
 
     def __init__(self, seed: int | None = None) -> None:
-        """Make it."""
+        """Make the space; `seed` seeds its samples."""
         super().__init__(None, str, seed)
 
     def contains(self, x: Any) -> bool:
-        """Return whether `x` is a text."""
+        """Return whether `x` is text."""
         return isinstance(x, str)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        r"""Return a number in a box, which most games read; `legal_action` gives legal play."""
+        r"""Return a random digit in ``\boxed{}``, which most games read; `legal_action` gives legal play."""
         return f"\\boxed{{{self.np_random.integers(10)}}}"
 
 
 class _View:
-    """What both views share: spaces, the game, and what each agent was shown last."""
+    """Base of both adapters: spaces, the game, and each agent's last observation."""
 
     render_mode: str | None = None
 
     def __init__(self, env: SeatedEnv) -> None:
-        """View `env`."""
+        """Wrap `env`, the game."""
         if not isinstance(env, SeatedEnv):
             raise BadArgument(f"env is {env}; accepted: a SeatedEnv.")
         self.game = env
@@ -49,7 +49,7 @@ class _View:
         self._actions = {agent: AnyText() for agent in env.seats}
 
     def observation_space(self, agent: str) -> Any:
-        """Return ``Dict(text=...)``; PettingZoo's tests want an array or a dict."""
+        """Return ``Dict(text=...)``; PettingZoo's tests require an array or a dict."""
         return self._spaces[agent]
 
     def action_space(self, agent: str) -> Any:
@@ -57,19 +57,19 @@ class _View:
         return self._actions[agent]
 
     def legal_action(self, agent: str) -> str:
-        """Return a legal action of an agent that is to act, from the game's random actor."""
+        """Return a legal action for an agent whose turn it is, from the game's random actor."""
         return self.game.random_action(agent)
 
     def expert_action(self, agent: str) -> str:
-        """Return the action of the game's expert for an agent that is to act."""
+        """Return the action of the game's expert for an agent whose turn it is."""
         return self.game.expert_action(agent)
 
     def observe(self, agent: str) -> dict[str, str]:
-        """Return what an agent was shown last; an empty text before it was shown anything."""
+        """Return an agent's last observation; the text is empty before the first one."""
         return {"text": self._observed.get(agent, "")}
 
     def render(self) -> None:
-        """Refuse: what there is to see is in the observations."""
+        """Raise NoSolver: there is no picture, and the observations show everything."""
         raise NoSolver(f"{self.game} has no picture; its observations are its display.")
 
     def close(self) -> None:
@@ -81,13 +81,14 @@ class _View:
 
 
 class PettingZooAEC(_View, AECEnv):  # type: ignore[misc]
-    """The view that goes around the table; where agents act at the same time, it collects their actions.
+    """An AECEnv over a SeatedEnv: agents act one after another.
 
-    Rewards, ends and infos of an agent are there when the step is complete.
+    If several agents act in the same step of the game, their actions are collected first. Rewards, ends and
+    infos are set when that step is complete.
     """
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin an episode; `options` are PettingZoo's and mean nothing here."""
+        """Begin an episode; `options` is part of PettingZoo's interface and is ignored."""
         obs, infos = self.game.reset(seed)
         self.agents = list(self.game.live)
         self._observed = {}
@@ -101,7 +102,7 @@ class PettingZooAEC(_View, AECEnv):  # type: ignore[misc]
         self.agent_selection = self.game.acting[0]
 
     def step(self, action: str | None) -> None:
-        """Take the selected agent's action; None from one that has ended."""
+        """Take the selected agent's action; it must be None if that agent has ended."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
@@ -127,12 +128,12 @@ class PettingZooAEC(_View, AECEnv):  # type: ignore[misc]
 
 
 class PettingZooParallel(_View, ParallelEnv):  # type: ignore[misc]
-    """The view in which all act at once; the action of an agent whose turn it is not is not looked at."""
+    """A ParallelEnv over a SeatedEnv: all agents act at once; actions out of turn are ignored."""
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, Any]]]:
-        """Begin an episode; `options` are PettingZoo's and mean nothing here."""
+        """Begin an episode; `options` is part of PettingZoo's interface and is ignored."""
         obs, infos = self.game.reset(seed)
         self.agents = list(self.game.live)
         self._observed = {}
@@ -140,7 +141,7 @@ class PettingZooParallel(_View, ParallelEnv):  # type: ignore[misc]
         return {agent: self.observe(agent) for agent in self.agents}, dict(infos)
 
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
-        """Step the game with the actions of those whose turn it is; `infos` says ``to_act`` of each."""
+        """Step the game with the actions of the agents to act; ``to_act`` in `infos` says who acts next."""
         before = self.agents
         step = self.game.step({agent: actions[agent] for agent in self.game.acting})
         self._look(step.obs)

@@ -1,8 +1,7 @@
-r"""The bridge to reasoning-gym: more than a hundred procedural data sets, as the family ``rg:``.
+r"""Bridge to reasoning-gym: more than a hundred procedural data sets, as the family ``rg:``.
 
-The package is good at making questions and was not written for hostile answers or for many seeds; what
-its data sets get wrong is put right here, in tables, and `tests/envs/bridges/test_reasoning_gym.py` measures
-every row of them again.
+The package makes good questions, but it was not written for hostile answers or for many seeds. The tables
+here repair the defects of its data sets. `tests/envs/bridges/test_reasoning_gym.py` tests every row of them.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ RESEEDABLE = frozenset(
         "word_sorting",
     }
 )
-"""Data sets whose constructor reads files (10 to 600 ms) and that draw nothing there: one instance is
-given another seed for each item. All others are built anew, for some draw in their constructor."""
+"""Data sets whose constructor reads files (10 to 600 ms) and draws nothing. One instance of each gets another
+seed for each item. All others are built again for each item, because some draw in their constructor."""
 
 BLANK = {"base_conversion": "", "codeio": "{}"}
-"""The reference answer by which a data set shows that it failed to make an item; another is made then."""
+"""The reference answer of an item that a data set failed to make; another item is made instead."""
 
 _ITEM_SEEDS = 2**31  # numpy's legacy generator, which one data set seeds, takes 32 bits
 _LOCK = threading.RLock()
@@ -64,7 +63,7 @@ _GENERATORS: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
 
 
 def names() -> list[str]:
-    """Return the data sets of the installed package."""
+    """Return the names of the data sets in the installed package."""
     return sorted(DATASETS)
 
 
@@ -72,17 +71,17 @@ class ReasoningGymEnv(Env):
     r"""Answer one question of a reasoning-gym data set.
 
     Task:
-        One question per episode, drawn from the `size` questions that the data set `name` makes under
-        `seed`. Questions of different seeds have nothing in common. Further keywords configure the data
-        set, as ``max_terms=4``.
+        One question per episode, drawn from the `size` questions that the data set `name` makes with
+        `seed`. Different seeds make unrelated questions. Further keywords configure the data set, as
+        ``max_terms=4``.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
-        ``<answer></answer>``.
+        Any text. The content of the last ``\boxed{}``, or else of the last ``<answer></answer>``, is the
+        answer.
     Observation:
         The question, and how to answer.
     Reward:
-        The data set's own score, between 0 and 1; many give part of it for an answer that is nearly
-        right. Only the full score is a success. What the scorer cannot read earns 0.
+        The data set's own score, between 0 and 1. Many data sets give part of it for a nearly right answer.
+        Only the full score is a success. An answer that the scorer cannot read earns 0.
     End:
         After one action.
     Source:
@@ -96,14 +95,14 @@ class ReasoningGymEnv(Env):
     def __init__(
         self, name: str, size: int = 500, seed: int = 42, *, dataset: Any = None, **config: Any
     ) -> None:
-        """Choose the data set, how many questions it has, and which.
+        """Choose the data set, the number of questions, and the seed that makes them.
 
-        `dataset`, one of the package's own making, gives the questions in place of those: its item `i` is
-        question `i`, and it scores.
+        `dataset`, a data set object of the package, replaces these questions: its item `i` is question `i`,
+        and it scores the answers.
 
         Raises:
             UnknownEnv: when the package has no such data set. UnknownArgument, BadArgument: for a keyword
-                or value that its configuration does not take.
+                or value that its configuration does not accept.
         """
         if name not in DATASETS:
             raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
@@ -161,12 +160,12 @@ class ReasoningGymEnv(Env):
         return Step(f"Your answer scores {score:.4g} of 1.", score, True, False, info)
 
     def sample_random_action(self) -> str:
-        """Return another question's reference answer, or a digit where the data set has none."""
+        """Return the reference answer of a random question, or a digit if the data set has none."""
         other = self._item(self.actor_rng.randrange(self.size))["answer"]
         return _answer(str(self.actor_rng.randrange(10)) if other is None else str(other))
 
     def solve(self) -> str:
-        """Return the reference answer: an oracle, it reads what the agent is not shown."""
+        """Return the reference answer, which the agent does not see (an oracle)."""
         reference = self._entry.get("answer")
         if reference is None:
             raise NoSolver(f"{self} has no solver: the data set gives no reference answer.")
@@ -179,7 +178,7 @@ class ReasoningGymEnv(Env):
 
     @property
     def dataset(self) -> Any:
-        """The questions: entries as the package makes them, by number; or what was given or assigned."""
+        """The questions, as entries of the package by number; or the object that was given or assigned."""
         return Questions(self) if self._dataset is None else self._dataset
 
     @dataset.setter
@@ -190,7 +189,7 @@ class ReasoningGymEnv(Env):
 
     @property
     def idx(self) -> int:
-        """The question that reset() takes next, where a script walks by number; it does once it assigns."""
+        """The number of the question that reset() takes next, once a script has assigned a number."""
         return self._next or 0
 
     @idx.setter
@@ -199,7 +198,7 @@ class ReasoningGymEnv(Env):
 
     @property
     def answer(self) -> Any:
-        """The reference answer of the running episode; None where the data set gives none."""
+        """The reference answer of the running episode; None if the data set gives none."""
         return self._entry.get("answer")
 
     @answer.setter
@@ -207,9 +206,9 @@ class ReasoningGymEnv(Env):
         self._entry = {**self._entry, "answer": value}
 
     def _item(self, index: int) -> dict[str, Any]:
-        """Make question `index`, from a data set of its own under a hashed seed.
+        """Make question `index`, from its own data set with a hashed seed.
 
-        Inside one data set, item i + 1 of seed s is item i of seed s + 1: neighbouring seeds would share
+        Inside one data set, item i + 1 of seed s is item i of seed s + 1. So neighbouring seeds would share
         all their questions but one.
         """
         if self._dataset is not None:
@@ -229,7 +228,7 @@ class ReasoningGymEnv(Env):
             attempt += 1
 
     def _score(self, answer: str) -> tuple[float, str]:
-        """Return the data set's score of `answer`, and why where it is 0 for a reason of ours."""
+        """Return the data set's score of `answer`, and the reason if gem set it to 0."""
         why = refused(self.name, answer, self._entry)
         if why:
             return 0.0, why
@@ -237,13 +236,13 @@ class ReasoningGymEnv(Env):
             with _foreign(self._need_seed() % _ITEM_SEEDS):
                 scorer = self._generator if self._dataset is None else self._dataset
                 score = float(scorer.score_answer(answer, self._entry))
-        except Exception as error:  # somebody else's scorer: it may raise anything
+        except Exception as error:  # the package's scorer may raise anything
             self._check_scorer(error)
             return 0.0, f"the scorer could not read the answer: {type(error).__name__}"
         return (score, "") if math.isfinite(score) else (0.0, f"the scorer returned {score}")
 
     def _check_scorer(self, error: Exception) -> None:
-        """Raise NoVerdict when the scorer fails on the reference answer too: not the agent's doing."""
+        """Raise NoVerdict if the scorer also fails on the reference answer: not the agent's mistake."""
         reference = self._entry["answer"]
         if reference is None:
             return
@@ -254,24 +253,24 @@ class ReasoningGymEnv(Env):
             raise NoVerdict(f"the scorer of {self} fails on its own reference answer: {error!r}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the generator behind: the receiving process builds or shares its own."""
+        """Return the state without the generator; the receiving process builds or shares its own."""
         return {key: value for key, value in vars(self).items() if key != "_generator"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the state and find the generator."""
+        """Restore the state and find the generator."""
         vars(self).update(state)
         self._generator = _generator(self.name, self.config)
 
 
 class Questions(Sequence[dict[str, Any]]):
-    """The questions of an environment, as the package makes entries, and its scorer."""
+    """The questions of an environment as entries of the package, with the package's scorer."""
 
     def __init__(self, env: ReasoningGymEnv) -> None:
         """Show the questions of `env`."""
         self.env = env
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of questions."""
         return self.env.size
 
     def __getitem__(self, index: Any) -> Any:
@@ -303,7 +302,7 @@ def _foreign(seed: int) -> Iterator[None]:
         try:
             yield
         finally:
-            for module, name in _SHADOWS:  # whoever uses the package beside us finds it as it is
+            for module, name in _SHADOWS:  # other users of the package find it unchanged
                 vars(sys.modules[module]).pop(name, None)
             random.setstate(kept)
             np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
@@ -363,7 +362,7 @@ def _order_neighbours(dataset: Any) -> None:
 
 
 def _shadow(name: str, replacement: Any) -> Callable[[Any], None]:
-    """Return a repair that gives the data set's module a builtin of its own, in every call of ours."""
+    """Return a repair that replaces a builtin in the data set's module during every call from gem."""
 
     def repair(dataset: Any) -> None:
         module = type(dataset).__module__
@@ -373,19 +372,19 @@ def _shadow(name: str, replacement: Any) -> Callable[[Any], None]:
 
 
 REPAIRS: dict[str, Callable[[Any], None]] = {
-    # questions or reference answers follow the order of a set, which changes with the hash seed
+    # questions or reference answers depend on the order of a set, which changes with the hash seed
     "isomorphic_strings": _order_letters,
     "ransom_note": _order_letters,
     "polynomial_multiplication": _order_monomials,
     "word_ladder": _order_neighbours,
     "knight_swap": _shadow("frozenset", _OrderedFrozenSet),
-    # prints, into whatever protocol runs over stdout
+    # it prints, which would break a protocol over stdout
     "codeio": _shadow("print", lambda *args: None),
 }
-"""What is done to a data set when it has been built."""
+"""The repair of a data set, applied when it has been built."""
 
 
 def _answer(text: str) -> str:
-    """Return `text` as an answer, in a box, or in tags where its braces would not survive the box."""
+    """Return `text` as an answer: in a box, or in tags if its braces would break the box."""
     boxed_text = f"\\boxed{{{text}}}"
     return boxed_text if boxed(boxed_text) == text.strip() else f"<answer>{text}</answer>"

@@ -1,8 +1,8 @@
-"""Screens: which answers reach the scorers of reasoning-gym.
+"""Checks that an answer must pass before a scorer of reasoning-gym reads it.
 
-Model output is hostile, and these scorers were not written for that: four run it through ``eval``, five
-through sympy's parser, which does the same, some can be kept busy for ever by a short text, and some pay
-for nothing. Each has a row in `SCREENS` here; an answer that equals the reference always passes.
+Model output is hostile, and these scorers were not written for that. Four run it through ``eval``, five
+through sympy's parser, which does the same. A short text can keep some of them busy forever, and some reward
+wrong answers. Each has a row in `SCREENS`. An answer that equals the reference always passes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entry: TypeAlias = Mapping[str, Any]
 
 
 def refused(name: str, answer: str, entry: Entry) -> str:
-    """Return why `answer` is not given to the scorer of data set `name`, or ``""``."""
+    """Return why the scorer of data set `name` may not read `answer`; ``""`` if it may."""
     reference = entry["answer"] or ""
     if answer == reference:
         return ""
@@ -34,7 +34,7 @@ def refused(name: str, answer: str, entry: Entry) -> str:
 
 
 def _is_literal(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is a Python literal: what else reaches these scorers' eval() would be run."""
+    """Return whether `answer` is a Python literal; these scorers' eval() would run anything else."""
     try:
         ast.literal_eval(answer)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -43,17 +43,17 @@ def _is_literal(answer: str, entry: Entry) -> bool:
 
 
 def _is_board(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is a board of queens, or a literal."""
+    """Return whether `answer` is a board of queens, or a literal."""
     return re.fullmatch(r"[_Q\s]*", answer) is not None or _is_literal(answer, entry)
 
 
 def _is_arithmetic(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is plain arithmetic on numbers, without powers."""
+    """Return whether `answer` is plain arithmetic on numbers, without powers."""
     return "**" not in answer and re.fullmatch(r"[\d\s+\-*/().]*", answer, re.ASCII) is not None
 
 
 def _makes_24(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is arithmetic on the numbers given, and not between 24 and 25.
+    """Return whether `answer` is arithmetic on the numbers given, and not between 24 and 25.
 
     The scorer takes any four numbers within its range, and cuts the value's decimals off.
     """
@@ -74,9 +74,9 @@ FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     "csc": lambda x: 1 / cmath.sin(x),
     "cot": lambda x: 1 / cmath.tan(x),
 }
-"""What a formula may call."""
+"""The functions that a formula may call."""
 
-_MAX_BITS = 10_000  # of the largest number that a formula may come to
+_MAX_BITS = 10_000  # of the largest value that a formula may have
 _ARITHMETIC: dict[type[ast.operator], Callable[[complex, complex], complex]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -87,9 +87,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[complex, complex], complex]] = {
 
 
 def _is_formula(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is a formula over one-letter names, of a bounded size.
+    """Return whether `answer` is a formula over one-letter names, of a bounded size.
 
-    sympy's parser, which these scorers use, evaluates its input as Python: anything else would be run.
+    sympy's parser, which these scorers use, evaluates its input as Python and would run anything else.
     """
     if not answer.isascii() or len(answer) > 200 + 4 * len(entry["answer"]):
         return False
@@ -100,7 +100,7 @@ def _is_formula(answer: str, entry: Entry) -> bool:
 
 
 def _bits(node: ast.expr) -> float:
-    """Bound the bits of the number a formula comes to, names counting as 1; ValueError where it is none."""
+    """Return a bound on the bits of a formula's value; a name counts as 1. ValueError if it is no formula."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return int(abs(number)).bit_length() + 1
@@ -121,9 +121,9 @@ _STEP = 1e-4
 
 
 def _is_antiderivative(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is a formula whose slope at three points is the integrand's value.
+    """Return whether `answer` is a formula whose slope at three points is the integrand's value.
 
-    The scorer simplifies the difference of the two, for ever where a wrong answer is nested deep.
+    The scorer simplifies the difference of the two, which never ends for a deeply nested wrong answer.
     """
     if not _is_formula(answer, entry):
         return False
@@ -142,7 +142,7 @@ def _is_antiderivative(answer: str, entry: Entry) -> bool:
 
 
 def _value(node: ast.expr, x: complex) -> complex:
-    """Return a formula's value where its variable is `x`; ValueError where it has no number."""
+    """Return a formula's value if its variable is `x`; ValueError if it has no value."""
     match node:
         case ast.Constant(value=int() | float() as number):
             return complex(number)
@@ -161,7 +161,7 @@ _LOGIC = str.maketrans({"¬": "~", "∧": "&", "∨": "|", "→": "^", "↔": "^
 
 
 def _is_logic(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is a logical formula over one-letter names: each name doubles the truth table."""
+    """Return whether `answer` is a logical formula over one-letter names; each doubles the truth table."""
     try:
         tree = ast.parse(answer.translate(_LOGIC).strip(), mode="eval").body
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -175,14 +175,14 @@ def _is_logic(answer: str, entry: Entry) -> bool:
 
 
 def _has_small_numbers(answer: str, entry: Entry) -> bool:
-    """Tell whether no number in `answer` has three digits: these scorers make that many moves."""
+    """Return whether no number in `answer` has three digits: these scorers make that many moves."""
     return re.search(r"\d{3}", answer) is None
 
 
 def _is_near(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is the probability, to 1e-4.
+    """Return whether `answer` is the probability, to 1e-4.
 
-    The scorer pays in full for a first digit that agrees, and writes out all zeros of 1e999999999.
+    The scorer gives the full reward if the first digit agrees, and writes out all zeros of 1e999999999.
     """
     if re.search(r"e.{4}", answer.lower()):
         return False
@@ -193,12 +193,12 @@ def _is_near(answer: str, entry: Entry) -> bool:
 
 
 def _has_no_nan(answer: str, entry: Entry) -> bool:
-    """Tell whether no NaN is in `answer`: no comparison with it holds, and these scorers then give 1."""
+    """Return whether no NaN is in `answer`: no comparison with it holds, and these scorers then give 1."""
     return "nan" not in answer.lower()
 
 
 def _is_comparable(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is the same JSON, or short enough for the scorer's tree distance (about 1 s)."""
+    """Return whether `answer` is equal JSON, or short enough for the scorer's tree distance (about 1 s)."""
     reference = entry["answer"]
     try:
         same = bool(json.loads(answer) == json.loads(reference))
@@ -208,7 +208,7 @@ def _is_comparable(answer: str, entry: Entry) -> bool:
 
 
 def _is_exact(answer: str, entry: Entry) -> bool:
-    """Tell whether `answer` is the reference: the scorer asks only whether there is any text."""
+    """Return whether `answer` is the reference: the scorer asks only whether there is any text."""
     return bool(answer == entry["answer"])
 
 
@@ -231,5 +231,5 @@ SCREENS: dict[str, Callable[[str, Entry], bool]] = {
     "number_sorting": _has_no_nan,
     "game_of_life_halting": _is_exact,
 }
-"""What an answer must be before the scorer sees it, where the scorer would run it, choke on it, or pay for
-nothing. An answer that equals the reference always passes."""
+"""The check of an answer before the scorer reads it, for each scorer that would run it, hang on it, or reward
+a wrong one. An answer that equals the reference always passes."""

@@ -1,4 +1,4 @@
-"""Environments on a server, `gem-gym serve`, as the family ``remote:``."""
+"""Client for environments on a server of gem's (`gem-gym serve`), as the family ``remote:``."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from gem.specs import EnvSpec, TaskRef, written_arguments
 
 
 class RemoteEnv(Env):
-    """An environment that lives on a server of gem's.
+    """An environment that runs on a server of gem's.
 
     Task:
-        That of the environment there.
+        The task of the environment on the server.
 
     Action:
-        As there.
+        As on the server.
 
     Observation:
-        As there, to the letter. What JSON cannot hold in its info comes as text.
+        Exactly as on the server. Info values that JSON cannot hold arrive as text.
 
     Reward:
-        As there.
+        As on the server.
 
     End:
-        As there. A server that goes away is no verdict, as the death of a worker is.
+        As on the server. If the server goes away, the episode has no verdict, as when a worker dies.
 
     Source:
-        ``gem-gym serve``. States stay on the server: get_state() returns a name for one, which holds as long
-        as this environment is open.
+        ``gem-gym serve``. States stay on the server: get_state() returns a name for one, which is valid while
+        this environment is open.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("_link", "_index", "_claims", "_tools", "_spec")
@@ -47,16 +47,16 @@ class RemoteEnv(Env):
     def __init__(
         self, name: str, token: str | None = None, call_s: float | None = None, **keywords: Any
     ) -> None:
-        """Open a session there.
+        """Open a session on the server.
 
         Args:
             name: the server's address and the id, as ``http://127.0.0.1:8000/game:Sudoku-v0-easy``.
-            token: what the server wants; None: the environment variable GEM_SERVE_TOKEN.
-            call_s: seconds that a call may take, the network included; None: any.
-            **keywords: of the environment there; the server takes those that it lists.
+            token: the server's token; None: the value of the environment variable GEM_SERVE_TOKEN.
+            call_s: seconds that a call may take, including the network; None: no limit.
+            **keywords: arguments of the environment; the server accepts those that it lists.
 
         Raises:
-            WorkerDied: when there is no server. Or what it says.
+            WorkerDied: when there is no server. Errors of the server are raised as they are.
         """
         place = split(name)
         if place is None:
@@ -90,47 +90,47 @@ class RemoteEnv(Env):
     # -- the contract
 
     def reset(self, seed: int | None = None, **options: Any) -> Start:
-        """Begin an episode there; see Env.reset."""
+        """Begin an episode on the server; see Env.reset."""
         super().reset(seed)
         start: Start = self._call("reset", self.seed, **options)
         return start
 
     def step(self, action: str) -> Step:
-        """Take one action there; see Env.step."""
+        """Take one action on the server; see Env.step."""
         step: Step = self._call("step", action)
         return step
 
     def close(self) -> None:
-        """End the session there; see Env.close."""
+        """End the session on the server; see Env.close."""
         if self._phase != "closed" and "_link" in vars(self):
             self._link.leave(self._index)
         super().close()
 
     def sample_random_action(self) -> str:
-        """Return a legal action, drawn there; see Env.sample_random_action."""
+        """Return a legal action, drawn on the server; see Env.sample_random_action."""
         return str(self._call("sample_random_action"))
 
     def solve(self) -> str:
-        """Return the expert's next action, from there; see Env.solve."""
+        """Return the expert's next action, from the server; see Env.solve."""
         return str(self._call("solve"))
 
     def seed_actor(self, seed: int) -> None:
-        """Begin another random actor's stream there; see Env.seed_actor."""
+        """Start a new random actor stream on the server; see Env.seed_actor."""
         self._call("seed_actor", seeding.check(seed))
 
     @property
     def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
-        """What a model may call natively there."""
+        """The tools that a model may call natively."""
         return self._tools
 
     @property
     def forkable(self) -> bool:  # type: ignore[override]
-        """Whether the environment there can be forked."""
+        """Whether the environment on the server can be forked."""
         return bool(self._claims["forkable"])
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What this was made from, with what is claimed of the environment there."""
+        """The EnvSpec that this was made from, with the claims of the environment on the server."""
         return self._spec
 
     @spec.setter
@@ -140,18 +140,18 @@ class RemoteEnv(Env):
     # -- state
 
     def get_state(self) -> dict[str, Any]:
-        """Return this end's state, and a name for the environment's, which stays there; see Env.get_state."""
+        """Return the local state and the name of the state that stays on the server; see Env.get_state."""
         return {**super().get_state(), "_there": self._call("get_state")}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Become what get_state() returned; see Env.set_state."""
+        """Restore the state that get_state() returned; see Env.set_state."""
         mine = dict(state)
         there = mine.pop("_there")
         super().set_state(mine)
         self._call("set_state", there)
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return a twin in the same state, in a session of its own; see Env.fork."""
+        """Return a copy in the same state, in its own session; see Env.fork."""
         self._check_forkable()
         twin = self._shell()
         vars(twin).update(super().get_state())
@@ -162,7 +162,7 @@ class RemoteEnv(Env):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: what this was made of, without the token, and its state."""
+        """Return what pickle keeps: the arguments without the token, and the state."""
         args, kwargs = self._init
         init = args[:1], {name: value for name, value in kwargs.items() if name != "token"}
         spec = self.spec and replace(
@@ -171,7 +171,7 @@ class RemoteEnv(Env):
         return {"init": init, "spec": spec, "state": self.get_state()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
-        """Open another session in the state that was kept."""
+        """Open a new session in the saved state."""
         self._init = args, kwargs = kept["init"]
         type(self).__init__(self, *args, **kwargs)
         self.spec = self._made_by = kept["spec"]
@@ -179,7 +179,7 @@ class RemoteEnv(Env):
 
 
 class _Link:
-    """A connection, which an environment shares with its forks; one thread at a time uses it."""
+    """A connection that an environment shares with its forks; one thread uses it at a time."""
 
     def __init__(self, server: str, token: str | None, call_s: float | None) -> None:
         self.host = Remote(call_s, server, token)

@@ -1,4 +1,4 @@
-"""The rows of other people's environments: each a family, whose names are known without an import."""
+"""Registry entries of the bridges: one family each, with names known without an import."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ rubiks_cube rush_hour self_reference sentence_reordering shortest_path simple_eq
 simple_integration sokoban spell_backward spiral_matrix string_insertion string_manipulation
 string_splitting string_synthesis sudoku survo syllogism time_intervals tower_of_hanoi tsumego
 word_ladder word_sequence_reversal word_sorting zebra_puzzles
-""".split()  # noqa: SIM905  a hundred quoted names would fill two screens
-"""The data sets of reasoning-gym 0.1.25 that need no configuration; of a later release it is asked."""
+""".split()  # noqa: SIM905  a hundred quoted names would be long
+"""The data sets of reasoning-gym 0.1.25 that need no configuration; others come from the package."""
 
 RG_UNSOLVED = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
-"""Those that give no reference answer."""
+"""Data sets without a reference answer."""
 
 REASONING_GYM = Family(
     prefix="rg",
@@ -46,7 +46,7 @@ GYMNASIUM_TOY_TEXT = {
     "FrozenLake8x8-v1": (200, 0.908),
     "Taxi-v4": (200, 1.0),
 }
-"""The turns that the task states, and the rate at which optimal play wins, over seeds 0 to 499."""
+"""The turn budget that the task states, and the win rate of optimal play over seeds 0 to 499."""
 
 GYMNASIUM = Family(
     prefix="gymnasium",
@@ -143,7 +143,7 @@ ScorableGames-v0-game2 ScorableGames-v0-game3 ScorableGames-v0-7players
 ScorableGames-v0-medicalethics ScorableGames-v0-vendorretailer
 """,
 }
-"""The games of TextArena 0.7.4 by how many play; of a later release it is asked."""
+"""The games of TextArena 0.7.4 by number of players; others come from the package."""
 
 TEXTARENA = Family(
     prefix="ta",

@@ -1,8 +1,8 @@
-r"""The bridge to TextArena: games for one, two and more players, as the family ``ta:``.
+r"""Bridge to TextArena: games for one or more players, as the family ``ta:``.
 
-The rules, texts and rewards are the package's. What it gets wrong for many environments in one process is
-put right here: it draws from the process's generators and seeds them, prints, asks nltk to download, keeps
-words in sets, and raises on some answers. Each game has generators of its own, in place only while it runs.
+The rules, texts and rewards are the package's. This module repairs what fails with many environments in one
+process: the package draws from the global generators and seeds them, prints, asks nltk to download, keeps
+words in sets, and raises on some answers. Each game has its own generators, active only while it runs.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from gem.record import StopReason
 _LOCK = threading.RLock()
 _NUMPY_SEEDS = 2**32
 _TOP_WORDS = 1000
-"""How many of the most frequent words stand in for nltk's list of basic English."""
+"""How many of the most frequent words replace nltk's list of basic English."""
 
 INVALID_REWARD = -1.0
-"""What the package's own rule gives for an invalid move that ends a game."""
+"""The package's own reward for an invalid move that ends a game."""
 
 
 class Game:
-    """One game of the package, with generators of its own. Whole state: a deep copy is a twin."""
+    """One game of the package with its own generators; a deep copy copies the whole state."""
 
     def __init__(self, name: str, config: dict[str, Any]) -> None:
-        """Build it.
+        """Build the game.
 
         Raises:
-            UnknownEnv: for a name that the package has not. BadArgument: for keywords that it refuses.
+            UnknownEnv: for a name that the package does not have. BadArgument: for keywords that it refuses.
             MissingExtra: without the package.
             MissingData: for a game that the installed package cannot play, with its reason.
         """
@@ -101,22 +101,22 @@ class Game:
                     state.step = functools.partial(_step_while_somebody_is_left, state)
 
     def act(self, action: str) -> str:
-        """Give the current player's action; return what the game raised on it, or ''.
+        """Pass the current player's action to the game; return the error that the game raised, or ''.
 
-        The package has no rule for an action that it cannot read without raising: it counts as invalid.
+        The package has no rule for an action on which it raises. Such an action counts as invalid.
         """
         if self.bracket and "[" not in action and "]" not in action:
             action = f"[{action}]"
         with self._inside():
             try:
                 self.env.step(action=action)
-            except Exception as error:  # somebody else's parser: it may raise anything
+            except Exception as error:  # the package's parser may raise anything
                 return f"{type(error).__name__}: {error}"
         return ""
 
     @property
     def player(self) -> int:
-        """Who acts next."""
+        """The number of the player who acts next."""
         return int(self.env.state.current_player_id)
 
     @property
@@ -126,12 +126,12 @@ class Game:
 
     @property
     def turns(self) -> int | None:
-        """The turns that the game states, if any."""
+        """The turn limit of the game, if it has one."""
         limit = getattr(self.env.state, "max_turns", None)
         return limit if isinstance(limit, int) else None
 
     def heard(self, player: int) -> str:
-        """Return what was said to a player since it was asked last."""
+        """Return the messages that a player received since the last call for it."""
         state = self.env.state
         with self._inside():
             if player == state.current_player_id and not self.over:
@@ -141,9 +141,7 @@ class Game:
         names = {**state.role_mapping, -1: "GAME"}
         lines = []
         for who, text, kind in said:
-            if not isinstance(
-                text, str
-            ):  # three games give the player's number and the text in turned places
+            if not isinstance(text, str):  # three games swap the player's number and the text
                 who, text = text, kind
             lines.append(f"[{names.get(who, f'Player {who}')}] {str(text).strip()}")
         return "\n".join(lines)
@@ -155,14 +153,14 @@ class Game:
         reasons = [str(about["reason"]) for about in info.values() if about.get("reason")]
         paid: dict[int, float] = {}
         for player, reward in (rewards or {}).items():
-            if isinstance(reward, str):  # one game gives reward and reason in turned places
+            if isinstance(reward, str):  # one game swaps reward and reason
                 reasons, reward = [reward], INVALID_REWARD
             paid[int(player)] = float(reward)
         return paid, next(iter(reasons), "")
 
     @contextlib.contextmanager
     def _inside(self, seed: int | None = None) -> Iterator[None]:
-        """Put this game's generators in place of the process's, for one call, one call at a time."""
+        """Replace the global generators with this game's own during one call; one call runs at a time."""
         with _LOCK:
             kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
             if self._python is None:
@@ -183,23 +181,24 @@ class TextArenaEnv(Env):
     """Play one of TextArena's games for one player.
 
     Task:
-        As the game `name` says in its first observation.
+        The game `name`. Its first observation gives the rules.
     Action:
-        Free text; most games read a move in square brackets, as ``[left]``, and get them added where an
-        answer has none.
+        Free text. Most games read a move in square brackets, as ``[left]``; for them, brackets are added to
+        an answer without any.
     Observation:
-        What the game says to the player: the rules at first, then what followed the last action.
+        What the game says to the player: first the rules, then what followed the last action.
     Reward:
-        The package's own, on the last turn: 1 for a win, -1 for an end by an invalid move, part of it where
-        the game pays progress. An answer on which the game raises ends it as an invalid move.
+        The package's own, on the last turn: 1 for a win, -1 for an end by an invalid move, a part of 1 if
+        the game rewards progress. An answer that makes the game raise an error counts as an invalid move and
+        ends it.
     End:
-        As the game ends it; the second invalid move in a row ends most.
+        When the game ends. Most games end at the second invalid move in a row.
     Source:
         TextArena (arXiv 2504.11442), MIT licence; its games, texts and rewards.
     """
 
     def __init__(self, name: str, **config: Any) -> None:
-        """Choose the game; keywords configure it.
+        """Choose the game; further keywords configure it.
 
         Raises:
             UnknownEnv, BadArgument, MissingData: see `Game`.
@@ -214,7 +213,7 @@ class TextArenaEnv(Env):
         return Start(self._game.heard(0), {"words": "wordfreq"} if self._game.stand_in else {})
 
     def step(self, action: str) -> Step:
-        """Act; see Env.step."""
+        """Take an action; see Env.step."""
         raised = self._game.act(action)
         if raised:
             info = {"success": False, "stop": StopReason.UNREADABLE.value, "why": raised[:200]}
@@ -231,23 +230,23 @@ class TextArenaGame(SeatedEnv):
     """Play one of TextArena's games for two or more players.
 
     Task:
-        As the game `name` says in each player's first observation.
+        The game `name`. Each player's first observation gives the rules.
     Action:
-        Free text; most games read a move in square brackets, as ``[left]``, and get them added where an
-        answer has none.
+        Free text. Most games read a move in square brackets, as ``[left]``; for them, brackets are added to
+        an answer without any.
     Observation:
         What the game and the other players said to the player since its last action.
     Reward:
-        The package's own, on the last turn: in most games 1 for the winners and -1 for the others. An answer
-        on which the game raises forfeits it: -1, and the others share 1.
+        The package's own, on the last turn: in most games 1 for the winners and -1 for the others. A player
+        whose answer makes the game raise an error forfeits: it gets -1, and the others share 1.
     End:
-        As the game ends it. A player succeeded whose reward is above 0.
+        When the game ends. A player with a reward above 0 has succeeded.
     Source:
         TextArena (arXiv 2504.11442), MIT licence; its games, texts and rewards.
     """
 
     def __init__(self, name: str, num_players: int = 2, **config: Any) -> None:
-        """Choose the game and how many play; keywords configure it.
+        """Choose the game and the number of players; further keywords configure it.
 
         Raises:
             UnknownEnv, BadArgument, MissingData: see `Game`.
@@ -266,7 +265,7 @@ class TextArenaGame(SeatedEnv):
         return MultiStart(self._ask(), {seat: dict(info) for seat in self.seats})
 
     def step(self, actions: Mapping[str, str]) -> MultiStep:  # type: ignore[override]
-        """Let the player whose turn it is act; see SeatedEnv."""
+        """Take the action of the player whose turn it is; see SeatedEnv."""
         ((actor, action),) = actions.items()
         seats = self.seats
         pay = dict.fromkeys(seats, 0.0)
@@ -301,13 +300,13 @@ class TextArenaGame(SeatedEnv):
 
 
 def make_game(name: str, num_players: int | None = None, **config: Any) -> TextArenaEnv | TextArenaGame:
-    """Make a game for one player, or for several; by default for as many as the catalogue says."""
+    """Make a game for one or more players; the default number is the catalogue's."""
     if num_players is None:
         num_players = next((n for n, games in TEXTARENA_GAMES.items() if name in games.split()), 1)
     return TextArenaEnv(name, **config) if num_players == 1 else TextArenaGame(name, num_players, **config)
 
 
-# -- the package, mended
+# -- repairs of the package
 
 
 def _step_while_somebody_is_left(state: Any, rotate_player: bool = True) -> Any:
@@ -323,7 +322,7 @@ def _step_while_somebody_is_left(state: Any, rotate_player: bool = True) -> Any:
 
 
 def _registry() -> dict[str, Any]:
-    """Return the package's games by name, without the variants that only show the same game otherwise.
+    """Return the package's registry: its games by name.
 
     Raises:
         MissingExtra: without the package.
@@ -342,7 +341,7 @@ def _registry() -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    """Return the games of the installed package."""
+    """Return the names of the package's games, without variants that only change how a game is shown."""
     return sorted(name for name in _registry() if not name.endswith(("-raw", "-train")))
 
 
@@ -353,11 +352,11 @@ BROKEN = {
     "Sokoban-v0-medium": "its generator can look for a level for minutes",
     "WordLadder-v0-hard": "its graph of words takes minutes to build",
 }
-"""Games that the package lists and cannot play: the beginning of the name, and why."""
+"""Games that the package lists but cannot play: the beginning of the name, and the reason."""
 
 
 def _entry(name: str, entry_point: str) -> Any:
-    """Import a game's class, and mend its modules."""
+    """Import a game's class and repair its modules."""
     for broken, why in BROKEN.items():
         if name.startswith(broken):
             raise MissingData(f"ta:{name} cannot be played here: {why}.")
@@ -385,7 +384,7 @@ def _unplayable(name: str, error: Exception) -> MissingData:
 
 @contextlib.contextmanager
 def _no_downloads() -> Iterator[None]:
-    """Keep nltk from the network while the package's modules are imported: several ask it for words there."""
+    """Keep nltk from downloading while the package's modules are imported; several load words then."""
     import nltk
     import nltk.corpus
 
@@ -400,11 +399,11 @@ def _no_downloads() -> Iterator[None]:
 
 
 class _Words:
-    """Stands in for nltk's word list where it is not installed: the most frequent words of wordfreq."""
+    """A replacement for nltk's word list if it is not installed: the most frequent words of wordfreq."""
 
     @staticmethod
     def words(kind: str = "en") -> Sequence[str]:
-        """Return words of three to eight letters, the most frequent first; fewer of basic English."""
+        """Return words of three to eight letters, most frequent first; fewer for basic English."""
         lists = [english.common(n) for n in range(english.SHORTEST, english.LONGEST + 1)]
         if kind == "en-basic":
             return [word for some in lists for word in some[: _TOP_WORDS // len(lists)]]
@@ -415,7 +414,7 @@ _STAND_IN = _Words()
 
 
 def _quiet_nltk() -> Any:
-    """Return what the package's modules see as nltk: nothing is downloaded; without words, all are nouns."""
+    """Return a replacement for nltk that downloads nothing; without its data, it tags every word a noun."""
     import nltk
 
     if _has_nltk_words():
@@ -452,7 +451,7 @@ def _dictionary(
         word_lists.words = _STAND_IN
 
     class Shared(word_lists.EnglishDictionary):  # type: ignore[misc]
-        """Nobody changes it, so a twin of a game shares it, and another process reads its own."""
+        """A read-only dictionary: copies of a game share it, and each process reads its own."""
 
         def __deepcopy__(self, memo: Any) -> Any:
             return self
@@ -465,9 +464,9 @@ def _dictionary(
 
 def _mend(module: ModuleType) -> None:
     space = vars(module)
-    space["print"] = lambda *args, **kwargs: None  # into whatever protocol runs over stdout
+    space["print"] = lambda *args, **kwargs: None  # it would break a protocol over stdout
     if ".WordChains." in module.__name__:
-        space["set"] = _OrderedSet  # or its first word would follow the hash seed
+        space["set"] = _OrderedSet  # otherwise its first word would depend on the hash seed
     if "EnglishDictionary" in space and not module.__name__.endswith(".word_lists"):
         space["EnglishDictionary"] = _dictionary
     if "nltk" in space:

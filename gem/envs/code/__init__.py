@@ -1,1 +1,1 @@
-"""Programming: problems of our own and data sets, judged by tests in the sandbox."""
+"""Programming: gem's own problems and data sets, judged by tests in the sandbox."""

@@ -1,4 +1,4 @@
-"""Programming tasks: CodeEnv over any data set, and Basics, problems of our own that need no download."""
+"""Programming tasks: CodeEnv over any data set, and CodeBasics, gem's own problems without a download."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class CodeEnv(DatasetEnv):
     r"""Write a program that passes hidden tests.
 
     Task:
-        A programming problem of a data set. Tests are read in the forms of CodeContests, APPS, TACO,
+        A programming problem of a data set. Tests are read in the formats of CodeContests, APPS, TACO,
         LiveCodeBench, PrimeIntellect, HumanEval and MBPP; see `gem.graders.code_tests`.
     Action:
-        Any text; the last fenced code block counts, of those labelled as Python where there are any. What
-        the problem asks for is a program, which reads standard input and writes standard output, or a
-        function.
+        Any text. The last fenced code block is the answer; if any blocks are labelled as Python, the last of
+        those. The problem asks for a program, which reads standard input and writes standard output, or for
+        a function.
     Observation:
         The problem, and how to answer. With ``max_attempts`` above 1, after a wrong answer: the verdict, and
-        the first failure where that test may be shown (the first `public` ones of a task).
+        the first failed test if it may be shown (only the first `public` tests of a task may).
     Reward:
-        1 when every test is passed, else 0; with ``partial=True`` the fraction that is passed. At most
-        `max_tests` tests are run. A later attempt earns what it adds to the best so far.
+        1 when every test passes, else 0; with ``partial=True`` the fraction that passes. At most
+        `max_tests` tests are run. A later attempt earns what it adds to the best attempt so far.
     End:
         With the right answer, or when the attempts are used up.
     Source:
-        The data set's; without one this is the base of `CodeBasics`.
+        The data set's. `CodeBasics` is a subclass with gem's own problems.
     """
 
     answer_form: ClassVar[str] = FENCE
@@ -71,29 +71,29 @@ class CodeEnv(DatasetEnv):
         """Set the data and how submissions are judged.
 
         Args:
-            dataset_name: the name of a data set, in GEM_DATA or on the hub; any will do.
+            dataset_name: the name of any data set, in GEM_DATA or on the hub.
             split: which split of it.
             dataset: your own rows or path instead.
-            question_key: the column that the agent is shown.
+            question_key: the column of the problem, which the agent reads.
             test_key: the column of the tests.
-            seed: which order the tasks come in.
-            max_workers: accepted for the sake of older scripts: a submission's tests run one after another in
-                one sandbox, and submissions side by side as they are stepped.
-            max_tests: run at most so many tests of a task; None runs all.
-            verbose: accepted for the sake of older scripts: nothing is printed.
-            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best one here, and so
-                does upstream's default 'none'.
-            use_format_error_reward: fine an answer without code.
-            compare: see CodeGrader, as for checker, partial, tolerance and budget.
-            checker: decides in place of a comparison, where the task has none of its own.
-            partial: score the fraction of tests passed.
-            tolerance: what a float may be off.
-            budget: what each test may use.
+            seed: the seed of the task order.
+            max_workers: accepted for older scripts and ignored. The tests of a submission run one after
+                another in one sandbox; submissions run in parallel when environments are stepped in parallel.
+            max_tests: the largest number of tests to run per task; None runs all.
+            verbose: accepted for older scripts and ignored; nothing is printed.
+            sandbox_type: the sandbox's backend, or a Sandbox object. None and upstream's default 'none' take
+                the best backend here.
+            use_format_error_reward: whether an answer without code earns a penalty.
+            compare: see CodeGrader, also for checker, partial, tolerance and budget.
+            checker: decides instead of a comparison, if the task has no checker of its own.
+            partial: whether to score the fraction of tests passed.
+            tolerance: the accepted error of a float.
+            budget: the resources that each test may use.
             max_attempts: how often the agent may answer.
-            retry_discount: what each attempt before a right one costs, as a factor.
+            retry_discount: the factor on the reward for each attempt before a right one.
 
         Raises:
-            BadArgument, MissingData: for data that is not there or cannot be read.
+            BadArgument, MissingData: for data that is missing or cannot be read.
         """
         super().__init__(
             tasks_of(dataset_name, split, dataset, question_key, test_key),
@@ -133,30 +133,30 @@ class CodeEnv(DatasetEnv):
         return join([task.question, f"{self._asked()} {self.answer_form}"], "\n\n")
 
     def grade(self, action: str) -> Score:
-        """Run the tests; see DatasetEnv.grade. What differs from run to run, times above all, is left out."""
-        if type(self)._check_correct is not CodeEnv._check_correct:  # a subclass judges by its own
+        """Run the tests; see DatasetEnv.grade. Info leaves out what differs between runs, such as times."""
+        if type(self)._check_correct is not CodeEnv._check_correct:  # a subclass has its own check
             code = submission(action)
             return Score(0.0, False) if code is None else verdict(self._check_correct(code), code)
         score = self.grader(action, self.tests)
         return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
 
     def retry(self, score: Score) -> str:
-        """Return the verdict, and the first failure where it may be shown."""
+        """Return the verdict, and the first failure if it may be shown."""
         if score.parsed is None:
             return self.refusal()
         shown = feedback(score.info["public"], self.tests.kind) if "public" in score.info else ""
         return f"Your answer is not right: {score.why}.\n{shown}".strip() + "\n"
 
     def guess(self) -> str:
-        """Return another problem's solution, or a program that prints nothing of use."""
+        """Return the solution of a random problem, or a program that prints an empty line."""
         other = self.tasks[self.actor_rng.randrange(len(self.tasks))]
         return fenced(_solution(other) or "print()")
 
     def solve(self) -> str:
-        """Return the reference solution: an oracle, it reads what the agent is not shown.
+        """Return the reference solution, which the agent does not see (an oracle).
 
         Raises:
-            NoSolver: where the data set holds none.
+            NoSolver: if the data set has none.
         """
         solution = _solution(self.task)
         if solution is None:
@@ -164,7 +164,7 @@ class CodeEnv(DatasetEnv):
         return fenced(solution)
 
     def _check_correct(self, code: str) -> bool:
-        """Tell whether bare code passes the running episode's tests; scripts for other gyms call this."""
+        """Return whether bare code passes the tests of the running episode; scripts of other gyms call it."""
         return self.grader(fenced(code), self.tests).correct
 
     def _asked(self) -> str:
@@ -183,18 +183,18 @@ class CodeBasics(CodeEnv):
         One of 74 problems, written for this environment: 25 easy, 24 medium, 25 hard. Each has examples,
         which are shown, and further tests, which are not.
     Action:
-        Any text; the last fenced code block counts, of those labelled as Python where there are any. What
-        the problem asks for is a function, or a program, which reads standard input and writes standard
-        output.
+        Any text. The last fenced code block is the answer; if any blocks are labelled as Python, the last of
+        those. The problem asks for a function, or for a program, which reads standard input and writes
+        standard output.
     Observation:
         The problem, its examples, and how to answer. With ``max_attempts`` above 1, after a wrong answer: the
-        verdict, and input, expected output and the answer's own output where an example failed.
+        verdict, and if an example failed, its input, the expected output and the actual output.
     Reward:
-        1 when every test is passed, else 0; with ``partial=True`` the fraction that is passed.
+        1 when every test passes, else 0; with ``partial=True`` the fraction that passes.
     End:
         With the right answer, or when the attempts are used up.
     Source:
-        Our own. The reference solutions are the functions in `gem.envs.code.basics`, from which the tests
+        gem's own. The reference solutions are the functions in `gem.envs.code.basics`, from which the tests
         are drawn.
     """
 
@@ -209,7 +209,7 @@ class CodeBasics(CodeEnv):
         sandbox_type: str | Sandbox | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """Choose the level, ``easy``, ``medium`` or ``hard``; None is all of them. Else see CodeEnv.
+        """Choose the level: ``easy``, ``medium``, ``hard``, or None for all. For the rest see CodeEnv.
 
         Raises:
             BadArgument: for another level.
@@ -228,7 +228,7 @@ class CodeBasics(CodeEnv):
 
 
 def fenced(code: str) -> str:
-    """Return code as an answer: in a fence longer than any that the code holds."""
+    """Return code as an answer, in a fence longer than any in the code."""
     ticks = "```"
     while ticks in code:
         ticks += "`"
@@ -236,7 +236,7 @@ def fenced(code: str) -> str:
 
 
 def _solution(task: Task) -> str | None:
-    """Return the reference solution that a row holds."""
+    """Return the reference solution of a row, or None."""
     if isinstance(task.info.get("canonical_solution"), str):
         return f"{task.question}{task.info['canonical_solution']}"
     solution = task.info.get("solution")

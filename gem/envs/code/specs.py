@@ -1,4 +1,4 @@
-"""The rows of programming: problems of our own, and data sets."""
+"""Registry entries of programming: gem's own problems, and data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _basics(variant: str, **kwargs: Any) -> EnvSpec:
 
 
 def _data(env_id: str, dataset: str, split: str = "train") -> EnvSpec:
-    return EnvSpec(  # without a solver: tests are no solution
+    return EnvSpec(  # no solver: the data has tests but no solutions
         env_id,
         "gem.envs.code.env:CodeEnv",
         {"dataset_name": dataset, "split": split},

@@ -1,1 +1,1 @@
-"""Databases: questions and operations in SQL, and PostgreSQL behind MCP."""
+"""Database environments: questions and operations in SQL, and PostgreSQL tasks through an MCP server."""

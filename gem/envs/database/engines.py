@@ -1,4 +1,4 @@
-"""SqliteEngine, PostgresEngine: where an agent's SQL runs, in the sandbox or on a server."""
+"""SqliteEngine and PostgresEngine, which run an agent's SQL in the sandbox or on a server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gem.tools.postgres import Connection, SqlResult, Statement, statements
 
 _WORKER = "worker.py"
 _GRACE_S = 5.0
-"""What a call may take beyond the seconds of its statements, before the engine itself ends it."""
+"""Extra seconds for a call beyond those of its statements, before the sandbox ends it."""
 
 
 class SqliteEngine:
-    """Databases in one session of the sandbox: the engine that parses hostile SQL is outside this process.
+    """SQLite databases in one session of the sandbox, so that hostile SQL is parsed outside this process.
 
-    Results are lists of one dict per statement: ``columns``, ``rows`` and ``more``, or ``changed``, or
+    Results are lists with one dict per statement: ``columns``, ``rows`` and ``more``, or ``changed``, or
     ``error``.
     """
 
     def __init__(self, turn_s: float = 2.0, sandbox_type: str | Sandbox | None = None) -> None:
-        """Open the session; `turn_s` bounds the SQL of one turn, `sandbox_type` says where it is.
+        """Open the session; `turn_s` limits the SQL of one turn in seconds, `sandbox_type` is the backend.
 
         Raises:
-            SandboxFailed: when no sandbox can be had: no verdict.
+            SandboxFailed: when no sandbox is available; the episode has no verdict.
         """
         self.turn_s = turn_s
         sandbox = open_sandbox(sandbox_type) if sandbox_type else default_sandbox()
@@ -41,21 +41,21 @@ class SqliteEngine:
         self._call(_source(), expect_answer=False)
 
     def open(self, name: str, script: str, *, writable: bool = False, rows: int = 50) -> None:
-        """Make a database from a script of ours; `rows` is how many of a result are returned."""
+        """Make a database from a trusted script; `rows` is the largest number of rows of a result."""
         self._call(f"open_database({name!r}, {script!r}, {writable}, {TODAY!r}, {self.turn_s!r}, {rows})")
 
     def run(self, name: str, sql: str, more: bool = False) -> list[dict[str, Any]]:
-        """Run an agent's statements; with `more`, in what the last ones left of their turn's time.
+        """Run an agent's statements; with `more`, in the time that the last call left of the same turn.
 
         Raises:
-            ToolError: when they burst the sandbox in spite of its limits; its databases are gone.
+            ToolError: when they exceed the limits of the sandbox; its databases are lost.
         """
         results = self._call(f"run({name!r}, {sql!r}, {more})")
         assert isinstance(results, list)
         return results
 
     def dump(self, name: str) -> dict[str, list[list[Any]]] | None:
-        """Return the rows of every table, None where they are too many; an open transaction is lost."""
+        """Return the rows of every table, or None if there are too many; an open transaction is lost."""
         tables = self._call(f"dump({name!r})")
         assert tables is None or isinstance(tables, dict)
         return tables
@@ -78,24 +78,24 @@ _ALLOWED = _READS | {
     *("with", "insert", "update", "delete", "merge", "explain", "show"),
     *("begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"),
 }
-"""First words of the statements that are run; what they reach is the business of the role's rights."""
+"""First words of the statements that are run; the role's privileges limit what they can reach."""
 
 _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 
 _DUMP_S = 30.0
 
 _FULL = 64 * 2**20
-"""Bytes that a database may have on disk, 8 MB of which PostgreSQL takes for itself."""
+"""The largest size of a database on disk in bytes; PostgreSQL itself uses 8 MB of it."""
 
 
 class PostgresEngine:
-    """Databases on a PostgreSQL server: each is new, and the agent is a role that has rights in it alone.
+    """New databases on a PostgreSQL server; the agent's role has privileges only in its own database.
 
-    Results are SqliteEngine's.
+    Results are as in SqliteEngine.
     """
 
     def __init__(self, turn_s: float = 2.0, dsn: str | None = None) -> None:
-        """Connect to the server; `turn_s` bounds the SQL of one turn, `dsn` is a superuser's.
+        """Connect to the server; `turn_s` limits the SQL of one turn in seconds, `dsn` is a superuser's.
 
         Raises:
             MissingExtra, BadArgument, NoVerdict: as `gem.envs.database.postgres.server` does.
@@ -107,9 +107,9 @@ class PostgresEngine:
         self._open: dict[str, tuple[Database, Connection, bool, int]] = {}
 
     def open(self, name: str, script: str, *, writable: bool = False, rows: int = 50) -> None:
-        """Make a database from a script of ours; `rows` is how many of a result are returned.
+        """Make a database from a trusted script; `rows` is the largest number of rows of a result.
 
-        Two names of one script that is only read are one database.
+        Read-only databases of the same script are shared, whatever their names.
         """
         grant = "SELECT, INSERT, UPDATE, DELETE" if writable else "SELECT"
         database = None if writable else self._read_only.get(script)
@@ -123,10 +123,10 @@ class PostgresEngine:
         self._open[name] = database, Connection(database.dsn), writable, rows
 
     def run(self, name: str, sql: str, more: bool = False) -> list[dict[str, Any]]:
-        """Run an agent's statements; stop at the first error. With `more` they share the last ones' time.
+        """Run an agent's statements up to the first error; with `more`, in the time left of the same turn.
 
         Raises:
-            ToolError: when they fill the database beyond what it may have.
+            ToolError: when the database grows beyond its limit.
             NoVerdict: when the server is gone.
         """
         self._left_s = self._left_s if more else self.turn_s
@@ -151,7 +151,7 @@ class PostgresEngine:
         return results
 
     def dump(self, name: str) -> dict[str, list[list[Any]]] | None:
-        """Return the rows of every table, None where they are too many; an open transaction is lost."""
+        """Return the rows of every table, or None if there are too many; an open transaction is lost."""
         _, connection, _, _ = self._open[name]
         tables: dict[str, list[list[Any]]] = {}
         size = 0
@@ -179,7 +179,7 @@ class PostgresEngine:
 
 
 def _check(statement: Statement, writable: bool) -> None:
-    """Refuse a statement that is none of a query, a change of rows, or a transaction."""
+    """Raise ToolError for a statement other than a query, a change of rows, or a transaction."""
     first = statement.words[0] if statement.words else ""
     if first not in _ALLOWED:
         raise ToolError("only queries, INSERT, UPDATE, DELETE, MERGE and transactions are available here")
@@ -190,7 +190,7 @@ def _check(statement: Statement, writable: bool) -> None:
 
 
 def _plain(result: SqlResult) -> dict[str, Any]:
-    """Return a result as SqliteEngine gives it; SQLite has no booleans but 1 and 0."""
+    """Return a result as SqliteEngine gives it; booleans become 1 and 0, as in SQLite."""
     if result.columns is None:
         return {"changed": result.changed}
     rows = [[int(value) if isinstance(value, bool) else value for value in row] for row in result.rows]

@@ -1,4 +1,4 @@
-r"""DatabaseEnv: questions and orders over a relational database that the agent explores with SQL."""
+r"""DatabaseEnv: questions and orders on a relational database that the agent explores with SQL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Kind = Literal["questions", "operations"]
 Backend = Literal["sqlite", "postgres"]
 
 SHOWN_ROWS, SHOWN_CHARS = 20, 500
-"""How much of a result the agent reads: rows, and characters of a value."""
+"""The largest part of a result that the agent reads: rows, and characters of a value."""
 
 GRADED_ROWS = 5000
 DRAWS = 100
-"""How many questions or orders are tried until one is worth asking."""
+"""How many questions or orders are drawn until one is usable."""
 
 _SQL = Written(
     "sql",
@@ -73,7 +73,7 @@ are done, write <submit/>: what is committed then counts. You have {turns} turns
 
 
 class _Live:
-    """The engine of a running episode. It is no state: a twin opens its own and repeats what was run."""
+    """The engine of a running episode, which copies do not share: a copy opens its own and reruns the SQL."""
 
     engine: SqliteEngine | PostgresEngine | None = None
 
@@ -92,26 +92,27 @@ class DatabaseEnv(WorkspaceEnv):
     """A question about a database, or an order to change it.
 
     Task:
-        Explore a database of a small world, made from the seed, and answer a question by a query, or carry
-        out an order by changing its rows. Each id is a world and one of both kinds.
+        Explore a small database that is made from the seed. Then answer a question with a query, or carry
+        out an order by changing its rows. Each id names a domain and one of these two kinds.
     Action:
-        SQL in ``<sql>...</sql>`` or a fenced ``sql`` block, or in a call of the tool `sql`, is run; up to 20
-        of these in order. ``<answer>query</answer>`` or a call of `answer` answers a question, ``<submit/>``
-        or a call of `submit` ends an order; SQL in the same turn is run before. What stands inside
-        ``<think>`` does not count. An action with none of these is answered with how to write one, and its
-        turn is gone. Beside a call that cannot be carried out an answer or a submission does not count.
+        SQL in ``<sql>...</sql>``, in a fenced ``sql`` block, or in a call of the tool `sql` is run; up to 20
+        of these per turn, in order. ``<answer>query</answer>`` or a call of `answer` answers a question.
+        ``<submit/>`` or a call of `submit` ends an order. SQL in the same turn is run first. Text inside
+        ``<think>`` is ignored. After an action with none of these the agent reads how to write one, and the
+        turn is used up. An answer or a submission in the same turn as an invalid call does not count.
     Observation:
         The question or order, then the results of each turn's statements as tables, or their errors.
     Reward:
-        1 for the right result, on the agent's database and on a second one with other rows: columns by
-        place, order where it was asked, numbers within 1e-6, duplicates counted. 1 for an order when every
-        table holds what the reference's statements leave in it, and nothing else. Else 0; nothing before the
-        end.
+        A question: 1 if the query gives the right result on the agent's database and on a second one with
+        other rows. Columns are compared by position, numbers within 1e-6, duplicates are counted, and the
+        order of rows counts only if the question asks for one. An order: 1 if every table holds exactly what
+        the reference's statements leave in it. Otherwise 0. No reward comes before the end.
     End:
-        With the answer or the submission, or after the turns that the task states: then an order counts as it
-        stands, a question as not answered. Statements that burst the sandbox fail the task.
+        With the answer or the submission, or after the turns that the task states. After the turns, an order
+        is judged by the current state, and a question counts as not answered. Statements that exceed the
+        limits of the sandbox fail the task.
     Source:
-        Worlds, texts and references are gem's own, in `gem.envs.database.domains`.
+        Domains, texts and references are gem's own, in `gem.envs.database.domains`.
     """
 
     def __init__(
@@ -124,20 +125,21 @@ class DatabaseEnv(WorkspaceEnv):
         backend: Backend = "sqlite",
         dsn: str | None = None,
     ) -> None:
-        """Choose the world, what is asked of it, and the limits.
+        """Choose the domain, the kind of task, and the limits.
 
         Args:
-            domain: a name of DOMAINS, or a Domain of one's own.
+            domain: a name of DOMAINS, or your own Domain.
             kind: ``questions`` or ``operations``.
             max_turns: the budget that the task states.
             turn_s: seconds that the SQL of one turn may take.
-            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
+            sandbox_type: the sandbox's backend, or a Sandbox object; None takes the best backend here.
             backend: ``sqlite``, in the sandbox, or ``postgres``, on a server.
             dsn: a superuser's connection string for that server; None takes the variable GEM_POSTGRES_DSN.
-                A dsn given here may hold a password: it is not stored, and so the task cannot be made again.
+                A dsn given here may hold a password. It is not stored, so the task cannot be made again from
+                a stored episode.
 
         Raises:
-            BadArgument: for a value that is not accepted, or a dsn that is of no use.
+            BadArgument: for a value that is not accepted, or a dsn that does not work.
             MissingExtra: for ``postgres`` without psycopg or without a dsn.
             NoVerdict: for a server that cannot be reached.
         """
@@ -178,11 +180,11 @@ class DatabaseEnv(WorkspaceEnv):
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
-        """What a model may call natively."""
+        """The tools that a model may call natively."""
         return _SPECS[self.kind]
 
     def reset(self, seed: int | None = None) -> Start:
-        """Draw a world and what is asked of it; see Env.reset."""
+        """Draw a database and a task on it; see Env.reset."""
         super().reset(seed)
         self.turn = 0
         self._ran = []
@@ -206,7 +208,7 @@ class DatabaseEnv(WorkspaceEnv):
         )
 
     def sample_random_action(self) -> str:
-        """Look into a table, or give up; see Env.sample_random_action."""
+        """Return a query of a table, an answer or a submission; see Env.sample_random_action."""
         tables = re.findall(r"CREATE TABLE (\w+)", self.domain.schema)
         if self.actor_rng.random() < 0.25:
             table = self.actor_rng.choice(tables)
@@ -214,7 +216,7 @@ class DatabaseEnv(WorkspaceEnv):
         return f"<sql>SELECT * FROM {self.actor_rng.choice(tables)} LIMIT 3</sql>"
 
     def solve(self) -> str:
-        """Return the reference: an oracle."""
+        """Return the reference solution, which the agent does not see (an oracle)."""
         if self.task is None:
             raise NoSolver(f"{self} has nothing to solve before reset().")
         if self.kind == "questions":
@@ -222,17 +224,17 @@ class DatabaseEnv(WorkspaceEnv):
         return f"<sql>{self.task.sql}</sql>\n<submit/>"
 
     def close(self) -> None:
-        """End the engine."""
+        """Close the engine."""
         self._live = _Live()
         super().close()
 
-    # -- the world and its references, in this process: this SQL is ours
+    # -- the database and the references, in this process: this SQL is trusted
 
     def _world(self, *path: str | int) -> Tables:
         return self.domain.fill(seeding.stream(self._need_seed(), *path))
 
     def _draw(self, tables: Tables) -> Question | Operation:
-        """Return a question that a literal cannot answer, or an order that changes something."""
+        """Draw a question that a constant cannot answer, or an order that changes something."""
         rng = seeding.stream(self._need_seed(), "task")
         untouched = None if self.kind == "questions" else _state(self._script, "")
         for _ in range(DRAWS):
@@ -247,14 +249,14 @@ class DatabaseEnv(WorkspaceEnv):
                 if same_state(_state(self._script, operation.sql), untouched):
                     return operation
         raise BadArgument(
-            f"the domain {self.domain.name} made nothing worth asking in {DRAWS} tries. Wanted: queries that "
-            "have rows, and others in another world; orders that change some."
+            f"the domain {self.domain.name} made no usable task in {DRAWS} tries. Accepted: queries that "
+            "return rows, and other rows on another database; orders that change rows."
         )
 
     # -- the agent's database
 
     def _engine(self) -> SqliteEngine | PostgresEngine:
-        """Return the engine, opened and brought to where the episode is."""
+        """Return the engine, opened and in the current state of the episode."""
         engine = self._live.engine
         if engine is None:
             if self.backend == "postgres":
@@ -268,11 +270,11 @@ class DatabaseEnv(WorkspaceEnv):
         return engine
 
     def tools(self) -> list[BaseTool]:
-        """Return what runs SQL, and for a question what answers it; see WorkspaceEnv."""
+        """Return the tool that runs SQL, and for a question the tool that answers; see WorkspaceEnv."""
         return [_SQL, _ANSWER] if self.kind == "questions" else [_SQL]
 
     def read_turn(self, action: str) -> WorkTurn:
-        """Take an answer for the submission of a question; see WorkspaceEnv."""
+        """Read a turn; the answer to a question counts as its submission; see WorkspaceEnv."""
         if self.kind == "operations":
             return super().read_turn(action)
         asked = read(action, self.tools(), submits=False)
@@ -280,18 +282,18 @@ class DatabaseEnv(WorkspaceEnv):
         return replace(asked, asks_to_submit=answers)
 
     def begin_turn(self) -> None:
-        """Begin without an answer; see WorkspaceEnv."""
+        """Clear the answer of the last turn; see WorkspaceEnv."""
         self._answer, self._more = None, False
 
     def carry_out(self, call: WorkCall, said: Said) -> None:
-        """Run SQL, or keep the answer, of several the last; see WorkspaceEnv."""
+        """Run SQL, or keep the answer (the last one counts); see WorkspaceEnv."""
         if call.name == _ANSWER.name:
             said.end(call)
             self._answer = call.arguments["query"]
             return
         try:
             results = self._engine().run("main", call.arguments["query"], self._more)
-        except ToolError as burst:  # the agent's own doing: a scored failure
+        except ToolError as burst:  # the agent caused it: a scored failure
             raise Burst(str(burst)) from burst
         self._more = True
         self._ran.append(call.arguments["query"])
@@ -324,7 +326,7 @@ class DatabaseEnv(WorkspaceEnv):
         return ""
 
     def _judge_state(self) -> str:
-        """Return what is not as it should be, or ''."""
+        """Return what is wrong with the tables, or ''."""
         assert self.task is not None
         found = self._engine().dump("main")
         if found is None:
@@ -332,7 +334,7 @@ class DatabaseEnv(WorkspaceEnv):
         return same_state(found, _state(self._script, self.task.sql))
 
     def finish(self, said: Said, stop: StopReason, why: str) -> Step:
-        """Say the verdict; see WorkspaceEnv."""
+        """Return the last step with the verdict; see WorkspaceEnv."""
         success = stop is StopReason.SOLVED
         info = {**said.info, "success": success, "correct": success, "stop": stop.value, "why": why}
         verdict = "That is right." if success else f"That is not right: {why}."
@@ -340,14 +342,14 @@ class DatabaseEnv(WorkspaceEnv):
 
     @property
     def form(self) -> str:  # type: ignore[override]
-        """How to write a turn."""
+        """The text that says how to write a turn."""
         end = "<answer>one query</answer> to answer" if self.kind == "questions" else "<submit/> to end"
         return f"Write <sql>...</sql> to run statements, {end}."
 
 
 @contextlib.contextmanager
 def _reference(script: str) -> Iterator[sqlite3.Connection]:
-    """Open a database of our own in this process."""
+    """Open a trusted database in this process."""
     database = sqlite3.connect(":memory:")
     try:
         for name in ("date", "strftime"):
@@ -360,13 +362,13 @@ def _reference(script: str) -> Iterator[sqlite3.Connection]:
 
 
 def _rows(script: str, query: str) -> list[Row]:
-    """Return what a query of ours gives."""
+    """Return the rows of a trusted query."""
     with _reference(script) as database:
         return database.execute(query).fetchall()
 
 
 def _state(script: str, statements: str) -> dict[str, list[Row]]:
-    """Return every table's rows after statements of ours."""
+    """Return the rows of every table after trusted statements."""
     with _reference(script) as database:
         database.executescript(statements)
         names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()

@@ -1,4 +1,4 @@
-r"""McpPostgresEnv: a task at a PostgreSQL database, worked on through the tools of an MCP server."""
+r"""McpPostgresEnv: tasks on a PostgreSQL database, solved with the tools of an MCP server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gem.tools.mcp_tool import MCPTool
 from gem.tools.postgres import Connection, SqlError
 
 LARGEST = 256 * 2**20
-"""Bytes that an episode's database may have on disk; the tasks begin with about 10 MB."""
+"""The largest size of an episode's database on disk in bytes; tasks begin with about 10 MB."""
 
 JUDGE_S = 30.0
-"""Seconds that the verifier's statements may take together: what the agent made may run in them."""
+"""Seconds for all statements of the verifier together, which may run code of the agent."""
 
 _CALL_S = 60.0  # what a call may take; the server ends a statement long before
 _HOW = """\
@@ -39,31 +39,32 @@ _SUBMIT = submit_spec("End the task: what is committed then counts.")
 
 
 class McpPostgresEnv(WorkspaceEnv):
-    """A task at a PostgreSQL database, by the tools of an MCP server.
+    """A task on a PostgreSQL database, with the tools of an MCP server.
 
     Task:
-        Bring a small database into the state that the instruction asks for: constraints, columns and types,
-        tables split, merged or partitioned, triggers, functions, privileges, row-level security, views,
-        indexes, and repairs of data. The seed draws one of the tasks of `FAMILIES`, its rows and its details.
+        Change a small database as the instruction asks: constraints, columns and types, tables split, merged
+        or partitioned, triggers, functions, privileges, row-level security, views, indexes, and repairs of
+        data. The seed draws one of the families in `FAMILIES`, its rows and its details.
     Action:
         Calls of the tools that the prompt describes, in ``<tool_call>{"name": ..., "arguments":
         {...}}</tool_call>``; up to 20 run in order. ``<submit/>`` or a call of `submit` ends the task, after
-        the calls of the same turn. An action with neither, or with more calls, is answered with how to write
-        one, and its turn is gone. Beside a call that cannot be carried out a submission does not count.
+        the calls of the same turn. After an action with neither, or with more calls, the agent reads how to
+        write one, and the turn is used up. A submission in the same turn as an invalid call does not count.
     Observation:
-        What the tools say: rows, plans, errors of the database.
+        The output of the tools: rows, plans, errors of the database.
     Reward:
-        1 where the verifier finds the final state as asked, else 0; nothing before the end. It looks with
-        queries of its own as a role with the agent's rights and no more, changes rows under the agent's
-        views, triggers and policies to see what they do, and undoes it.
+        1 if the verifier finds the final state as asked, else 0; nothing before the end. The verifier runs
+        its own queries with a role that has only the agent's privileges. It changes rows to see what the
+        agent's views, triggers and policies do, and undoes these changes.
     End:
-        When the agent submits, or when the turns are used up: then too what is committed counts. A database
-        that grows beyond 256 MB fails the task.
+        When the agent submits, or when the turns are used up; in both cases what is committed is judged. A
+        database that grows beyond 256 MB fails the task.
     Source:
-        Tasks and verifiers are gem's own, in the manner of MCPMark's database tasks.
+        Tasks and verifiers are gem's own, in the style of MCPMark's database tasks.
 
-    Each episode has a database, a role and an MCP server of its own, made by its first call and gone with its
-    end. It cannot be forked or saved. The task follows from the seed; names of roles and timings do not.
+    Each episode has its own database, role and MCP server. They are made at the first call and removed at the
+    end. The environment cannot be forked or saved. The task depends only on the seed; role names and timings
+    differ.
     """
 
     forkable: ClassVar[bool] = False
@@ -78,13 +79,14 @@ class McpPostgresEnv(WorkspaceEnv):
 
         Args:
             task: one family, as ``AuditLog``; None draws from all.
-            level: ``easy`` or ``hard``: from those alone.
+            level: ``easy`` or ``hard``; None draws from both.
             max_turns: the turns that the task states.
-            dsn: of a superuser of the PostgreSQL server; None takes GEM_POSTGRES_DSN. One given
-                here may hold a password: it is not stored, and so the task cannot be made again.
+            dsn: the connection string of a superuser of the PostgreSQL server; None takes GEM_POSTGRES_DSN. A
+                dsn given here may hold a password. It is not stored, so the task cannot be made again from a
+                stored episode.
 
         Raises:
-            BadArgument: for an unknown task or level, or a dsn of no superuser.
+            BadArgument: for an unknown task or level, or a dsn whose role is not a superuser.
             MissingExtra: without the packages mcp and psycopg, or when no server is named.
             NoVerdict: when the server cannot be reached.
         """
@@ -111,7 +113,7 @@ class McpPostgresEnv(WorkspaceEnv):
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
-        """What a model may call natively: the tools of the server, and the submission."""
+        """The tools that a model may call natively: those of the server, and the submission."""
         return (*(tool.spec() for tool in self._tools.offered()), _SUBMIT)
 
     def reset(self, seed: int | None = None) -> Start:
@@ -136,7 +138,7 @@ class McpPostgresEnv(WorkspaceEnv):
         super().close()
 
     def sample_random_action(self) -> str:
-        """Return a harmless look around, or a submission; see Env.sample_random_action."""
+        """Return a harmless query, or a submission; see Env.sample_random_action."""
         schema = self._need_task().schema
         looks = [
             ("list_schemas", {}),
@@ -153,15 +155,15 @@ class McpPostgresEnv(WorkspaceEnv):
     # -- the database
 
     def tools(self) -> Sequence[BaseTool]:
-        """Return those of the server; see WorkspaceEnv."""
+        """Return the tools of the server; see WorkspaceEnv."""
         return self._tools.offered()
 
     def refusal(self, wrong: str) -> str:
-        """Say it as the tools do; see WorkspaceEnv."""
+        """Return the refusal in the form of a tool's output; see WorkspaceEnv."""
         return self._tools.shown(wrong)
 
     def carry_out(self, call: WorkCall, said: Said) -> None:
-        """Let the server run a call; see WorkspaceEnv."""
+        """Run a call on the MCP server; see WorkspaceEnv."""
         database = self._open()
         try:
             result = self._tools.call(call.name, dict(call.arguments))
@@ -173,7 +175,7 @@ class McpPostgresEnv(WorkspaceEnv):
             raise Burst("the database has grown too large")
 
     def _open(self) -> Database:
-        """Return the episode's database; made, filled and with its MCP server the first time."""
+        """Return the episode's database; the first call makes and fills it and starts its MCP server."""
         if self._database is None:
             postgres, task = server(self.dsn), self._need_task()
             self._database = postgres.open(_OWN, plpgsql=True)
@@ -196,32 +198,32 @@ class McpPostgresEnv(WorkspaceEnv):
             self._database = None
 
     def judge(self) -> str:
-        """Let the verifier look; see WorkspaceEnv."""
-        if self._database is None:  # no task is done from the beginning
+        """Judge the final state with the verifier; see WorkspaceEnv."""
+        if self._database is None:  # every task needs a change
             return "nothing was done"
         self._tools.reset(0)
         access = server(self.dsn).judge(self._database, GROUPS)
         try:
             return self._verify(access)
         finally:
-            self._end_database()  # what it still holds of the role would keep it from being dropped
+            self._end_database()  # its objects would keep the role from being dropped
             access.close()
 
     def _verify(self, access: Database) -> str:
-        """Return what is wrong with the state, '' where nothing is."""
+        """Return what is wrong with the state, '' if nothing is."""
         connection = Connection(access.dsn)
         deadline = time.monotonic() + JUDGE_S
         over = ""
 
         def send(sql: str) -> Sequence[Row]:
             nonlocal over
-            if over:  # on a new connection, without the transaction, an error would pass for a refusal
+            if over:  # on a new connection, without the transaction, an error would look like a refusal
                 raise Wrong(over)
             try:
                 result = connection.run(sql, max(deadline - time.monotonic(), 0.001), 100_000)
             except SqlError as error:
                 raise Refused(str(error), error.sqlstate) from error
-            except ToolError as error:  # too slow, or it ended the connection: of the agent's doing
+            except ToolError as error:  # too slow, or the connection ended: caused by the agent
                 over = str(error)
                 raise Wrong(over) from error
             if result.more:
@@ -241,28 +243,28 @@ class McpPostgresEnv(WorkspaceEnv):
         return ""
 
     def finish(self, said: Said, stop: StopReason, why: str) -> Step:
-        """End the database with the episode; see WorkspaceEnv."""
+        """Drop the database and return the last step; see WorkspaceEnv."""
         self._end_database()
         return super().finish(said, stop, why)
 
     def _need_task(self) -> PostgresTask:
-        assert self.task is not None  # reset() comes first: gem.Env sees to it
+        assert self.task is not None  # gem.Env makes sure that reset() comes first
         return self.task
 
 
 def _started(env: Mapping[str, str]) -> dict[str, Any]:
-    """Return how the MCP server is started."""
+    """Return the configuration that starts the MCP server."""
     return {"command": sys.executable, "args": ["-m", "gem.tools.mcp_server.postgres_mcp"], "env": dict(env)}
 
 
 _OFFERED = MCPTool(_started({}), timeout=_CALL_S, connect_timeout=_CALL_S)
-"""What every episode's tools are made from, so that a process asks only once which there are."""
+"""The source of every episode's tools, so that a process lists the tools of the server only once."""
 
 _OWN = (
     "DO $$ BEGIN EXECUTE format('GRANT CREATE, TEMP ON DATABASE %I TO %I', current_database(), "
     "current_database()); END $$"
 )
-"""What the agent's role, which has its database's name, may do there."""
+"""SQL that grants privileges to the agent's role, which has the same name as its database."""
 
 
 def _written(name: str, arguments: Mapping[str, str]) -> str:

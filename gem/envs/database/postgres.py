@@ -1,4 +1,4 @@
-"""Server: makes and drops databases on PostgreSQL, each with a role that can use it and nothing else."""
+"""Server, which makes PostgreSQL databases, each with a role that can use only that database."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gem.errors import BadArgument, GemError, MissingExtra, NoVerdict, ToolError
 from gem.tools.postgres import Connection, SqlError
 
 VARIABLE = "GEM_POSTGRES_DSN"
-"""Names the server where no dsn is given: a dsn has a password, and arguments are stored with episodes."""
+"""The variable with the default dsn; a dsn has a password, and arguments are stored with episodes."""
 
 _ADMIN_S, _DROP_S = 60.0, 15.0
 _OLDEST = 130_000
-"""PostgreSQL 13: DROP DATABASE ... WITH (FORCE)."""
+"""PostgreSQL 13, the first version with DROP DATABASE ... WITH (FORCE)."""
 
 SHARED = (
     *(r"pg_(try_)?advisory.*", "lo_.*", "lo(read|write)", "pg_sleep.*", ".*_to_xml.*", "pg_notify"),
     *("pg_logical_emit_message", "pg_(terminate|cancel)_backend", "pg_export_snapshot"),
 )
-"""Functions, as patterns, that reach beyond a role's database, run SQL given as text, or end connections."""
+"""Patterns of functions that reach beyond a role's database, run SQL from text, or end connections."""
 
 UNREPEATABLE = (
     *("random(_normal)?", "setseed", "gen_random_uuid", "now", "(clock|statement|transaction)_timestamp"),
     *("timeofday", "set_config"),
 )
-"""Functions that say something else each time, and the one that would lift limits."""
+"""Functions whose result changes from call to call, and set_config, which could remove limits."""
 
 _LIMITS = {
     "search_path": "public",
@@ -54,37 +54,37 @@ SELECT name FROM (
 
 
 class Database:
-    """A database of its own and the role that may use it: LOGIN, no superuser, 5 connections.
+    """A database and the role that may use it: LOGIN, no superuser, 5 connections.
 
-    `name` is the role's too; `dsn` connects as the role.
+    The role has the same name as the database, `name`; `dsn` connects as the role.
     """
 
     def __init__(self, server: Server, name: str, password: str, of: str = "") -> None:
-        """Belong to `server`, whose open() makes it; `of` names another database that the role is for."""
+        """Keep the names; Server.open() makes the database. `of`: the database, if it is not `name`."""
         self.server, self.name = server, name
         self.dsn = _with(server.dsn, user=name, password=password, dbname=of or name)
 
     def admin(self) -> Connection:
-        """Return a new superuser's connection to this database; never run what an agent made with it."""
+        """Return a new superuser connection to this database; never run code of an agent with it."""
         return Connection(_with(self.server.dsn, dbname=self.name), self.server.owner)
 
     def close(self) -> None:
-        """Drop the database and its role, whatever runs in it; harmless twice, or without the server."""
+        """Drop the database and its role, even while in use; harmless if repeated or without the server."""
         self.server.drop(self.name)
 
 
 class Server:
     """A PostgreSQL server and the databases that this process has on it.
 
-    Names are ``gem_<owner>_<n>``; a superuser's connection named ``gem_<owner>`` says that the owner lives.
-    What owners that live no more have left is dropped on connecting.
+    Names are ``gem_<owner>_<n>``. A superuser's connection named ``gem_<owner>`` shows that the owner is
+    running. A new Server drops what owners that no longer run have left.
     """
 
     def __init__(self, dsn: str) -> None:
         """Connect as the superuser that `dsn` names.
 
         Raises:
-            BadArgument: when the dsn cannot be read, its role is no superuser, or the server is before 13.
+            BadArgument: when the dsn cannot be read, its role is no superuser, or the server is too old.
             NoVerdict: when the server cannot be reached.
             MissingExtra: without the psycopg package.
         """
@@ -102,9 +102,10 @@ class Server:
         if not superuser or version < _OLDEST:
             self._admin.close()
             raise BadArgument(
-                f"the dsn's role {role!r} is {'a' if superuser else 'no'} superuser, the server's version "
-                f"{version // 10_000}. Wanted: a superuser, who alone can confine others, on PostgreSQL 13 "
-                "or later; `python -m gem.envs.database.postgres_server` runs one of your own."
+                f"the dsn's role {role!r} is {'a' if superuser else 'no'} superuser, the server's version is "
+                f"{version // 10_000}. Accepted: a superuser, because only superusers can restrict other "
+                "roles, on PostgreSQL 13 or later. "
+                "`python -m gem.envs.database.postgres_server` starts such a server."
             )
         for (name,) in self._admin.run(_NOT_LIVING, _ADMIN_S).rows:
             self._drop(name)
@@ -118,14 +119,14 @@ class Server:
         plpgsql: bool = False,
         limits: Mapping[str, str] | None = None,
     ) -> Database:
-        """Make a database by a script of ours, and a role that may use it.
+        """Make a database from a trusted script, and a role that may use it.
 
         Args:
-            script: SQL that makes tables and rows; they stay the superuser's.
+            script: SQL that makes tables and rows; the superuser owns them.
             grant: privileges of the role on all of these tables.
-            revoke: patterns of functions that nobody but the superuser may call in it.
-            plpgsql: whether the role may write functions and DO blocks, where it may create anything.
-            limits: settings of the role besides those that every role has.
+            revoke: patterns of functions that only the superuser may call in it.
+            plpgsql: whether the role may write functions and DO blocks, if it may create anything.
+            limits: settings of the role in addition to those of every role.
 
         Raises:
             BadArgument: when PostgreSQL refuses the script.
@@ -155,13 +156,13 @@ class Server:
         return database
 
     def judge(self, database: Database, groups: Iterable[str] = ()) -> Database:
-        """Lock a database's role out, and return access to it for a role that may do what that one may.
+        """Lock out a database's role, and return access for a new role with the same privileges.
 
-        What an agent made runs with the rights of whoever looks at it, so nobody with more should look. The
-        role is a member of `groups` too, which `shared_roles` makes. It is dropped by close().
+        Code of an agent runs with the privileges of the role that reads its objects, so the judge must not
+        have more. The new role is also a member of `groups`, which `shared_roles` makes. close() drops it.
 
         Raises:
-            ToolError: when something that the role runs cannot be ended.
+            ToolError: when a process of the locked role cannot be ended.
             NoVerdict: when the server is gone.
         """
         password = secrets.token_hex(16)
@@ -185,7 +186,7 @@ class Server:
             return Database(self, name, password, database.name)
 
     def shared_roles(self, names: Iterable[str]) -> None:
-        """See that the server has these roles, without login; they stay, and belong to no database."""
+        """Create these roles without login, if they are missing; they stay and belong to no database."""
         for name in names:
             self._run(
                 f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object OR "
@@ -193,38 +194,38 @@ class Server:
             )
 
     def size(self, name: str) -> int:
-        """Return the bytes that a database has on disk."""
+        """Return the size of a database on disk in bytes."""
         with self._lock:
             return int(self._admin.value(f"SELECT pg_database_size('{name}')"))
 
     def drop(self, name: str) -> None:
-        """Drop a database of ours and its role."""
-        if os.getpid() != self._pid:  # a forked process must not end what is its parent's
+        """Drop a database of this Server and its role."""
+        if os.getpid() != self._pid:  # a forked process must not drop its parent's databases
             return
         with self._lock:
             if name in self._living:
                 self._living.discard(name)
-                with contextlib.suppress(GemError):  # the server is gone: whoever connects next sweeps
+                with contextlib.suppress(GemError):  # if the server is gone, the next Server cleans up
                     self._drop(name)
 
     def close(self) -> None:
-        """Drop what is still there, and disconnect."""
+        """Drop the remaining databases, and disconnect."""
         for name in sorted(self._living):
             self.drop(name)
         if os.getpid() == self._pid:
             self._admin.close()
 
     def _revive(self) -> None:
-        """Connect anew where the server has ended the connection since, as in a restart."""
+        """Connect again if the server has ended the connection, as in a restart."""
         with self._lock:
             try:
                 self._admin.value("SELECT 1")
             except NoVerdict:
                 self._admin.value("SELECT 1")
-                self._templates.clear()  # nothing said that we live: others may have dropped them
+                self._templates.clear()  # without our connection, others may have dropped them
 
     def _template(self, hardening: str) -> str:
-        """Return the name of a database to clone: taking rights from PUBLIC is slow, so it is done once."""
+        """Return the name of a database to clone; revoking privileges is slow, so it is done only once."""
         with self._template_lock:
             if hardening not in self._templates:
                 with self._naming() as name:
@@ -237,7 +238,7 @@ class Server:
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[str]:
-        """Yield a new name, and drop what has it when the block fails."""
+        """Yield a new name; if the block fails, drop the database and role of that name."""
         with self._lock:
             self._count += 1
             name = f"{self.owner}_{self._count}"
@@ -255,7 +256,7 @@ class Server:
     def _drop(self, name: str) -> None:
         for what in ("DATABASE", "ROLE"):
             force = " WITH (FORCE)" if what == "DATABASE" else ""
-            with contextlib.suppress(ToolError):  # another process swept it at the same time
+            with contextlib.suppress(ToolError):  # another process dropped it at the same time
                 self._admin.run(f"DROP {what} IF EXISTS {name}{force}", _DROP_S)
 
 
@@ -264,10 +265,10 @@ _servers_lock = threading.Lock()
 
 
 def server(dsn: str | None = None) -> Server:
-    """Return this process's Server for a dsn, GEM_POSTGRES_DSN's where none is given.
+    """Return this process's Server for a dsn; without one, for the value of GEM_POSTGRES_DSN.
 
     Raises:
-        MissingExtra: when neither names one.
+        MissingExtra: when neither is set.
         BadArgument, NoVerdict: as Server() does.
     """
     dsn = dsn or os.environ.get(VARIABLE)
@@ -286,7 +287,7 @@ def server(dsn: str | None = None) -> Server:
 
 
 def _ours(admin: Connection, sql: str) -> None:
-    """Run a script of ours, at whose failure nobody but the server can be at fault.
+    """Run a trusted script, which fails only if the server fails.
 
     Raises:
         NoVerdict: when it fails.
@@ -304,7 +305,7 @@ def _with(dsn: str, **changed: str) -> str:
 
 
 def _hardening(revoke: Iterable[str], plpgsql: bool) -> str:
-    """Return SQL that takes from PUBLIC what a new database gives it, and calling the functions named."""
+    """Return SQL that revokes from PUBLIC its default privileges and the calls of the named functions."""
     pattern = "|".join(revoke)
     return f"""
         REVOKE CREATE ON SCHEMA public FROM PUBLIC;

@@ -1,8 +1,8 @@
-"""A PostgreSQL server for a while: ``python -m gem.envs.database.postgres_server [COMMAND ...]``.
+"""A temporary PostgreSQL server: ``python -m gem.envs.database.postgres_server [COMMAND ...]``.
 
-With a command it runs it with GEM_POSTGRES_DSN set and ends the server with it; without, it prints the line
-that sets the variable and ends the server at Ctrl-C. The server listens on a socket in a folder of its own,
-keeps nothing through a crash (it is for throw-away databases), and its folder is deleted with it.
+With a command, it runs the command with GEM_POSTGRES_DSN set, and then ends the server. Without one, it
+prints the line that sets the variable, and ends the server at Ctrl-C. The server listens on a socket in its
+own folder. Its databases do not survive a crash, and the folder is deleted at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gem.tools.postgres import Connection
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 _START_S = 60.0
 _PROCESS_BYTES = 768 * 2**20
-"""Memory of its own that a process of the server may have: a statement that wants more gets an error."""
+"""The largest private memory of a server process; a statement that needs more gets an error."""
 
 _INITDB = "-U gem -A scram-sha-256 -E UTF8 --locale=C --no-sync".split()  # noqa: SIM905
 
@@ -51,10 +51,10 @@ _SETTINGS = {
 
 
 def programs() -> Path:
-    """Return the folder of initdb and postgres, the newest of the usual places or that on PATH.
+    """Return the folder with initdb and postgres: the newest of the usual places, or the one on PATH.
 
     Raises:
-        MissingExtra: where there is none.
+        MissingExtra: if there is none.
     """
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
@@ -65,19 +65,19 @@ def programs() -> Path:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     raise MissingExtra(
-        f"no PostgreSQL server is installed: no initdb on PATH or in {', '.join(_PLACES)}. Install one, as "
-        "by apt install postgresql, or name one that runs by the variable GEM_POSTGRES_DSN."
+        f"no PostgreSQL server is installed: no initdb on PATH or in {', '.join(_PLACES)}. Install one, for "
+        "example with apt install postgresql, or name a running server in the variable GEM_POSTGRES_DSN."
     )
 
 
 @contextlib.contextmanager
 def temporary_server() -> Iterator[str]:
-    """Run a server and yield the dsn of its superuser; it ends with the block, and its folder goes.
+    """Run a server and yield the dsn of its superuser; at the end of the block both are removed.
 
-    Root runs it as the user postgres, or nobody.
+    If the caller is root, the server runs as the user postgres or nobody.
 
     Raises:
-        MissingExtra: where no server is installed.
+        MissingExtra: if no server is installed.
         NoVerdict: when it does not start.
     """
     binaries = programs()
@@ -96,7 +96,7 @@ def temporary_server() -> Iterator[str]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us, who then end it
+                start_new_session=True,  # Ctrl-C reaches this process, which then ends the server
                 preexec_fn=_confine(),
                 **who,
             )
@@ -105,7 +105,7 @@ def temporary_server() -> Iterator[str]:
         yield dsn
     finally:
         if server is not None:
-            server.send_signal(signal.SIGQUIT)  # at once: nothing in it is to be kept
+            server.send_signal(signal.SIGQUIT)  # at once, because no data is kept
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(_START_S)
             server.kill()
@@ -118,7 +118,7 @@ def temporary_server() -> Iterator[str]:
 
 
 def _who(*paths: Path) -> dict[str, Any]:
-    """Return whom the server runs as, in Popen's words, and let it own `paths`."""
+    """Return the server's user as arguments of Popen, and make that user the owner of `paths`."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -158,10 +158,10 @@ def _await(server: subprocess.Popen[bytes], dsn: str, log: Path) -> None:
 
 
 def _confine() -> Callable[[], None] | None:
-    """Return what bounds the server's processes and ends them when this one is killed, where Linux can."""
+    """Return a function that limits the server's processes and ends them with this one; Linux only."""
     if sys.platform != "linux":
         return None
-    prctl = ctypes.CDLL(None).prctl  # here: the other user need not be able to read Python's files
+    prctl = ctypes.CDLL(None).prctl  # loaded here: the other user may be unable to read Python's files
 
     def confine() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (_PROCESS_BYTES, _PROCESS_BYTES))
@@ -173,7 +173,7 @@ def _confine() -> Callable[[], None] | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a server for a command, or until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m gem.envs.database.postgres_server", description=__doc__)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run with the server")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command to run while the server is up")
     command = parser.parse_args(argv).command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -1,11 +1,11 @@
-"""The rows of databases: SQLite and PostgreSQL by statements, PostgreSQL behind MCP."""
+"""Registry entries of the database environments: SQL on a small database, and PostgreSQL through MCP."""
 
 from __future__ import annotations
 
 from gem.specs import EnvSpec, Needs
 
 DATABASES = ("Airline", "Bank", "Clinic", "Hotel", "Library", "Music", "Shop", "University", "Warehouse")
-"""The worlds of `domains`, each with questions and operations."""
+"""The domains, each with questions and operations."""
 
 SPECS = (
     *(
@@ -27,7 +27,7 @@ SPECS = (
         "gem.envs.database.mcp:McpPostgresEnv",
         extra="mcp,postgres",
         max_turns=30,
-        deterministic=False,  # the tasks are; names of roles and timings in what is shown are not
+        deterministic=False,  # the tasks are deterministic; role names and timings in observations are not
         forkable=False,
         waits=True,
         solver="exact",

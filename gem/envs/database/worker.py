@@ -1,7 +1,7 @@
-"""Runs inside the sandbox: opens databases and runs other people's SQL on them, confined.
+"""Code that runs inside the sandbox: it opens SQLite databases and runs untrusted SQL with limits.
 
-Read as text and executed in a session's first cell, so it uses the standard library alone and imports nothing
-of gem. Each call prints one line of JSON.
+It is read as text and executed in a session's first cell, so it uses only the standard library and imports
+nothing of gem. Each call prints one line of JSON.
 """
 
 import json
@@ -25,18 +25,18 @@ WRITES = frozenset(
     }
 )
 REFUSED = frozenset({"load_extension", "random", "randomblob", "fts3_tokenizer"})
-"""Functions that reach outside, or give another result each time."""
+"""Functions that reach outside the database, or whose result changes from call to call."""
 
 LONGEST = 20_000
-"""Characters of SQL in one turn."""
+"""The most characters of SQL in one turn."""
 
 STATEMENTS = 50
 
 PAGES = 8192
-"""Of 4 KiB: how large a database may grow."""
+"""The largest size of a database, in pages of 4 KiB."""
 
 DUMPED = 4_000_000
-"""Characters of JSON that a dump may have; what an agent filled beyond is no state that was asked for."""
+"""The most characters of JSON in a dump; a larger state cannot be the one that was asked for."""
 
 TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|(?P<end>;)|'[^']*'?|"[^"]*"?|`[^`]*`?|\[[^\]]*\]?|\s+|.""",
@@ -47,7 +47,7 @@ databases: dict[str, "SqliteDatabase"] = {}
 
 
 class SqliteDatabase:
-    """A database in memory, and what a statement may use of it."""
+    """A database in memory, with limits for statements."""
 
     def __init__(self, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
         self.now, self.seconds, self.rows, self.writable = now, seconds, rows, writable
@@ -55,7 +55,8 @@ class SqliteDatabase:
         self.deadline = 0.0
         self.left = seconds
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        self.connection.text_factory = lambda text: text.decode("utf-8", "replace")  # an agent can store any
+        # An agent can store text that is not UTF-8.
+        self.connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self.connection.executescript(script)
         self.connection.execute("PRAGMA foreign_keys=ON")
         self.connection.execute("PRAGMA temp_store=MEMORY")
@@ -77,7 +78,7 @@ class SqliteDatabase:
         self.connection.set_progress_handler(lambda: time.monotonic() > self.deadline, 1000)
 
     def dated(self, name: str) -> Callable[..., Any]:
-        """Return a date function whose 'now' is the story's own day, so that a transcript can be repeated."""
+        """Return a date function whose 'now' is the task's day, so that a transcript can be repeated."""
 
         def function(*args: Any) -> Any:
             texts = [a.decode("utf-8", "replace") if isinstance(a, bytes) else a for a in args]
@@ -92,7 +93,7 @@ class SqliteDatabase:
     def authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
     ) -> int:
-        """Say whether a statement may do something; `why` keeps the reason for the agent."""
+        """Return whether a statement may do something; `why` keeps the reason for the agent."""
         if action in READS:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
@@ -117,7 +118,7 @@ class SqliteDatabase:
         return sqlite3.SQLITE_DENY
 
     def run(self, sql: str, more: bool) -> list[dict[str, Any]]:
-        """Run every statement of `sql`, in what the turn has left of its time; stop at the first error."""
+        """Run the statements of `sql` up to the first error, in the time that the turn has left."""
         self.left = self.left if more else self.seconds
         if len(sql) > LONGEST:
             return [{"error": f"it is {len(sql)} characters long; accepted are {LONGEST}"}]
@@ -141,7 +142,7 @@ class SqliteDatabase:
         return results
 
     def result(self, cursor: sqlite3.Cursor) -> dict[str, Any]:
-        """Return what a statement gave, up to `rows` rows."""
+        """Return the result of a statement, up to `rows` rows."""
         if cursor.description is None:
             return {"changed": max(cursor.rowcount, 0)}
         columns = [str(column[0]) for column in cursor.description]
@@ -163,7 +164,7 @@ class SqliteDatabase:
         return str(error)
 
     def dump(self) -> dict[str, list[list[Any]]] | None:
-        """Return every table's rows, None where they are too many; what was not committed is lost."""
+        """Return the rows of every table, or None if there are too many; an open transaction is lost."""
         self.deadline = time.monotonic() + self.seconds
         tables: dict[str, list[list[Any]]] = {}
         size = 0
@@ -180,13 +181,13 @@ class SqliteDatabase:
                     size += len(json.dumps(rows[-1]))
                     if size > DUMPED:
                         return None
-        except (sqlite3.Error, MemoryError):  # full to the brim
+        except (sqlite3.Error, MemoryError):  # the database is full
             return None
         return tables
 
 
 def split(sql: str) -> Iterator[str]:
-    """Yield the statements of `sql`, whatever stands in its strings; what is only a comment is none."""
+    """Yield the statements of `sql`; strings may hold anything, and a lone comment is no statement."""
     start, empty = 0, True
     for token in TOKEN.finditer(sql):
         if token["end"]:
@@ -200,7 +201,7 @@ def split(sql: str) -> Iterator[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
+    """Return a value in a form that JSON can hold."""
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if isinstance(value, float) and value - value != 0:  # infinities are no JSON
@@ -209,7 +210,7 @@ def plain(value: Any) -> Any:
 
 
 def open_database(name: str, script: str, writable: bool, now: str, seconds: float, rows: int) -> None:
-    """Make a database from a script of ours."""
+    """Make a database from a trusted script."""
     databases[name] = SqliteDatabase(script, writable, now, seconds, rows)
     print(json.dumps("open"))
 

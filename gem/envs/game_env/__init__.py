@@ -1,1 +1,1 @@
-"""Upstream's place of the games, by upstream's class names; their home is `gem.envs.games`."""
+"""Upstream's import paths and class names of the games, which are defined in `gem.envs.games`."""

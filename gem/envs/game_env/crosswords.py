@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.crosswords`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.crosswords`."""
 
 from gem.envs.games.crosswords import Crosswords as CrosswordsEnv
 

@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.fifteen_puzzle`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.fifteen_puzzle`."""
 
 from gem.envs.games.fifteen_puzzle import FifteenPuzzle as FifteenPuzzleEnv
 

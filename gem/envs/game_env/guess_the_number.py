@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.guess_the_number`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.guess_the_number`."""
 
 from gem.envs.games.guess_the_number import GuessTheNumber as GuessTheNumberEnv
 

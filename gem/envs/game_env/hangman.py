@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.hangman`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.hangman`."""
 
 from gem.envs.games.hangman import Hangman as HangmanEnv
 

@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.mastermind`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.mastermind`."""
 
 from gem.envs.games.mastermind import Mastermind as MastermindEnv
 

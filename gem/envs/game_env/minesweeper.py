@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.minesweeper`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.minesweeper`."""
 
 from gem.envs.games.minesweeper import Minesweeper as MinesweeperEnv
 

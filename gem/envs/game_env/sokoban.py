@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.sokoban`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.sokoban`."""
 
 from gem.envs.games.sokoban import Sokoban as SokobanEnv
 

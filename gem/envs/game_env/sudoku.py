@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.sudoku`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.sudoku`."""
 
 from gem.envs.games.sudoku import Sudoku as SudokuEnv
 

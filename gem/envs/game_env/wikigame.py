@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.wiki_game`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.wiki_game`."""
 
 from gem.envs.games.wiki_game import WikiGame as WikiGameEnv
 

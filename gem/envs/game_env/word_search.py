@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.word_search`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.word_search`."""
 
 from gem.envs.games.word_search import WordSearch as WordSearchEnv
 

@@ -1,4 +1,4 @@
-"""Upstream's name of a game; its home is `gem.envs.games.wordle`."""
+"""Upstream's import path and name of a game, which is defined in `gem.envs.games.wordle`."""
 
 from gem.envs.games.wordle import Wordle as WordleEnv
 

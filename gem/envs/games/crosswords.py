@@ -17,7 +17,7 @@ OPEN, OUTSIDE = "_", "."
 EASY_LENGTHS, HARD_LENGTHS = (3, 5), (6, 10)
 MOST_WORDS = 10
 TRIES = 20
-"""Words that are tried per place before the grid is begun anew."""
+"""How many words are tried per place before a new grid is started."""
 
 Cell: TypeAlias = tuple[int, int]
 """Row and column."""
@@ -44,15 +44,15 @@ class Crosswords(TextGame):
     r"""Fill in words that cross, from their clues.
 
     Task:
-        `num_words` words cross one another; each has a clue. They have 3 to 5 letters, with ``hardcore`` 6 to
-        10. The number of words may be a range (low, high) from which each episode draws. The budget always
-        holds a turn for every letter.
+        `num_words` words cross one another, and each has a clue. They have 3 to 5 letters, with ``hardcore``
+        6 to 10. The number of words may be a range (low, high) from which each episode draws. A budget with
+        less than one turn per letter gives a warning.
     Action:
-        Row, column and a letter in a box, as ``\boxed{1 2 a}``; commas and case do not matter. A cell of no
-        word, or one that is filled, is against the rules.
+        Row, column and a letter in a box, as ``\boxed{1 2 a}``; commas and case do not matter. A cell outside
+        the words, or a filled cell, is against the rules.
     Observation:
         The rules, the clues and the grid; then whether the letter was right, the clues and the grid. Only
-        right letters stay.
+        right letters are written.
     Reward:
         Progress is the share of cells that are filled. A won game returns 1.
     End:
@@ -85,7 +85,7 @@ class Crosswords(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the words and let them cross."""
+        """Draw the words and place them so that they cross."""
         count = self.draw(self.num_words)
         self.entries = self._cross(count)
         while not self.entries:
@@ -109,7 +109,7 @@ class Crosswords(TextGame):
         )
 
     def _cross(self, count: int) -> list[Entry]:
-        """Return words that cross, with the first row and the first column at 1; none from a dead end."""
+        """Return crossing words, with the first row and column at 1; an empty list if that failed."""
         pool = clue_pool(self.hardcore)
         placed: list[Entry] = []
         filled: dict[Cell, tuple[str, set[Cell]]] = {}  # letter and directions of the words there
@@ -171,7 +171,7 @@ class Crosswords(TextGame):
         return OPEN if cell in self.open else self.letters.get(cell, OUTSIDE)
 
     def draw_board(self) -> CellCanvas:
-        """Draw the grid, dark where no word is, and under it the clues."""
+        """Draw the grid, dark outside the words, and the clues under it."""
         height, width = self.size
         wide = max(36 * width, 520)
         clues = [wrapped(line, wide, 16) for line in self._clues.splitlines()]
@@ -192,11 +192,11 @@ class Crosswords(TextGame):
         return 1.0 - len(self.open) / len(self.letters)
 
     def epilogue(self) -> str:
-        """Tell the words."""
+        """Return the text that reveals the words."""
         return f"No turns are left. The words: {', '.join(entry.word for entry in self.entries)}."
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is row, column and letter, separated by spaces, inside \\boxed{}."
 
     def random_move(self) -> str:
@@ -205,7 +205,7 @@ class Crosswords(TextGame):
         return f"{row} {column} {ascii_uppercase[int(self.actor_rng.random() * 26)]}"
 
     def expert_move(self) -> str:
-        """Look a clue up among the game's own, and write its next letter."""
+        """Look up the word of a clue and write its next letter."""
         for entry in self.entries:
             for (row, column), letter in zip(entry.cells(), answers()[entry.clue], strict=True):
                 if (row, column) in self.open:
@@ -214,7 +214,7 @@ class Crosswords(TextGame):
 
 
 def _crossings(word: str, filled: dict[Cell, tuple[str, set[Cell]]]) -> list[tuple[int, int, Cell]]:
-    """Return where `word` crosses what is there and touches nothing else: row, column, direction."""
+    """Return where `word` crosses the placed words and touches no other: row, column, direction."""
     return [
         (row - n * down, column - n * right, (down, right))
         for (row, column), (letter, ways) in filled.items()

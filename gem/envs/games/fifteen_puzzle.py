@@ -16,10 +16,10 @@ FARTHEST = {2: 6, 3: 31, 4: 80}
 """Moves that the farthest board of each size needs (3: Reinefeld 1993; 4: Brüngger et al. 1999)."""
 
 SPARE = 6
-"""Turns that a scramble leaves of a budget which does not hold every board."""
+"""How many turns a scramble leaves unused if the budget is too small for some boards."""
 
 HASTY, CAREFUL = 2.0, 1.5
-"""How much the expert trusts its estimate at first, and where the way found is too long."""
+"""The expert's weights of its estimate: the first search, and the next if the solution is too long."""
 
 Board: TypeAlias = tuple[int, ...]
 """The tiles row by row; 0 is the gap."""
@@ -29,20 +29,20 @@ class FifteenPuzzle(TextGame):
     r"""Slide tiles into order.
 
     Task:
-        A square of `num_rows` rows (2, 3 or 4) with numbered tiles and a gap; order is row by row, the gap
-        last. `num_rows` may be a range (low, high) from which each episode draws. Where the budget holds
-        the farthest board of the size (6, 31 and 80 moves), every reachable board but the goal is equally
-        likely: with 2 rows that is 11 boards, all there are. Under a smaller budget the start is a scramble
-        of ``max_turns - 6`` moves (at least 1) that never undo each other and lead away from the goal, so
-        that the shortest solution fits.
+        A square of `num_rows` rows (2, 3 or 4) with numbered tiles and a gap. The goal is the tiles in order,
+        row by row, with the gap last. `num_rows` may be a range (low, high) from which each episode draws.
+        If the budget is enough for the farthest board of the size (6, 31 and 80 moves), every reachable board
+        but the goal is equally likely; with 2 rows there are only 11 such boards. With a smaller budget the
+        start is a scramble of ``max_turns - 6`` moves (at least 1). These never undo each other and lead away
+        from the goal, so that the shortest solution fits the budget.
     Action:
         ``up``, ``down``, ``left`` or ``right`` in a box, or its first letter: the tile that can slide that
-        way into the gap does. A direction in which no tile can slide is a wasted turn.
+        way into the gap does so. A direction in which no tile can slide wastes the turn.
     Observation:
         The rules and the board; then the board after each move.
     Reward:
-        Progress is the share of the tiles' distance to their places (sum of rows and columns) that is gone
-        since the deal, so sliding back and forth earns nothing. A won game returns 1.
+        Progress is the fraction by which the tiles' distance to their places (sum of rows and columns) has
+        decreased since the deal, so sliding back and forth earns nothing. A won game returns 1.
     End:
         The tiles are in order, the turns are used up, or an answer is unreadable.
     Source:
@@ -65,14 +65,14 @@ class FifteenPuzzle(TextGame):
     ) -> None:
         """Set the size and the budget.
 
-        `init_algo` and `mc_rand_moves` are upstream's, and mean nothing here: how a board is drawn follows
-        from the size and the budget.
+        `init_algo` and `mc_rand_moves` are arguments of upstream and are ignored. The size and the budget
+        decide how a board is drawn.
         """
         self.num_rows = interval("num_rows", num_rows, min(FARTHEST), max(FARTHEST))
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the size where it is not fixed, and the start."""
+        """Draw the size if it is not fixed, and the start."""
         side = self.side = self.draw(self.num_rows)
         if self.max_turns >= FARTHEST[side]:
             self.tiles = any_board(side, self.rng)
@@ -124,11 +124,11 @@ class FifteenPuzzle(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the share of the dealt distance that is gone; 0 when further away than at the deal."""
+        """Return the fraction by which the distance has decreased since the deal; 0 if it has grown."""
         return max(0.0, 1.0 - self._distance / self._dealt)
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is one of up, down, left and right, inside \\boxed{}."
 
     def random_move(self) -> str:
@@ -137,7 +137,7 @@ class FifteenPuzzle(TextGame):
         return legal[int(self.actor_rng.random() * len(legal))]
 
     def expert_move(self) -> str:
-        """Make the next move of a solution that fits the turns left; of the shortest where none fits."""
+        """Make the next move of a solution that fits the turns left; if none fits, of the shortest one."""
         if self.tiles not in self._route:
             self._route = solve(self.side, self.tiles, self.max_turns - self.turn)
         return self._route[self.tiles]
@@ -155,7 +155,7 @@ def any_board(side: int, rng: Random) -> Board:
 
 
 def solvable(side: int, board: Board) -> bool:
-    """Return whether moves can bring the board into order: they reach half of all boards."""
+    """Return whether moves can bring the board into order; this holds for half of all boards."""
     tiles, gap = [tile for tile in board if tile], board.index(0)
     inversions = sum(a > b for k, a in enumerate(tiles) for b in tiles[k + 1 :])
     # a move up or down passes side - 1 tiles: with an even side it changes the parity of inversions
@@ -163,7 +163,7 @@ def solvable(side: int, board: Board) -> bool:
 
 
 def scramble(side: int, moves: int, rng: Random) -> Board:
-    """Return a board at most `moves` moves away: of two random moves the one away from the goal is made."""
+    """Return a board at most `moves` moves away; of two random moves, the one away from the goal is made."""
     sources, distances = _sources(side), _distances(side)
     while True:
         board, gap, last = goal(side), side * side - 1, -1
@@ -185,7 +185,7 @@ def slide(board: Board, gap: int, source: int) -> Board:
 
 
 def distance(side: int, board: Board) -> int:
-    """Return how many rows and columns the tiles are from their places, together."""
+    """Return the sum of the tiles' distances to their places, in rows and columns."""
     distances = _distances(side)
     return sum(distances[tile][cell] for cell, tile in enumerate(board))
 
@@ -228,7 +228,7 @@ def _distances(side: int) -> list[list[int]]:
 def _line_cost(side: int, line: Board, k: int, upright: bool) -> int:
     """Return moves across a row or column `k` that its tiles need, conflicts within it included.
 
-    Tiles of one line that stand in it in the wrong order cost two moves more for each that must step aside.
+    Tiles of one line in the wrong order cost two more moves for each tile that must leave the line.
     """
     places = [divmod(tile - 1, side) for tile in line if tile]
     if upright:
@@ -245,7 +245,7 @@ def _longest_rise(order: list[int]) -> int:
 
 
 def estimate(side: int, board: Board) -> int:
-    """Return moves that the board needs at least: the tiles' distance and the conflicts in their lines."""
+    """Return a lower bound on the moves to the goal: the tiles' distance and the conflicts in lines."""
     return sum(
         _line_cost(side, board[k * side : (k + 1) * side], k, False)
         + _line_cost(side, board[k::side], k, True)
@@ -254,7 +254,7 @@ def estimate(side: int, board: Board) -> int:
 
 
 def solve(side: int, board: Board, turns: int) -> dict[Board, str]:
-    """Return the boards of a solution with the move from each; within `turns` if that can be."""
+    """Return the boards of a solution with the move from each; within `turns` moves if possible."""
     route = _search(side, board, HASTY, None) or {}
     if len(route) <= turns:
         return route
@@ -262,7 +262,7 @@ def solve(side: int, board: Board, turns: int) -> dict[Board, str]:
 
 
 def _search(side: int, start: Board, weight: float, turns: int | None) -> dict[Board, str] | None:
-    """Return a solution as solve() does, None where none fits `turns`: A* with a weighted estimate."""
+    """Return a solution as solve() does, by A* with a weighted estimate; None if none fits `turns`."""
     sources, wanted = _sources(side), goal(side)
     first = estimate(side, start)
     frontier = [(weight * first, first, start, start.index(0))]
@@ -291,7 +291,7 @@ def _search(side: int, start: Board, weight: float, turns: int | None) -> dict[B
 
 
 def _change(side: int, board: Board, after: Board, gap: int, source: int) -> int:
-    """Return what a move adds to the estimate: only the two lines that the tile leaves and enters differ."""
+    """Return what a move adds to the estimate; only the lines that the tile leaves and enters change."""
     upright = gap // side == source // side  # a tile that stays in its row changes column
     change = 0
     for k in (gap % side, source % side) if upright else (gap // side, source // side):

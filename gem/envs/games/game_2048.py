@@ -1,4 +1,4 @@
-"""2048: merge equal tiles until one is large enough."""
+"""2048: merge equal tiles until one reaches the target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALLEST, LARGEST = 8, 2048
 """The smallest and largest target."""
 
 FOURS = 0.1
-"""How often a new tile is a 4; else it is a 2."""
+"""The probability that a new tile is a 4; otherwise it is a 2."""
 
 SHADES = (
     *("#eee4da", "#ede0c8", "#f2b179", "#f59563", "#f67c5f", "#f65e3b"),
@@ -28,10 +28,10 @@ LOST = -4e5
 """The worth of a board in which no tile can move."""
 
 HASTY = 256
-"""Up to this target the board never crowds, and the expert merges as fast as it can."""
+"""Up to this target the board never fills up, and the expert merges as fast as it can."""
 
 CROWDED = 5
-"""At most so many empty cells left, the expert looks at what may come."""
+"""With at most this many empty cells, the expert looks at the tiles that may be added."""
 
 Line: TypeAlias = tuple[int, ...]
 Grid: TypeAlias = tuple[Line, ...]
@@ -39,27 +39,27 @@ Grid: TypeAlias = tuple[Line, ...]
 
 
 class Game2048(TextGame):
-    r"""Merge equal tiles until one is large enough.
+    r"""Merge equal tiles until one reaches the target.
 
     Task:
-        A board of 4 by 4 cells starts with two tiles; each move slides all tiles one way, merges equal ones
-        that meet, and adds a tile in an empty cell: a 2, or a 4 once in ten times. The game is won with a
-        tile of `target`, a power of two, or drawn from the powers within a range (low, high). The tiles
-        must sum to the target at least and grow by 2.2 a turn: 64 needs about 30 turns, 512 at least 230
-        and 2048 at least 930. Budgets that good play meets are 50, 350 and 1200.
+        A board of 4 by 4 cells starts with two tiles. Each move slides all tiles one way, merges equal tiles
+        that meet, and adds a tile in an empty cell: a 2, or once in ten times a 4. The game is won with a
+        tile of `target`, which is a power of two, or a range (low, high) of powers from which each episode
+        draws. The sum of the tiles must reach the target and grows by 2.2 per turn on average: 64 needs about
+        30 turns, 512 at least 230 and 2048 at least 930. Good play needs 50, 350 and 1200.
     Action:
-        ``up``, ``down``, ``left`` or ``right`` in a box, or its first letter. A way in which no tile can
-        slide or merge changes nothing, adds no tile, and costs the turn.
+        ``up``, ``down``, ``left`` or ``right`` in a box, or its first letter. A direction in which no tile
+        can slide or merge changes nothing, adds no tile, and costs the turn.
     Observation:
         The rules and the board; then the board after each move.
     Reward:
-        Progress is the largest tile's share of the way from the deal to the target, so only a larger tile
-        than ever before earns. A won game returns 1.
+        Progress is how far the largest tile is on the way from the deal to the target, so only a new largest
+        tile earns. A won game returns 1.
     End:
         The target is reached, no tile can move, the turns are used up, or an answer is unreadable.
     Source:
-        G. Cirulli, 2014; ids and targets follow GEM (arXiv 2510.01051), whose 50 and 100 turns no play could
-        meet beyond 64.
+        G. Cirulli, 2014; ids and targets follow GEM (arXiv 2510.01051). Its budgets of 50 and 100 turns are
+        too small for targets above 64.
     """
 
     SIGNS = "The board (a dot is an empty cell):"
@@ -74,7 +74,7 @@ class Game2048(TextGame):
         *,
         target_tile: int | tuple[int, int] | None = None,
     ) -> None:
-        """Set the target and the budget; `target_tile` is upstream's word for the target."""
+        """Set the target and the budget; `target_tile` is upstream's name for the target."""
         target = target if target_tile is None else target_tile
         self.targets = _powers(target)
         # a turn adds 4 at most, and the two tiles dealt are 8 at most
@@ -87,7 +87,7 @@ class Game2048(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the target where it is not fixed, and two tiles."""
+        """Draw the target if it is not fixed, and two tiles."""
         self.target = self.targets[self.draw((0, len(self.targets) - 1))]
         self.tiles = [0] * 16
         self._add()
@@ -109,7 +109,7 @@ class Game2048(TextGame):
         self.tiles[cell] = 4 if self.rng.random() < FOURS else 2
 
     def instance(self) -> tuple[int, ...]:
-        """Return the target and the two tiles dealt; what is added later is drawn as the game goes."""
+        """Return the target and the two dealt tiles; later tiles are drawn during the game."""
         return self.target, *self._start
 
     def board(self) -> str:
@@ -137,7 +137,7 @@ class Game2048(TextGame):
         return f"Moved {move}:\n{self.board()}"
 
     def draw_board(self) -> CellCanvas:
-        """Draw the tiles, the darker the larger."""
+        """Draw the tiles; larger ones are darker."""
         grid = CellCanvas(4, 4, 80, above=34, ground="#bbada0")
         grid.text((grid.width / 2, 26), f"target {self.target}", 20, WHITE, bold=True)
         for cell, tile in enumerate(self.tiles):
@@ -148,20 +148,20 @@ class Game2048(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the largest tile's share of the way from the deal to the target."""
+        """Return how far the largest tile is on the way from the deal to the target."""
         return min(1.0, (self._largest - self._dealt) / (self.target - self._dealt))
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is one of up, down, left and right, inside \\boxed{}."
 
     def random_move(self) -> str:
-        """Go any way that changes the board."""
+        """Move in any direction that changes the board."""
         ways = list(legal(_grid(self.tiles)))
         return ways[int(self.actor_rng.random() * len(ways))]
 
     def expert_move(self) -> str:
-        """Merge as fast as can be, or for a large target make the move whose board is worth most."""
+        """Merge as fast as possible; for a large target, make the move whose board is worth most."""
         ways = legal(_grid(self.tiles))
         promise = haste if self.target <= HASTY else expectation
         return max(ways, key=lambda way: promise(ways[way]))
@@ -231,9 +231,9 @@ def legal(grid: Grid) -> dict[str, Grid]:
 
 @lru_cache(maxsize=1 << 17)
 def _line_worth(line: Line) -> float:
-    """Return how good a row or column is: empty cells, tiles about to merge, and an order along it.
+    """Return the worth of a row or column: it counts empty cells, possible merges, and the order of tiles.
 
-    The terms are those of R. Xiao's expectimax (2014), with weights of our own.
+    The terms are those of R. Xiao's expectimax (2014), with gem's own weights.
     """
     ranks = [tile.bit_length() - 1 if tile else 0 for tile in line]
     merges = sum(a == b != 0 for a, b in pairwise(ranks))
@@ -244,7 +244,7 @@ def _line_worth(line: Line) -> float:
 
 
 def worth(grid: Grid) -> float:
-    """Return how good a board is for whoever moves next: the worth of its rows and columns."""
+    """Return the worth of a board before a move: the worth of its rows and columns."""
     return sum(map(_line_worth, grid)) + sum(map(_line_worth, _turned(grid)))
 
 
@@ -254,13 +254,13 @@ def _squares(line: Line) -> int:
 
 
 def haste(grid: Grid) -> int:
-    """Return how far merged a board can be a move later: the sum of its squared tiles."""
+    """Return the largest sum of squared tiles that one move can reach; more merging gives more."""
     moved = legal(grid).values() or [grid]
     return max(sum(map(_squares, after)) for after in moved)
 
 
 def expectation(grid: Grid) -> float:
-    """Return how good a board is before a tile is added; what may come is looked at when cells are few."""
+    """Return the worth of a board before a tile is added; on a crowded board, the mean over new tiles."""
     empty = [(row, column) for row in range(4) for column in range(4) if not grid[row][column]]
     if len(empty) > CROWDED:
         return worth(grid)

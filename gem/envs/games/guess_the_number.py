@@ -10,7 +10,7 @@ from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
 MAX = 10**9
-"""Numbers have at most this size."""
+"""The largest possible number."""
 
 
 class GuessTheNumber(TextGame):
@@ -18,16 +18,16 @@ class GuessTheNumber(TextGame):
 
     Task:
         The secret is a whole number between `min_number` and `max_number`, all equally likely. `max_number`
-        may be a range (low, high) from which each episode draws. Without `max_turns` the budget is what
-        bisection needs at worst.
+        may be a range (low, high) from which each episode draws. Without `max_turns` the budget is the number
+        of turns that bisection needs at worst.
     Action:
-        A guess in a box, as ``\boxed{7}``. A guess outside the range is a wasted turn; anything but a whole
+        A guess in a box, as ``\boxed{7}``. A guess outside the range wastes the turn; anything but a whole
         number is unreadable.
     Observation:
         The rules; then whether the secret is higher or lower than the guess.
     Reward:
-        Progress is the share of the range's bits that the answers have revealed, so a guess that tells
-        nothing new earns nothing. A won game returns 1.
+        Progress is the share of the secret's bits that the answers have revealed, so a guess without new
+        information earns nothing. A won game returns 1.
     End:
         The secret is guessed, the turns are used up, or an answer is unreadable.
     Source:
@@ -50,7 +50,7 @@ class GuessTheNumber(TextGame):
         super().__init__(size.bit_length() if max_turns is None else max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the range where it is not fixed, and the secret."""
+        """Draw the range if it is not fixed, and the secret."""
         self.max_number = self.draw(self.max_numbers)
         size = self.max_number - self.min_number + 1
         if self._budget is None:
@@ -65,7 +65,7 @@ class GuessTheNumber(TextGame):
         )
 
     def instance(self) -> tuple[int, int]:
-        """Return the range's end and the secret."""
+        """Return the end of the range and the secret."""
         return self.max_number, self.secret
 
     def parse(self, move: str) -> int:
@@ -87,7 +87,7 @@ class GuessTheNumber(TextGame):
         return f"The secret is lower than {move}."
 
     def draw_board(self) -> Canvas:
-        """Draw the range as a line, and on it what the answers leave possible."""
+        """Draw the range as a line, and on it the numbers that are still possible."""
         canvas = Canvas(560, 120)
         left, y, length = 60, 68, 440
         share = length / (self.max_number - self.min_number)
@@ -104,21 +104,21 @@ class GuessTheNumber(TextGame):
         return canvas
 
     def progress(self) -> float:
-        """Return the share of the range's bits that are known."""
+        """Return the share of the secret's bits that are known."""
         return 1.0 - log(self.high - self.low + 1) / self._log_size
 
     def epilogue(self) -> str:
-        """Tell the secret."""
+        """Return the text that reveals the secret."""
         return f"No guesses are left. The secret was {self.secret}."
 
     def answer_form(self) -> str:
-        """Say what a guess looks like."""
+        """Return the sentence that describes a guess."""
         return "A guess is a whole number inside \\boxed{}."
 
     def random_move(self) -> str:
-        """Guess anywhere in the range."""
+        """Guess any number in the range."""
         return str(self.actor_rng.randint(self.min_number, self.max_number))
 
     def expert_move(self) -> str:
-        """Bisect what is left."""
+        """Guess the middle of the numbers that are still possible."""
         return str((self.low + self.high) // 2)

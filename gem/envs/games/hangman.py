@@ -22,7 +22,7 @@ FIGURE: tuple[tuple[tuple[int, int], ...], ...] = (
     ((118, 140), (98, 178)),
     ((118, 140), (138, 178)),
 )
-"""What is drawn of the figure, one after another: lines in pixels of the picture."""
+"""The parts of the figure in drawing order: lines in pixels of the picture."""
 
 
 class Hangman(TextGame):
@@ -32,9 +32,9 @@ class Hangman(TextGame):
         The word is a common English one of `word_length` letters, all of `gem.envs.games.words.common`
         equally likely. The length may be a range (low, high) from which each episode draws.
     Action:
-        A letter or a whole word in a box: ``\boxed{e}``, ``\boxed{house}``; case does not matter. Each
+        A letter or a whole word in a box: ``\boxed{e}``, ``\boxed{house}``. Case does not matter. Each guess
         costs a turn, right or wrong. A letter or word that was guessed before, or a word of another length,
-        tells nothing and is against the rules.
+        is against the rules.
     Observation:
         The rules; then the word with the letters found so far, and the letters that are not in it.
     Reward:
@@ -57,8 +57,8 @@ class Hangman(TextGame):
     ) -> None:
         """Set the length and the budget.
 
-        With `hardcore` the words are rarer: known ones that are not common. With `only_real_words` a guess of
-        a word that is not known is against the rules.
+        With `hardcore` the words are rare: known, but not common. With `only_real_words` guessing an unknown
+        word is against the rules.
         """
         self.hardcore = hardcore
         self.only_real_words = only_real_words
@@ -66,7 +66,7 @@ class Hangman(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the length where it is not fixed, and the word."""
+        """Draw the length if it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
         self.secret = words.pick(self.length, self.rng, self.hardcore)
         self.shown = HIDDEN * self.length
@@ -117,11 +117,11 @@ class Hangman(TextGame):
         return f"{word} is not the word.\n{self.board()}"
 
     def board(self) -> str:
-        """Return the word as far as it is known, and the letters that it lacks."""
+        """Return the word with the letters found so far, and the guessed letters that it lacks."""
         return f"Word: {' '.join(self.shown)}\nNot in it: {' '.join(self.absent) or '-'}"
 
     def draw_board(self) -> Canvas:
-        """Draw the word as far as it is known, what was wrong, and a figure that grows with the turns."""
+        """Draw the letters found so far, the wrong guesses, and a figure that grows with the turns."""
         canvas = Canvas(max(440, 220 + 46 * self.length), 240)
         canvas.line([(24, 216), (150, 216)], INK, 5)
         canvas.line([(48, 216), (48, 24), (118, 24), (118, 48)], INK, 5)
@@ -148,20 +148,20 @@ class Hangman(TextGame):
         return 1.0 - self.shown.count(HIDDEN) / self.length
 
     def epilogue(self) -> str:
-        """Tell the word."""
+        """Return the text that reveals the word."""
         return f"No turns are left. The word was {self.secret}."
 
     def answer_form(self) -> str:
-        """Say what a guess looks like."""
+        """Return the sentence that describes a guess."""
         return f"A guess is a letter or a word of {self.length} letters, inside \\boxed{{}}."
 
     def random_move(self) -> str:
-        """Guess any letter that was not guessed yet."""
+        """Guess any new letter."""
         fresh = [letter for letter in ascii_lowercase if letter not in self.shown + self.absent]
         return fresh[int(self.actor_rng.random() * len(fresh))]
 
     def expert_move(self) -> str:
-        """Ask for the letter that tells most; name the word when two are left, or on the last turn."""
+        """Guess the most informative letter; guess a word if at most two are left, or on the last turn."""
         left = [w for w in candidates(self.shown, self.absent, self.hardcore) if w not in self.tried]
         if len(left) <= 2 or self.turn == self.max_turns - 1:
             return left[0]
@@ -170,7 +170,7 @@ class Hangman(TextGame):
 
 @lru_cache(maxsize=4096)
 def candidates(shown: str, absent: str, hardcore: bool = False) -> tuple[str, ...]:
-    """Return the common words that fit what is shown, from the most frequent down; or the rare ones."""
+    """Return the common (with `hardcore`, the rare) words that fit what is shown, most frequent first."""
     found = frozenset(shown)
     return tuple(
         word
@@ -184,7 +184,7 @@ def candidates(shown: str, absent: str, hardcore: bool = False) -> tuple[str, ..
 
 @lru_cache(maxsize=4096)
 def best_letter(shown: str, absent: str, hardcore: bool = False) -> str:
-    """Return the letter whose answer leaves the fewest candidates on average; of equals, the first."""
+    """Return the letter whose answer leaves the fewest candidates on average; of equal ones, the first."""
     left = candidates(shown, absent, hardcore)
 
     def cost(letter: str) -> int:

@@ -16,10 +16,10 @@ from gem.tasks.procedural import Range, interval
 DIGITS = "123456789"
 
 MAX_CODES = 100_000
-"""The largest code space: dealing, random play and the expert enumerate it."""
+"""The largest number of possible codes; dealing, random play and the expert enumerate them."""
 
 WORK = 40_000
-"""Comparisons the expert spends on one guess before it looks at fewer guesses."""
+"""How many comparisons the expert makes for one guess; above this it considers fewer guesses."""
 
 Marked: TypeAlias = tuple[str, int, int]
 """A guess and its marks: how many numbers are in place, how many right but elsewhere."""
@@ -34,14 +34,14 @@ class Mastermind(TextGame):
         (low, high) from which each episode draws.
     Action:
         The numbers in a box: ``1 2 3 4``, ``1, 2, 3, 4`` and ``1234`` are the same guess. A guess that
-        cannot be the code (a number too many, out of range, or twice where that is forbidden) gets no
+        cannot be the code (wrong length, a number out of range, or a forbidden repetition) gets no
         marks and costs the turn.
     Observation:
         The rules; then, for each guess, how many numbers are right and in place, and how many are right
         but elsewhere.
     Reward:
-        Progress is the best guess so far, a number in place counting twice as much as one elsewhere, so
-        repeating a guess earns nothing. A won game returns 1.
+        Progress is the score of the best guess so far. A number in place counts twice as much as one
+        elsewhere. Repeating a guess earns nothing. A won game returns 1.
     End:
         The code is guessed, the turns are used up, or an answer is unreadable.
     Source:
@@ -76,7 +76,7 @@ class Mastermind(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the parameters where they are not fixed, and the code."""
+        """Draw the parameters that are not fixed, and the code."""
         self.length, self.highest = self.draw(self.code_lengths), self.draw(self.num_numbers)
         codes = _codes(self.length, self.highest, self.duplicate_numbers)
         self.secret = codes[int(self.rng.random() * len(codes))]
@@ -92,7 +92,7 @@ class Mastermind(TextGame):
         )
 
     def instance(self) -> tuple[int, str]:
-        """Return how many numbers there are, and the code."""
+        """Return the highest number and the code."""
         return self.highest, self.secret
 
     def parse(self, move: str) -> list[str]:
@@ -119,7 +119,7 @@ class Mastermind(TextGame):
         return f"{shown}: {in_place} in place, {elsewhere} right but elsewhere."
 
     def draw_board(self) -> Canvas:
-        """Draw the guesses as pegs, a row each: a black pin per number in place, a white one elsewhere."""
+        """Draw each guess as a row of pegs: a black pin per number in place, a white one elsewhere."""
         solved = bool(self.marked) and self.marked[-1][1] == self.length
         rows = len(self.marked) + (not solved)
         pitch, beside = 48, 60 + 48 * self.length
@@ -143,15 +143,15 @@ class Mastermind(TextGame):
         return canvas
 
     def progress(self) -> float:
-        """Return the share of the code that the best guess has right; half of it for numbers elsewhere."""
+        """Return the share of the code in the best guess; a number elsewhere counts half."""
         return self._best / (2 * self.length)
 
     def epilogue(self) -> str:
-        """Tell the code."""
+        """Return the text that reveals the code."""
         return f"No guesses are left. The code was {' '.join(self.secret)}."
 
     def answer_form(self) -> str:
-        """Say what a guess looks like."""
+        """Return the sentence that describes a guess."""
         return f"A guess is {self.length} numbers separated by spaces, inside \\boxed{{}}."
 
     def random_move(self) -> str:
@@ -160,7 +160,7 @@ class Mastermind(TextGame):
         return " ".join(codes[int(self.actor_rng.random() * len(codes))])
 
     def expert_move(self) -> str:
-        """Guess so that the worst answer leaves the fewest codes."""
+        """Make the guess whose worst answer leaves the fewest codes."""
         return " ".join(_minimax(self.length, self.highest, self.duplicate_numbers, tuple(self.marked)))
 
 
@@ -193,7 +193,7 @@ def _consistent(length: int, highest: int, repeats: bool, marked: tuple[Marked, 
 
 @lru_cache(maxsize=1024)
 def _minimax(length: int, highest: int, repeats: bool, marked: tuple[Marked, ...]) -> str:
-    """Return the guess whose worst answer leaves the fewest codes; of equals, one that may be the code."""
+    """Return the guess whose worst answer leaves the fewest codes; of equal ones, a possible code."""
     left = _consistent(length, highest, repeats, marked)
     if len(left) <= 2:
         return left[0]
@@ -212,6 +212,6 @@ def _minimax(length: int, highest: int, repeats: bool, marked: tuple[Marked, ...
 
 
 def _in_order(code: str, untried: list[str]) -> bool:
-    """Whether `code` takes untried numbers in order: they are alike, so any other order is the same guess."""
+    """Return whether `code` uses untried numbers in order; any other order is an equivalent guess."""
     fresh = list(dict.fromkeys(number for number in code if number in untried))
     return fresh == untried[: len(fresh)]

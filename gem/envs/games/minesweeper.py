@@ -22,31 +22,32 @@ NEAR = dict(
 """The colour of each number in a picture."""
 
 LONGEST = 20
-"""The longest side of a board."""
+"""The largest number of rows or columns."""
 
 Ways: TypeAlias = "dict[int, tuple[float, list[float]]]"
-"""Mines in all -> how many layouts have so many, and in how many of them a cell of each group is a mine."""
+"""Number of mines -> number of layouts with it, and in how many of them a cell of each group is a mine."""
 
 
 class Minesweeper(TextGame):
     r"""Reveal every cell that holds no mine.
 
     Task:
-        `num_mines` mines lie under a board of `rows` by `cols` cells. The first cell revealed holds none, nor
-        do its neighbours where the board has room for the mines elsewhere. Each of the three may be a range
-        (low, high) from which each episode draws. The budget always holds one turn per safe cell.
+        `num_mines` mines lie under a board of `rows` by `cols` cells. The first revealed cell has no mine,
+        and neither have its neighbours if the other cells can hold all mines. Each of the three may be a
+        range (low, high) from which each episode draws. A budget with less than one turn per safe cell gives
+        a warning.
     Action:
         In a box, ``reveal 2 3`` or ``flag 2 3``: row and column, counted from 1; ``2 3`` alone reveals.
-        Flagging a flagged cell takes the flag away. Revealing a flagged cell, and anything done to a
-        revealed one, is refused and costs the turn. Flags are notes and need not be set.
+        Flagging a flagged cell removes the flag. Revealing a flagged cell, or any action on a revealed cell,
+        is refused and costs the turn. Flags are only notes.
     Observation:
         The rules and the board; then the board after each move. A revealed cell shows how many of its
         neighbours are mines; one that shows 0 reveals its neighbours too.
     Reward:
-        Progress is the share of the safe cells that are revealed, of those that the first cell, which is
-        always safe, did not reveal. A won game returns 1.
+        Progress is the share of safe cells that are revealed. Cells that the first move reveals, which is
+        always safe, are not counted. A won game returns 1.
     End:
-        Every safe cell is revealed, a mine is, the turns are used up, or an answer is unreadable.
+        Every safe cell is revealed, a mine is revealed, the turns are used up, or an answer is unreadable.
     Source:
         Folklore of the 1960s; R. Donner, C. Johnson, 1990; ids and parameters follow GEM (arXiv 2510.01051).
     """
@@ -84,12 +85,12 @@ class Minesweeper(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the board's size where it is not fixed, and the order in which cells would take a mine."""
+        """Draw the size of the board if it is not fixed, and the order in which cells receive mines."""
         self.rows, self.cols = self.draw(self.rows_drawn), self.draw(self.cols_drawn)
         self.num_mines = self.draw(self.mines_drawn)
         count = self.rows * self.cols
         self.order = list(range(count))
-        for k in range(min(count, self.num_mines + 9)):  # as many as can be asked for once nine are kept free
+        for k in range(min(count, self.num_mines + 9)):  # enough even if nine cells must stay free
             other = k + int(self.rng.random() * (count - k))
             self.order[k], self.order[other] = self.order[other], self.order[k]
         self.mines: frozenset[int] = frozenset()  # laid when the first cell is revealed
@@ -105,11 +106,11 @@ class Minesweeper(TextGame):
         )
 
     def instance(self) -> tuple[int, int, tuple[int, ...]]:
-        """Return the board's size, and the order in which cells take mines once the first is revealed."""
+        """Return the size of the board, and the order in which cells receive mines after the first move."""
         return self.rows, self.num_mines, (self.cols, *self.order[: self.num_mines + 9])
 
     def board(self) -> str:
-        """Return what the agent sees, with the rows' and columns' numbers."""
+        """Return the board as the agent sees it, with row and column numbers."""
         return _template(self.rows, self.cols) % tuple(self.cells)
 
     def parse(self, move: str) -> tuple[str, int, int]:
@@ -156,14 +157,14 @@ class Minesweeper(TextGame):
         return ""
 
     def _lay(self, first: int) -> frozenset[int]:
-        """Return the mines: around the first cell revealed none, where the others have room for all."""
+        """Return the mines; none is near the first revealed cell if the other cells can hold them all."""
         free = {first, *_around(self.rows, self.cols)[first]}
         if len(self.cells) - len(free) < self.num_mines:
             free = {first}
         return frozenset([cell for cell in self.order if cell not in free][: self.num_mines])
 
     def _reveal(self, cell: int) -> None:
-        """Reveal a safe cell, and while one shows 0, its neighbours; a flag keeps its cell hidden."""
+        """Reveal a safe cell, and the neighbours of every cell that shows 0; flagged cells stay hidden."""
         around, cells, mines = _around(self.rows, self.cols), self.cells, self.mines
         reached = [cell]
         while reached:
@@ -177,7 +178,7 @@ class Minesweeper(TextGame):
                 reached += around[cell]
 
     def draw_board(self) -> CellCanvas:
-        """Draw the cells: hidden ones dark, flags, and how many mines are near."""
+        """Draw the cells: hidden ones dark, flags, and the numbers of mines nearby."""
         grid = CellCanvas(self.rows, self.cols, 40, numbered=True)
         for cell, held in enumerate(self.cells):
             row, column = divmod(cell, self.cols)
@@ -195,22 +196,22 @@ class Minesweeper(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the share of the safe cells that are revealed, of those that were left to find out."""
+        """Return the share of safe cells that are revealed, without those that the first move revealed."""
         return 1.0 - self.left / self._opened
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is reveal or flag, then row and column, inside \\boxed{}."
 
     def random_move(self) -> str:
-        """Reveal any hidden cell; where only flagged ones are left, take a flag away."""
+        """Reveal any hidden cell; if all hidden cells are flagged, remove a flag."""
         hidden = [cell for cell, held in enumerate(self.cells) if held == HIDDEN]
         verb = "reveal" if hidden else "flag"
         hidden = hidden or [cell for cell, held in enumerate(self.cells) if held == FLAG]
         return self._move(verb, hidden[int(self.actor_rng.random() * len(hidden))])
 
     def expert_move(self) -> str:
-        """Reveal the cell that is least likely a mine, by all layouts that the board allows."""
+        """Reveal the cell with the lowest mine probability over all layouts that fit the board."""
         seen = "".join(self.cells).replace(FLAG, HIDDEN)
         cell = safest(self.rows, self.cols, self.num_mines, seen)
         return self._move("flag" if self.cells[cell] == FLAG else "reveal", cell)
@@ -231,7 +232,7 @@ def _template(rows: int, cols: int) -> str:
 
 @cache
 def _around(rows: int, cols: int) -> list[list[int]]:
-    """Per cell: the cells around it."""
+    """Return the neighbours of each cell."""
     return [
         [
             r * cols + c
@@ -245,10 +246,10 @@ def _around(rows: int, cols: int) -> list[list[int]]:
 
 @lru_cache(maxsize=1024)
 def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
-    """Return the hidden cell that is least likely a mine; of equals one that may open more.
+    """Return the hidden cell with the lowest mine probability; of equal ones, one that may reveal more.
 
-    `seen` is the board row by row, a dot where it is hidden. The first cell is in the third row and
-    column, or in the middle: of all first cells these won most often.
+    `seen` is the board row by row, with a dot for a hidden cell. The first cell is in the third row and
+    column, or in the middle: these first cells won most often.
     """
     around = _around(rows, cols)
     hidden = [cell for cell, held in enumerate(seen) if held == HIDDEN]
@@ -266,10 +267,10 @@ def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
 
 
 def risks(rows: int, cols: int, num_mines: int, seen: str) -> dict[int, float]:
-    """Return how likely each hidden cell is a mine, all layouts that the board allows being equally likely.
+    """Return the mine probability of each hidden cell; all layouts that fit the board are equally likely.
 
-    Cells beside the same revealed cells are alike and form a group; groups that share a revealed cell form
-    a part. The parts are counted apart, by their number of mines, and joined through the mines there are.
+    Cells next to the same revealed cells are equivalent and form a group. Groups that share a revealed cell
+    form a part. Layouts are counted per part and number of mines, then combined over the total of mines.
     """
     around = _around(rows, cols)
     alike: defaultdict[frozenset[int], list[int]] = defaultdict(list)
@@ -300,7 +301,7 @@ def risks(rows: int, cols: int, num_mines: int, seen: str) -> dict[int, float]:
 
 
 def _parts(groups: list[frozenset[int]]) -> list[list[frozenset[int]]]:
-    """Return the groups in parts that share no revealed cell, each in an order in which neighbours follow."""
+    """Return the groups in parts that share no revealed cell; in a part, each group follows a neighbour."""
     parts = []
     while groups:
         part, reached = [groups.pop()], 0
@@ -349,7 +350,7 @@ def _count(groups: list[tuple[frozenset[int], int]], seen: str) -> Ways:
 
 
 def _joined(counts: dict[int, float], ways: Ways) -> dict[int, float]:
-    """Return layouts by mines of two sets of cells together."""
+    """Return the layouts of two sets of cells together, by number of mines."""
     found: defaultdict[int, float] = defaultdict(float)
     for mines, count in counts.items():
         for more, (others, _) in ways.items():

@@ -13,28 +13,28 @@ from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
 SMALLEST, LARGEST = 5, 12
-"""The shortest and longest side of a room, walls included."""
+"""The smallest and largest side of a room, walls included."""
 
 MOST_BOXES = 5
-"""The most boxes: the expert's search grows with each."""
+"""The largest number of boxes; the expert's search grows with each."""
 
 OPEN = 0.8
 """The share of a room's inside that is floor."""
 
 FEWEST = 2
-"""Pushes per box that a level needs at least."""
+"""The least number of pushes per box in a level."""
 
 TRIES = 6
-"""Times that boxes are dragged off the goals of a room; the level with the most pushes is dealt."""
+"""How many levels are made per room; the one with the most pushes is dealt."""
 
 TRUST = 4.0
-"""How much the expert trusts its estimate, which knows of pushes alone: more finds a way sooner."""
+"""The weight of the expert's estimate, which counts only pushes; a larger one finds a solution sooner."""
 
 EFFORT = 30_000
-"""Positions that the expert looks at before it gives up; none of 2,100 dealt levels needed so many."""
+"""How many positions the expert examines before it gives up; none of 2,100 dealt levels needed so many."""
 
 NEVER = 10**6
-"""More moves than any budget: what cannot be done."""
+"""More moves than any budget; it marks what is impossible."""
 
 Boxes: TypeAlias = frozenset[int]
 """The cells that hold a box."""
@@ -44,7 +44,7 @@ Pushed: TypeAlias = tuple[tuple[int, ...], int]
 
 
 class Level(NamedTuple):
-    """A dealt level: cells count row by row, walls included."""
+    """A dealt level; cells are numbered row by row, walls included."""
 
     height: int
     width: int
@@ -53,27 +53,27 @@ class Level(NamedTuple):
     boxes: Boxes
     player: int
     moves: int
-    """Moves of a solution that is known: the way the level was made, backwards."""
+    """The moves of a known solution: the construction of the level, reversed."""
     pushes: int
-    """Pushes that it needs at least, each box going to the nearest goal."""
+    """A lower bound on the pushes, with each box going to the nearest goal."""
 
 
 class Sokoban(TextGame):
     r"""Push every box onto a goal.
 
     Task:
-        A room of `height` by `width` cells, walls included, with `num_boxes` boxes and as many goals; no box
-        stands on a goal at the start. Each of the three may be a range (low, high) from which each episode
-        draws. Levels are made backwards, by dragging boxes off the goals in at most `max_turns` moves, so
-        that a solution fits the budget.
+        A room of `height` by `width` cells, walls included, with `num_boxes` boxes and as many goals. No box
+        is on a goal at the start. Each of the three may be a range (low, high) from which each episode draws.
+        Levels are made backwards: boxes are dragged off the goals in at most `max_turns` moves, so a solution
+        fits the budget.
     Action:
-        ``up``, ``down``, ``left`` or ``right`` in a box, or its first letter: the player walks one cell, and
-        pushes the box that stands there when the cell behind it is free. A move that is blocked changes
-        nothing and costs the turn.
+        ``up``, ``down``, ``left`` or ``right`` in ``\boxed{}``, or its first letter. The player walks one
+        cell and pushes a box there if the cell behind it is free. A blocked move changes nothing and costs
+        the turn.
     Observation:
         The rules and the room; then the room after each move.
     Reward:
-        Progress is the share of boxes that stand on goals, so pushing one on and off earns nothing. A won
+        Progress is the share of boxes that are on goals, so pushing one on and off earns nothing. A won
         game returns 1.
     End:
         Every box is on a goal, the turns are used up, or an answer is unreadable.
@@ -98,7 +98,7 @@ class Sokoban(TextGame):
         *,
         dim_room: tuple[int, int] | None = None,
     ) -> None:
-        """Set the room and the budget; `dim_room` is upstream's word for (height, width)."""
+        """Set the room and the budget; `dim_room` is upstream's name for (height, width)."""
         height, width = (height, width) if dim_room is None else dim_room
         self.heights = interval("height", height, SMALLEST, LARGEST)
         self.widths = interval("width", width, SMALLEST, LARGEST)
@@ -128,12 +128,12 @@ class Sokoban(TextGame):
         )
 
     def instance(self) -> tuple[Boxes, ...]:
-        """Return floor, goals, boxes and the player's cell; the floor's cells tell the room's width."""
+        """Return floor, goals, boxes and the player's cell; the floor's cells determine the width."""
         level = self.level
         return level.floor, level.goals, level.boxes, frozenset([level.player, -level.width])
 
     def board(self) -> str:
-        """Return the room, a sign per cell."""
+        """Return the room, with one sign per cell."""
         level, boxes = self.level, self.boxes
         signs = _bare(level.height, level.width, level.floor, level.goals).copy()
         for box in boxes:
@@ -162,7 +162,7 @@ class Sokoban(TextGame):
         return text
 
     def forbids(self, step: int) -> str:
-        """Return why the way is blocked, or the empty string; `step` is what it adds to the player's cell."""
+        """Return why a move is blocked, or ''; `step` is what it adds to the player's cell number."""
         to, floor, boxes = self.player + step, self.level.floor, self.boxes
         if to not in floor:
             return "A wall is in the way."
@@ -198,16 +198,16 @@ class Sokoban(TextGame):
         return len(self.boxes & self.level.goals) / len(self.boxes)
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is one of up, down, left and right, inside \\boxed{}."
 
     def random_move(self) -> str:
-        """Go any way that is free."""
+        """Move in any free direction."""
         legal = [name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name))]
         return legal[int(self.actor_rng.random() * len(legal))]
 
     def expert_move(self) -> str:
-        """Make the next move of a solution that fits the turns left; where none does, any."""
+        """Make the next move of a solution that fits the turns left; if none fits, any move."""
         position = (self.boxes, self.player)
         if position not in self._route and not self._hopeless:
             self._route = solve(self.level, *position, self.max_turns - self.turn)
@@ -240,7 +240,7 @@ def make_level(height: int, width: int, num_boxes: int, turns: int, rng: Random)
 
 
 def _dig(height: int, width: int, rng: Random) -> frozenset[int]:
-    """Return the floor of a room: connected, with walls strewn over the inside."""
+    """Return the floor of a room, which is connected, with random walls inside."""
     inside = [r * width + c for r in range(1, height - 1) for c in range(1, width - 1)]
     floor = set(inside)
     steps = (-width, width, -1, 1)
@@ -251,7 +251,7 @@ def _dig(height: int, width: int, rng: Random) -> frozenset[int]:
             break
         floor.remove(cell)
         near = [cell + step for step in steps if cell + step in floor]
-        # where the cells around stay joined through the eight around it, so does the room
+        # if the neighbours of the cell stay connected, so does the floor
         if len(near) <= 1 or _reach(near[0], floor, steps).issuperset(near):
             walls -= 1
         else:
@@ -272,9 +272,9 @@ def _reach(start: int, free: set[int] | frozenset[int], steps: tuple[int, ...]) 
 def _drag(
     height: int, width: int, floor: frozenset[int], goals: Boxes, player: int, turns: int, rng: Random
 ) -> Level | None:
-    """Return the position furthest from the goals, with no box on one, that random drags reach, or None.
+    """Return the position furthest from the goals that random drags reach, with no box on a goal, or None.
 
-    Of two random drags the one that leads further from the goals is made.
+    Of two random drags, the one that leads further from the goals is made.
     """
     boxes, moves, level = set(goals), 0, None
     away = _pushes(width, floor, goals)
@@ -324,9 +324,9 @@ def _pushes(width: int, floor: frozenset[int], goals: Boxes) -> dict[int, int]:
 
 
 def solve(level: Level, boxes: Boxes, player: int, turns: int) -> dict[tuple[Boxes, int], str]:
-    """Return the positions of a solution within `turns`, with the move from each; else none.
+    """Return the positions of a solution within `turns`, with the move from each; empty if none is found.
 
-    A search over pushes by moves made and least pushes left, each box going to a goal of its own.
+    The search is over pushes, ordered by the moves made and a lower bound on the pushes left.
     """
     width, goals = level.width, level.goals
     away = [_pushes(width, level.floor, frozenset([goal])) for goal in sorted(goals)]
@@ -356,7 +356,7 @@ def solve(level: Level, boxes: Boxes, player: int, turns: int) -> dict[tuple[Box
 
 
 def _least(away: list[dict[int, int]], boxes: tuple[int, ...]) -> int:
-    """Return how many pushes are left at least, each box going to a goal of its own; NEVER at a dead end."""
+    """Return a lower bound on the pushes left, with one goal per box; NEVER at a dead end."""
     least = [0] + [NEVER] * ((1 << len(boxes)) - 1)  # per set of goals taken by the boxes so far
     for taken in range(1 << len(boxes)):
         if least[taken] < NEVER and taken.bit_count() < len(boxes):
@@ -369,7 +369,7 @@ def _least(away: list[dict[int, int]], boxes: tuple[int, ...]) -> int:
 
 
 def _route(level: Level, end: Pushed, came: dict[Pushed, tuple[Pushed, int]]) -> dict[tuple[Boxes, int], str]:
-    """Return every position on the way to `end` with its move: the pushes, and the walks between."""
+    """Return every position before `end` with its move, for the pushes and the walks between them."""
     width = level.width
     names = {_step(width, name): name for name in DIRECTIONS}
     route = {}

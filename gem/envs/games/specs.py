@@ -1,4 +1,4 @@
-"""The rows of the text games. A new game is one file and its rows here."""
+"""Registry entries of the text games; a new game is one file and its entries here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NEED_WORDFREQ = ("hangman", "wordle", "word_search")
 
 
 def _game(name: str, entry_point: str, solver: Solver | float, **kwargs: Any) -> EnvSpec:
-    """Return a row: a class in `gem.envs.games`, its keywords, and whether its solver wins.
+    """Return a registry entry: a class in `gem.envs.games`, its keywords, and how well its solver plays.
 
-    A number is the share of the seeds 0 to 499 in which a measured solver wins.
+    A number as `solver` is its win rate over seeds 0 to 499.
     """
     return EnvSpec(
         f"game:{name}",

@@ -12,7 +12,7 @@ from gem.errors import BadArgument, IllegalMove
 from gem.tasks.procedural import Range, interval
 
 FEWEST_CLUES = {4: 4, 9: 24}
-"""The fewest givens per grid size: digging at random reaches them within a few grids."""
+"""The fewest given cells per grid size; random removal reaches them within a few grids."""
 
 EMPTY = "."
 
@@ -25,13 +25,13 @@ class Sudoku(TextGame):
         unique. `clues` may be a range (low, high) from which each episode draws.
     Action:
         Row, column and digit in a box, counted from 1: ``1 2 3``, ``1, 2, 3`` and ``123`` are the same
-        move. A digit that the row, column and box do not hold yet is placed, also where it is not the
-        solution's; a digit of one's own may be overwritten, and 0 empties its cell. A move against
-        these rules changes nothing and costs the turn.
+        move. A digit that the row, column and box do not hold yet is placed, even if the solution has
+        another one there. The agent may overwrite its own digits, and 0 empties a cell. A move against these
+        rules changes nothing and costs the turn.
     Observation:
         The rules and the grid; then the grid after each move, or why it is against the rules.
     Reward:
-        Progress is the share of the empty cells that hold a digit, so placing and erasing earns nothing.
+        Progress is the share of the cells to fill that hold a digit, so placing and erasing earns nothing.
         A won game returns 1.
     End:
         The grid is full, the turns are used up, or an answer is unreadable.
@@ -83,7 +83,7 @@ class Sudoku(TextGame):
         return self.puzzle
 
     def board(self) -> str:
-        """Return the grid, boxes set apart; a dot is an empty cell."""
+        """Return the grid, with gaps between boxes; a dot is an empty cell."""
         return _shape(self.scale).template % tuple(self.cells)
 
     def parse(self, move: str) -> tuple[int, int, int]:
@@ -139,15 +139,15 @@ class Sudoku(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the share of the empty cells that hold a digit."""
+        """Return the share of the cells to fill that hold a digit."""
         return 1.0 - self.empty / self._to_fill
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is row, column and digit, separated by spaces, inside \\boxed{}."
 
     def random_move(self) -> str:
-        """Write a lawful digit into an empty cell; where none takes one, erase a digit of one's own."""
+        """Write a legal digit into an empty cell; if no cell accepts one, erase one of the agent's digits."""
         start = int(self.actor_rng.random() * len(self.cells))
         order = [*range(start, len(self.cells)), *range(start)]
         for cell in order:
@@ -157,7 +157,7 @@ class Sudoku(TextGame):
         return self._move(own, "0")
 
     def expert_move(self) -> str:
-        """Write a digit of the solution where the rules take it now, else erase a wrong one."""
+        """Write a digit of the solution that the rules allow now; otherwise erase a wrong one."""
         solution = solve(self.scale, self.puzzle)
         wrong = [c for c, digit in enumerate(solution) if self.cells[c] != digit]
         for cell in wrong:
@@ -176,7 +176,7 @@ class Sudoku(TextGame):
 
 
 def make_puzzle(side: int, clues: int, rng: Random) -> str:
-    """Return a puzzle with exactly `clues` givens and one solution, row by row; a dot is an empty cell."""
+    """Return a puzzle with `clues` given cells and one solution, row by row; a dot is an empty cell."""
     while True:
         grid = Grid(side)
         if not grid.fill(rng):
@@ -207,7 +207,7 @@ def solve(side: int, puzzle: str) -> str:
 
 
 class _Shape:
-    """What every grid of one size shares: which cells belong together, and how it is drawn."""
+    """The constants of one grid size: which cells belong together, and how the grid is printed."""
 
     def __init__(self, side: int) -> None:
         self.box = box = {4: 2, 9: 3}[side]
@@ -239,7 +239,7 @@ def _bits(mask: int) -> tuple[int, ...]:
 
 
 class Grid:
-    """A grid under search: a digit is a bit, and each row, column and box knows which are free."""
+    """A grid for the solver's search: a digit is a bit, and each row, column and box has its free bits."""
 
     def __init__(self, side: int) -> None:
         """Begin with an empty grid."""
@@ -248,7 +248,7 @@ class Grid:
         self.rows, self.columns, self.blocks = ([(1 << side) - 1] * side for _ in range(3))
 
     def put(self, cell: int, bit: int) -> None:
-        """Write a digit into an empty cell, or take the same digit back."""
+        """Write a digit into an empty cell, or remove the same digit again."""
         self.cells[cell] ^= bit
         self.rows[self.shape.row[cell]] ^= bit
         self.columns[self.shape.column[cell]] ^= bit
@@ -260,7 +260,7 @@ class Grid:
         return self.rows[shape.row[cell]] & self.columns[shape.column[cell]] & self.blocks[shape.block[cell]]
 
     def fill(self, rng: Random) -> bool:
-        """Fill an empty grid at random; False when the first boxes drawn do not allow it."""
+        """Fill an empty grid at random; return False if the first boxes drawn do not allow it."""
         digits = [1 << k for k in range(self.side)]
         for k in range(self.shape.box):  # the boxes on the diagonal share no row or column
             rng.shuffle(digits)
@@ -270,7 +270,7 @@ class Grid:
         return self.complete(rng)
 
     def complete(self, rng: Random | None = None) -> bool:
-        """Fill the empty cells, with `rng` in random order; when that cannot be done, change nothing."""
+        """Fill the empty cells, with `rng` in random order; if that is impossible, change nothing."""
         return self._search([c for c, bit in enumerate(self.cells) if not bit], rng)
 
     def _search(self, empty: list[int], rng: Random | None) -> bool:
@@ -317,7 +317,7 @@ class Grid:
             self.put(cell, self.cells[cell])
 
     def dig(self, cell: int) -> bool:
-        """Empty a cell of a grid with one solution, if one solution remains; return whether it is empty."""
+        """Empty a cell if the grid still has only one solution; return whether the cell is empty."""
         bit = self.cells[cell]
         self.put(cell, bit)
         if self._only_place(cell, bit):
@@ -331,7 +331,7 @@ class Grid:
         return True
 
     def _only_place(self, cell: int, bit: int) -> bool:
-        """Whether a unit of an empty cell has no other place for a digit: it is forced, without a search."""
+        """Return whether a digit has no other place in a row, column or box of an empty cell."""
         return any(
             not any(not self.cells[peer] and self.free(peer) & bit for peer in peers)
             for peers in self.shape.peers[cell]
@@ -344,5 +344,5 @@ class Grid:
         return twin
 
     def __str__(self) -> str:
-        """The digits row by row; a dot is an empty cell."""
+        """Return the digits row by row; a dot is an empty cell."""
         return "".join(str(bit.bit_length()) if bit else EMPTY for bit in self.cells)

@@ -24,10 +24,10 @@ class TowerOfHanoi(TextGame):
     r"""Bring a tower to another peg, disk by disk, never a disk onto a smaller one.
 
     Task:
-        `num_disks` disks stand on pegs A, B and C; all must come to the target peg. ``start="tower"`` is the
-        classic puzzle, with the tower's peg and the target drawn; ``start="scattered"`` draws the peg of
-        each disk. The number of disks may be a range (low, high) from which each episode draws. The budget
-        always holds the shortest solution, which is ``2**num_disks - 1`` moves at worst.
+        Move all of `num_disks` disks on pegs A, B and C to the target peg. ``start="tower"`` is the classic
+        puzzle: the tower's peg and the target are drawn. ``start="scattered"`` draws the peg of each disk.
+        The number of disks may be a range (low, high) from which each episode draws. The shortest solution
+        has at most ``2**num_disks - 1`` moves; a smaller budget gives a warning.
     Action:
         Two pegs in a box, from and to: ``A C``, ``AC``, ``A, C``, ``A -> C`` and ``A to C`` are the same
         move. A move that breaks a rule (a disk onto a smaller one, from an empty peg, to the same peg)
@@ -35,8 +35,8 @@ class TowerOfHanoi(TextGame):
     Observation:
         The rules and the pegs; then the pegs after each move, or why it is against the rules.
     Reward:
-        Progress is the share of the shortest solution that has been done, by the number of moves still
-        needed, so moving back and forth earns nothing. A won game returns 1.
+        Progress is the share of the shortest solution that is done, computed from the moves still needed, so
+        moving back and forth earns nothing. A won game returns 1.
     End:
         All disks are on the target, the turns are used up, or an answer is unreadable.
     Source:
@@ -68,7 +68,7 @@ class TowerOfHanoi(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the disks where they are not fixed, where they stand, and the target."""
+        """Draw the number of disks if it is not fixed, their pegs, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
         self.pegs = self._tower(source) if self.start == "tower" else self._scattered()
@@ -98,11 +98,11 @@ class TowerOfHanoi(TextGame):
                 return tuple(pegs)
 
     def instance(self) -> tuple[int, Pegs]:
-        """Return the target and the dealt pegs."""
+        """Return the target and the pegs as dealt."""
         return self.target, self._start
 
     def board(self) -> str:
-        """Return the pegs, a line each, from bottom to top."""
+        """Return the pegs, one per line, from bottom to top."""
         return drawn(self.pegs)
 
     def parse(self, move: str) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class TowerOfHanoi(TextGame):
         return ""
 
     def draw_board(self) -> Canvas:
-        """Draw the pegs with their disks, and which is the target."""
+        """Draw the pegs with their disks, and mark the target."""
         count, pitch, thick = len(self.disks), 66 + 22 * len(self.disks), 26
         canvas = Canvas(24 + 3 * pitch, 96 + thick * count)
         floor = canvas.height - 52
@@ -159,15 +159,15 @@ class TowerOfHanoi(TextGame):
         return canvas
 
     def progress(self) -> float:
-        """Return the share of the shortest solution that is done; 0 when further away than at the deal."""
+        """Return the share of the shortest solution that is done; 0 if further away than at the deal."""
         return max(0.0, 1.0 - plan(self.pegs, self.target)[0] / self._distance)
 
     def epilogue(self) -> str:
-        """Say how far it was."""
+        """Return the text that says how many more moves were needed."""
         return f"No moves are left; {plan(self.pegs, self.target)[0]} more were needed."
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return "A move is two of the pegs A, B and C, from and to, inside \\boxed{}."
 
     def random_move(self) -> str:
@@ -184,17 +184,17 @@ class TowerOfHanoi(TextGame):
 
 @lru_cache(maxsize=4096)
 def drawn(pegs: Pegs) -> str:
-    """Return the pegs, a line each, from bottom to top."""
+    """Return the pegs, one per line, from bottom to top."""
     a, b, c = (" ".join(disks) or "-" for disks in pegs)
     return f"A: {a}\nB: {b}\nC: {c}"
 
 
 @lru_cache(maxsize=4096)
 def plan(pegs: Pegs, target: int) -> tuple[int, tuple[int, int]]:
-    """Return how many moves the target is away, and the first of them.
+    """Return the number of moves to the target, and the first of them.
 
-    From the largest disk down: a disk that is not where it must be needs every smaller one on the third
-    peg. For a tower as the goal this is the one shortest way (Hinz, "The Tower of Hanoi", 1989).
+    It goes from the largest disk down: a disk that is not on its peg needs every smaller one on the third
+    peg. If the goal is a tower, this is the only shortest solution (Hinz, "The Tower of Hanoi", 1989).
     """
     moves, first, goal = 0, (target, target), target
     where = {disk: peg for peg, disks in enumerate(pegs) for disk in disks}

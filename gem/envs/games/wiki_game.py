@@ -1,4 +1,4 @@
-"""WikiGame: go from one page to another by their links."""
+"""WikiGame: go from one page to another by following links."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from gem.tasks.world import World, built_in
 BACK = "back"
 MOST_CLICKS = 10
 MOST_DRAWN = 40
-"""Links of a page that its picture shows."""
+"""How many links of a page its picture shows."""
 
 MOST_TEXT = 600
-"""Characters of a page that are shown."""
+"""How many characters of a page are shown."""
 
 
 class WikiGame(TextGame):
-    r"""Go from one page to another by their links.
+    r"""Go from one page to another by following links.
 
     Task:
-        From a start page reach a target page, `clicks` links away by the shortest way (a number, or a
-        range (low, high)). Without `zim` the world is a small encyclopedia that gem brings; `zim` is the path
-        of any ZIM file, of Wikipedia for one, of which the `pages` nearest to its main page are the world.
+        Go from a start page to a target page. The shortest path has `clicks` links (a number, or a range
+        (low, high)). Without `zim` the pages are a small encyclopedia that comes with gem. `zim` is the path
+        of a ZIM file, for example of Wikipedia; its `pages` pages nearest to the main page are used.
     Action:
         The title of a linked page in a box, as ``\boxed{River}``; case does not matter. ``\boxed{back}``
-        returns to the page before. Another title is against the rules and costs the turn.
+        returns to the page before. Any other title is against the rules and costs the turn.
     Observation:
-        The rules, the world's name and the target; then, as after each move, the page's title, the
-        beginning of its text, and its links.
+        First the rules, the name of the encyclopedia and the target. Then, and after each move, the page:
+        its title, the beginning of its text, and its links.
     Reward:
-        Progress is the share of the shortest way that has been gone, by the clicks still needed, so
+        Progress is the share of the shortest path that is done, computed from the clicks still needed, so
         going back and forth earns nothing. A won game returns 1.
     End:
         The target is reached, the turns are used up, or an answer is unreadable.
@@ -63,10 +63,10 @@ class WikiGame(TextGame):
         *,
         wiki_backend: str | None = None,
     ) -> None:
-        """Set the distance, the budget and the world; `wiki_backend` is upstream's word for the world.
+        """Set the distance, the budget and the pages; `wiki_backend` is upstream's argument for the pages.
 
         Raises:
-            BadArgument: for a `wiki_backend` that is neither ``world``, the built-in one, nor a .zim file.
+            BadArgument: for a `wiki_backend` that is neither ``world`` (the built-in pages) nor a .zim file.
         """
         if wiki_backend not in (None, "world"):
             if not wiki_backend.endswith(".zim"):
@@ -88,7 +88,7 @@ class WikiGame(TextGame):
 
     @property
     def world(self) -> World:
-        """The pages, read once per process."""
+        """The pages and their links, read once per process."""
         return built_in() if self.zim is None else from_zim(self.zim, self.pages)
 
     def deal(self) -> str:
@@ -105,7 +105,7 @@ class WikiGame(TextGame):
         )
 
     def instance(self) -> tuple[str, str]:
-        """Return the titles of start and target."""
+        """Return the titles of the start and the target."""
         return self.world.titles[self.start], self.world.titles[self.target]
 
     def parse(self, move: str) -> str:
@@ -133,7 +133,7 @@ class WikiGame(TextGame):
         return self.card()
 
     def card(self) -> str:
-        """Return the page: title, text, links; and the target. Observations show it beside any picture."""
+        """Return the page (title, text, links) and the target; observations show it also with pictures."""
         world = self.world
         links = ", ".join(world.titles[page] for page in world.links[self.page])
         return (
@@ -142,7 +142,7 @@ class WikiGame(TextGame):
         )
 
     def draw_board(self) -> Canvas:
-        """Draw a card: the page's title and text, its links, and the target; many links only in part."""
+        """Draw the page's title, text and links, and the target; of many links, only some."""
         world, width = self.world, 600
         title, words = world.titles[self.page], wrapped(world.texts[self.page], width - 48, 16)
         links, x, y = [], 24.0, 92.0 + 22 * len(words)
@@ -167,39 +167,39 @@ class WikiGame(TextGame):
         return canvas
 
     def progress(self) -> float:
-        """Return the share of the shortest way that is gone; 0 when further away than at the start."""
+        """Return the share of the shortest path that is done; 0 if further away than at the start."""
         distances = self.world.distances(self.target)
         return max(0.0, 1.0 - distances.get(self.page, MOST_CLICKS) / distances[self.start])
 
     def epilogue(self) -> str:
-        """Say how far it was."""
+        """Return the text that says how many more clicks were needed."""
         left = self.world.distances(self.target).get(self.page)
         return f"No turns are left. Clicks still needed: {left or 'there is no way from here'}."
 
     def answer_form(self) -> str:
-        """Say what a move looks like."""
+        """Return the sentence that describes a move."""
         return f"A move is the title of a linked page, or {BACK}, inside \\boxed{{}}."
 
     def random_move(self) -> str:
-        """Follow any link, or go back where there is none."""
+        """Follow any link, or go back if there is none."""
         links = self.world.links[self.page]
         return self.world.titles[links[int(self.actor_rng.random() * len(links))]] if links else BACK
 
     def expert_move(self) -> str:
-        """Follow a shortest way, found breadth-first over the links of the world."""
+        """Follow a shortest path, found by breadth-first search over the links."""
         distances = self.world.distances(self.target)
         links = [page for page in self.world.links[self.page] if page in distances]
         return self.world.titles[min(links, key=distances.__getitem__)] if links else BACK
 
 
 def folded(title: str) -> str:
-    """Return a title as answers are compared: case and the width of spaces do not matter."""
+    """Return a title in the form that is compared: case and repeated spaces do not matter."""
     return " ".join(title.split()).casefold()
 
 
 @cache
 def pairs(world: World, clicks: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return every start and target so many clicks apart."""
+    """Return every pair of start and target whose distance is in the range `clicks`."""
     return tuple(
         (start, target)
         for target in range(len(world.titles))
@@ -213,7 +213,7 @@ def from_zim(path: str, pages: int) -> World:
     """Return the `pages` pages nearest to the main page of a ZIM file, breadth-first by their links.
 
     Raises:
-        MissingExtra: without libzim. BadArgument: for what is no ZIM file with a main page.
+        MissingExtra: without libzim. BadArgument: if the file is no ZIM file with a main page.
     """
     try:
         from libzim.reader import Archive
@@ -250,10 +250,10 @@ def from_zim(path: str, pages: int) -> World:
 
 
 def _names(titles: list[str], paths: list[str]) -> Iterator[str]:
-    """Yield what each page is called, no two alike for who answers.
+    """Yield the name of each page; no two names are equal as answers.
 
-    It is the title, or the path where others share the title; a number follows where that is taken, or would
-    be the way back.
+    The name is the title, or the path if other pages share the title. A number is added if that name is
+    taken, or is the word for going back.
     """
     shared = Counter(map(folded, titles))
     taken = {BACK}
@@ -267,14 +267,14 @@ def _names(titles: list[str], paths: list[str]) -> Iterator[str]:
 
 
 def _landed(entry: Any) -> Any:
-    """Return where an entry's redirections end."""
+    """Return the entry at the end of the redirections."""
     while entry.is_redirect:
         entry = entry.get_redirect_entry()
     return entry
 
 
 def _linked(archive: Any, path: str) -> Any:
-    """Return the page at a path; None for what is no page of the file."""
+    """Return the page at a path; None if the file has no such page."""
     if not path or not archive.has_entry_by_path(path):
         return None
     entry = _landed(archive.get_entry_by_path(path))

@@ -16,22 +16,22 @@ from gem.tasks.procedural import Range, interval
 
 EASY_LENGTHS, HARD_LENGTHS = range(3, 6), range(5, 9)
 EASY_ROOM, HARD_ROOM = 3, 6
-"""How many cells the grid has per hidden letter, about."""
+"""The approximate number of grid cells per hidden letter."""
 
 FORWARD = ((0, 1), (1, 0))
 ALL_WAYS = tuple(way for way in product((-1, 0, 1), repeat=2) if any(way))
 MOST_WORDS = 12
 TRIES = 100
-"""Places that a word is tried in before the grid is begun anew."""
+"""How many places are tried for a word before a new grid is started."""
 
 
 class WordSearch(TextGame):
     r"""Find listed words in a grid of letters.
 
     Task:
-        `num_words` common English words stand in a square grid and are listed. They read across or down,
-        have 3 to 5 letters, and a third of the grid is theirs. ``hardcore``: they have 5 to 8 letters, lie in
-        all eight directions in a sixth of the grid, and the rest of it is filled with their own letters. The
+        `num_words` common English words are hidden in a square grid and listed. They read across or down,
+        have 3 to 5 letters, and fill a third of the grid. With ``hardcore`` they have 5 to 8 letters, read in
+        all eight directions and fill a sixth of the grid, and the other cells repeat their letters. The
         number of words may be a range (low, high) from which each episode draws.
     Action:
         Where a word is, in a box: row and column of one end, then row and column of the other, as
@@ -39,10 +39,10 @@ class WordSearch(TextGame):
         the rules; a line that spells no listed word costs the turn.
     Observation:
         The rules, the words that are left and the grid; then whether the line was a word, the words left
-        and the grid, in which the letters of found words are small.
+        and the grid, with the letters of found words in lower case.
     Reward:
-        Progress is the share of words found. Each counts once, whichever end comes first and wherever else
-        chance has spelled it. A won game returns 1.
+        Progress is the share of words found. Each counts once, in either direction and in any place where
+        the grid spells it. A won game returns 1.
     End:
         All words are found, the turns are used up, or an answer is unreadable.
     Source:
@@ -92,13 +92,13 @@ class WordSearch(TextGame):
         drawn: list[str] = []
         while len(drawn) < count:
             word = pool[int(self.rng.random() * len(pool))]
-            # Otherwise one line would spell two of them.
+            # Otherwise one line could spell two of the words.
             if not any(word in d or d in word or word[::-1] in d or d in word[::-1] for d in drawn):
                 drawn.append(word)
         return drawn
 
     def _hide(self) -> list[str]:
-        """Return the grid with the words alone, row by row; nothing when one found no place."""
+        """Return the grid with only the words, row by row; an empty list if a word found no place."""
         side, random = self.side, self.rng.random
         ways = ALL_WAYS if self.hardcore else FORWARD
         grid = [""] * side**2
@@ -185,18 +185,18 @@ class WordSearch(TextGame):
         return 1.0 - len(self.left) / len(self.words)
 
     def epilogue(self) -> str:
-        """Say what was not found."""
+        """Return the text that lists the words not found."""
         return f"No turns are left; not found: {', '.join(self.left)}."
 
     def answer_form(self) -> str:
-        """Say what a place looks like."""
+        """Return the sentence that describes a place."""
         return (
             "A word's place is four numbers, row and column of its first letter and of its last, "
             "inside \\boxed{}."
         )
 
     def random_move(self) -> str:
-        """Give any line as long as a word that is left."""
+        """Give any line with the length of a word that is left."""
         word = self.left[int(self.actor_rng.random() * len(self.left))]
         lines = list(self._lines(len(word)))
         return _place(*lines[int(self.actor_rng.random() * len(lines))], self.side)
@@ -213,7 +213,7 @@ class WordSearch(TextGame):
         )
 
     def _lines(self, length: int) -> Iterator[tuple[int, int, int]]:
-        """Yield every line of a length: its first cell, the pace to the next, the length."""
+        """Yield every line of a length: its first cell, the step to the next cell, the length."""
         inside = range(self.side)
         for row, column in product(inside, inside):
             for down, right in ALL_WAYS if self.hardcore else FORWARD:

@@ -16,10 +16,10 @@ IN_PLACE, ELSEWHERE, ABSENT = "G", "Y", "X"
 COLOURS = {IN_PLACE: GREEN, ELSEWHERE: AMBER, ABSENT: GREY}
 
 WORK = 20_000
-"""Comparisons that the expert spends on one guess before it looks at fewer guesses."""
+"""How many comparisons the expert makes for one guess; above this it considers fewer guesses."""
 
 Marked: TypeAlias = tuple[str, str]
-"""A guess and its marks, a letter each."""
+"""A guess and its marks, one letter per mark."""
 
 
 class Wordle(TextGame):
@@ -30,14 +30,14 @@ class Wordle(TextGame):
         equally likely. The length may be a range (low, high) from which each episode draws.
     Action:
         A word in a box, as ``\boxed{house}``; case does not matter. Any word of `gem.envs.games.words.known`
-        is a guess; another length, or what is no English word, gets no marks and costs the turn.
+        may be guessed. A word of another length, or an unknown word, gets no marks and costs the turn.
     Observation:
         The rules; then, for each guess, a mark per letter: G right and in place, Y in the word but
         elsewhere, X not in it. Each letter of the word is matched once, those in place first, then from
         the left.
     Reward:
-        Progress is the best guess so far, a letter in place counting twice as much as one elsewhere, so
-        repeating a guess earns nothing. A won game returns 1.
+        Progress is the score of the best guess so far. A letter in place counts twice as much as one
+        elsewhere. Repeating a guess earns nothing. A won game returns 1.
     End:
         The word is guessed, the turns are used up, or an answer is unreadable.
     Source:
@@ -61,7 +61,7 @@ class Wordle(TextGame):
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
-        """Draw the length where it is not fixed, and the word."""
+        """Draw the length if it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
         self.secret = words.pick(self.length, self.rng)
         self.marked: list[Marked] = []
@@ -102,7 +102,7 @@ class Wordle(TextGame):
         return f"{' '.join(move)}\n{' '.join(given)}"
 
     def draw_board(self) -> CellCanvas:
-        """Draw the guesses as tiles, a row each, in the colours of their marks, and a row for the next."""
+        """Draw each guess as a row of tiles in the colours of its marks, and a row for the next guess."""
         solved = bool(self.marked) and self.marked[-1][0] == self.secret
         grid = CellCanvas(len(self.marked) + (not solved), self.length, 52)
         for row, (guess, given) in enumerate(self.marked):
@@ -114,15 +114,15 @@ class Wordle(TextGame):
         return grid
 
     def progress(self) -> float:
-        """Return the share of the word that the best guess has right; half of it for letters elsewhere."""
+        """Return the share of the word in the best guess; a letter elsewhere counts half."""
         return self._best / (2 * self.length)
 
     def epilogue(self) -> str:
-        """Tell the word."""
+        """Return the text that reveals the word."""
         return f"No guesses are left. The word was {self.secret}."
 
     def answer_form(self) -> str:
-        """Say what a guess looks like."""
+        """Return the sentence that describes a guess."""
         return f"A guess is a word of {self.length} letters inside \\boxed{{}}."
 
     def random_move(self) -> str:
@@ -131,13 +131,13 @@ class Wordle(TextGame):
         return choice[int(self.actor_rng.random() * len(choice))]
 
     def expert_move(self) -> str:
-        """Guess the word whose marks tell most."""
+        """Guess the most informative word."""
         return best_guess(self.length, tuple(self.marked))
 
 
 @lru_cache(maxsize=1 << 16)
 def marks(guess: str, secret: str) -> str:
-    """Return the marks of `guess`, a letter each; every letter of `secret` is matched once."""
+    """Return the marks of `guess`, one per letter; every letter of `secret` is matched once."""
     unmatched = [own for own, letter in zip(secret, guess, strict=True) if own != letter]
     given = ""
     for own, letter in zip(secret, guess, strict=True):
@@ -153,7 +153,7 @@ def marks(guess: str, secret: str) -> str:
 
 @lru_cache(maxsize=4096)
 def candidates(length: int, marked: tuple[Marked, ...]) -> tuple[str, ...]:
-    """Return the common words that would have given every mark, from the most frequent down."""
+    """Return the common words that fit all marks so far, most frequent first."""
     if not marked:
         return words.common(length)
     *earlier, (guess, given) = marked
@@ -162,10 +162,10 @@ def candidates(length: int, marked: tuple[Marked, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def best_guess(length: int, marked: tuple[Marked, ...]) -> str:
-    """Return the guess whose marks leave the fewest candidates on average; of equals, a candidate.
+    """Return the guess whose marks leave the fewest candidates on average; of equal ones, a candidate.
 
-    The mean number left is the sum of squared class sizes over their sum: it ranks guesses much as the
-    entropy of the classes does, in whole numbers, so that no platform rounds it otherwise.
+    The mean number left is the sum of squared class sizes over their sum. It ranks guesses much as the
+    entropy of the classes does, but in whole numbers, so that rounding is the same on every platform.
     """
     left = candidates(length, marked)
     if len(left) <= 2:

@@ -1,10 +1,10 @@
 """English words for the word games, from the `wordfreq` package.
 
-Two lists per length, each made once per process from the data that the package brings: no download. What
-a game may hide is `common`: among the `COMMON` most frequent words of wordfreq's small list. What a guess
-may be is `known`: at least `RAREST` of all words of its large list. Both hold lower-case ASCII words with
-a vowel and without a letter three times in a row, less those of ``words_left_out.txt`` (names,
-abbreviations, rude words), and follow from the package's release alone.
+There are two lists per length, made once per process from the package's data, without a download. `common`
+has the words that a game may hide: among the `COMMON` most frequent of wordfreq's small list. `known` has the
+words that may be guessed: those of its large list with a frequency of at least `RAREST`. Both hold lower-case
+ASCII words with a vowel and without a letter three times in a row. They leave out ``words_left_out.txt``
+(names, abbreviations, rude words). The lists depend only on the package's release.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import msgspec
 from gem.errors import missing_extra
 
 COMMON = 8000
-"""How many of the most frequent words may be hidden, before words are left out."""
+"""How many of the most frequent words may be hidden; words left out count too."""
 
 RAREST = 1e-7
-"""The least frequency of a known word, one in ten million: what is rarer is mostly names and misspellings."""
+"""The least frequency of a known word, one in ten million; rarer ones are mostly names and misspellings."""
 
 SHORTEST, LONGEST = 3, 8
-"""The lengths of common words; longer ones were not gone through for names."""
+"""The lengths of common words; longer words were not checked for names."""
 
 _PLAIN = re.compile(r"(?=.*[aeiouy])(?!.*(.)\1\1)[a-z]+")
 
 
 @cache
 def common(length: int) -> tuple[str, ...]:
-    """Return the words of a length that a game may hide, from the most frequent down.
+    """Return the words of a length that a game may hide, most frequent first.
 
     Raises:
         MissingExtra: without wordfreq.
@@ -55,7 +55,7 @@ def rare(length: int) -> tuple[str, ...]:
 
 
 def pick(length: int, rng: Random, hardcore: bool = False) -> str:
-    """Return one of the common words of a length, or with `hardcore` of the rare ones, all equally likely.
+    """Draw one of the common words of a length (with `hardcore`, of the rare ones), all equally likely.
 
     Raises:
         MissingExtra: without wordfreq.
@@ -65,7 +65,7 @@ def pick(length: int, rng: Random, hardcore: bool = False) -> str:
 
 
 def letters(move: str) -> str:
-    """Return a move that is ASCII letters alone, in lower case.
+    """Return a move of ASCII letters in lower case.
 
     Raises:
         ValueError: for anything else.
@@ -77,7 +77,7 @@ def letters(move: str) -> str:
 
 @cache
 def known(length: int) -> frozenset[str]:
-    """Return the words of a length that a guess may be; the common ones are among them.
+    """Return the words of a length that may be guessed, which include the common ones.
 
     Raises:
         MissingExtra: without wordfreq.
@@ -105,9 +105,9 @@ def _left_out() -> frozenset[str]:
 
 
 def _buckets(size: str) -> Sequence[Sequence[str]]:
-    """Return the words of one of wordfreq's lists, those of frequency 10 ** (-i / 100) at place i.
+    """Return the words of a wordfreq list; place i has those of frequency 10 ** (-i / 100).
 
-    The package's data is read without the package: importing it takes three times as long as reading.
+    The data is read without importing the package, which takes three times as long as reading.
     """
     package = importlib.util.find_spec("wordfreq")
     if package is None or package.origin is None:

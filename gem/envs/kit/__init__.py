@@ -1,1 +1,1 @@
-"""What families of environments share: text games, data sets, tasks with a workspace, drawing."""
+"""Shared parts of the environment families: text games, data sets, tasks with a workspace, drawing."""

@@ -1,7 +1,7 @@
-r"""Environments over task sets: one task per episode, an answer, a grade, and another try where there is one.
+r"""DatasetEnv: the base of environments over task sets, with one task per episode and graded answers.
 
-`DatasetEnv` holds what all share; a subclass says how a task is shown, how an answer is graded, and what a
-guess looks like.
+`DatasetEnv` holds what all of them share. A subclass defines how a task is shown, how an answer is graded,
+and what a random guess is.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from gem.tasks.sources import RowTasks, Source, load
 BOXED = "Give your final answer inside \\boxed{}."
 
 UNREADABLE_REWARD = -0.1
-"""What an unreadable answer earns where unreadable answers are fined."""
+"""The reward of an unreadable answer with `use_format_error_reward`."""
 
 
 class DatasetEnv(Env):
-    r"""Answer the tasks of a set: the base of MathEnv, QaEnv, CodeEnv and MathVisualEnv.
+    r"""Base class of MathEnv, QaEnv, CodeEnv and MathVisualEnv: each episode asks one task of a set.
 
-    Which task. A seed is a position in the endless walk through the set, in the order that `order_seed`
-    draws anew for each epoch: seeds 0 to n - 1 are its n tasks, each once, n to 2n - 1 are they again in
-    another order, and so on. ``reset(idx=i)`` takes task `i` instead. Where nobody ever gives a seed,
-    reset() walks: it takes each task once per epoch, in an order drawn afresh. ``env.idx = i`` lets reset()
-    take tasks i, i + 1, ... as they stand in `dataset`.
+    Which task. A seed is a position in an endless walk through the set. `order_seed` draws another order for
+    each epoch: seeds 0 to n - 1 are the n tasks, each once; n to 2n - 1 are the same tasks in another order,
+    and so on. ``reset(idx=i)`` takes task `i` instead. If no seed is ever given, reset() takes each task once
+    per epoch, in an order that differs from run to run. ``env.idx = i`` makes reset() take tasks
+    i, i + 1, ... in the order of `dataset`.
 
-    Attempts. With ``max_attempts=k`` an answer that is not right is told so, and the agent may answer again,
-    k times in all; an unreadable one uses up an attempt too.
+    Attempts. With ``max_attempts=k`` the agent learns that an answer is not right and may answer again, k
+    times in all. An unreadable answer uses up an attempt too.
 
-    Rewards. An attempt is worth its score, times `retry_discount` for each attempt before it; it earns what
-    that adds to the best so far. So the return is the worth of the best attempt: 1 for the right answer at
-    once, ``retry_discount`` for it at the second attempt, 0 when none is right and the grader gives no part.
-    With `use_format_error_reward` each unreadable answer earns -0.1 besides.
+    Rewards. An attempt is worth its score, times `retry_discount` for each attempt before it. It earns what
+    it is worth above the best attempt so far. So the return is the worth of the best attempt: 1 for the right
+    answer at once, ``retry_discount`` for it at the second attempt, 0 when no answer is right and the grader
+    gives no partial score. With `use_format_error_reward` each unreadable answer also earns -0.1.
 
-    Info, after an answer: `correct`, `parsed_action` (what was read, None when nothing was), `score`, `why`
-    where the grader says, `attempt` from 1, and whatever the grader adds.
+    Info, after an answer: `correct`, `parsed_action` (the answer that was read, None if none was), `score`,
+    `why` if the grader gives a reason, `attempt` from 1, and what the grader adds.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("_tasks", "grader", "_held", "_dataset")
@@ -63,7 +63,7 @@ class DatasetEnv(Env):
         use_format_error_reward: bool = False,
         order_seed: int = 0,
     ) -> None:
-        """Set the tasks, who grades, and how often one may try.
+        """Set the tasks, the grader, and the number of attempts.
 
         Raises:
             BadArgument: for less than one attempt, or a discount outside 0 to 1.
@@ -92,7 +92,7 @@ class DatasetEnv(Env):
         """Score the agent's whole reply.
 
         Raises:
-            NoVerdict: when the grader fails on its own.
+            NoVerdict: when the grader itself fails.
         """
         return self.grader(action, self.answer)
 
@@ -105,11 +105,11 @@ class DatasetEnv(Env):
         return f"Your answer could not be read. {self.answer_form}"
 
     def written(self, reference: Any) -> str:
-        """Return the answer that says what a reference says."""
+        """Return a reference as an answer in the required form."""
         return f"\\boxed{{{reference}}}"
 
     def guess(self) -> str:
-        """Return a well-formed answer, most often wrong, drawn from `self.actor_rng`: another task's."""
+        """Return a guess drawn from `self.actor_rng`: the reference of any task, most often wrong."""
         at = self.actor_rng.randrange(len(self.tasks))
         reference = getattr(self.tasks, "reference", lambda index: self.tasks[index].reference)
         other = self.written(reference(at))
@@ -118,13 +118,13 @@ class DatasetEnv(Env):
     # -- the contract
 
     def reset(self, seed: int | None = None, idx: int | None = None) -> Start:
-        """Begin with the task that the seed stands for, or with task `idx`; see Env.reset.
+        """Begin with the task of the seed, or with task `idx`; see Env.reset.
 
         Raises:
             BadArgument: when there is no task `idx`.
         """
         size = len(self.tasks)
-        walked = idx is None and seed is None and self._by_idx  # a script walks by number
+        walked = idx is None and seed is None and self._by_idx  # a script goes through the tasks by number
         if walked and self._idx >= size:
             self._idx, self.epoch = 0, self.epoch + 1
         self._by_idx = walked
@@ -185,13 +185,13 @@ class DatasetEnv(Env):
         return self.guess()
 
     def solve(self) -> str:
-        """Return the reference answer: an oracle, it reads what the agent is not shown."""
+        """Return the reference answer, which the agent does not see (an oracle)."""
         return self.written(self.answer)
 
-    # -- what scripts read and assign, by upstream's names
+    # -- attributes that scripts read and assign, with upstream's names
 
     _held: tuple[int, Task] | None = None
-    _walks = False  # nobody gave a seed: reset() goes through the tasks, each once per epoch
+    _walks = False  # no seed was given: reset() takes each task once per epoch
     _tasks: TaskSet | None = None
     _dataset: Any = None
     _answer: Any = None
@@ -199,13 +199,13 @@ class DatasetEnv(Env):
     _by_idx = False
 
     epoch: int = 0
-    """How often the walk had been through the set before the running episode."""
+    """How many times the walk had gone through the set before the running episode."""
 
     first_obs: Obs = ""
     """The first observation of the running episode."""
 
     max_turns: int = 1
-    """How many turns an episode has at most."""
+    """The largest number of turns of an episode."""
 
     question_key: str = "problem"
     answer_key: str = "answer"
@@ -230,10 +230,10 @@ class DatasetEnv(Env):
 
     @property
     def dataset(self) -> Any:
-        """The tasks as rows: mappings with a question and an answer; or what a script assigned.
+        """The tasks as rows (mappings with a question and an answer), or the object that a script assigned.
 
-        What is assigned is the source of the tasks from then on: rows, tasks, a path, a `datasets.Dataset`.
-        A subclass with a reset of its own may assign anything.
+        An assigned object becomes the source of the tasks: rows, tasks, a path, a `datasets.Dataset`.
+        A subclass with its own reset may assign anything.
         """
         return RowsView(self) if self._dataset is None else self._dataset
 
@@ -245,14 +245,14 @@ class DatasetEnv(Env):
 
     @property
     def tasks(self) -> TaskSet:
-        """The tasks; of what was assigned as `dataset`, read when they are first needed."""
+        """The tasks; after an assignment to `dataset`, they are read from it at first use."""
         if self._tasks is None:
             self._tasks = load(self._dataset, None, self.question_key, self.answer_key, self.images_key)
         return self._tasks
 
     @property
     def idx(self) -> int:
-        """The task after the running episode's; a script that assigns it walks on from there."""
+        """The number of the next task; a script that assigns it continues from there."""
         return self._idx
 
     @idx.setter
@@ -270,12 +270,12 @@ class RowsView(Sequence[dict[str, Any]]):
     """The tasks of an environment as rows, with the two methods of `datasets.Dataset` that scripts call."""
 
     def __init__(self, env: DatasetEnv, tasks: TaskSet | None = None) -> None:
-        """Show the tasks of `env`, or others as it shows its own."""
+        """View the tasks of `env`, or other `tasks`, as rows of `env`."""
         self.env = env
         self.tasks = env.tasks if tasks is None else tasks
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tasks."""
         return len(self.tasks)
 
     def __getitem__(self, index: Any) -> Any:
@@ -287,29 +287,29 @@ class RowsView(Sequence[dict[str, Any]]):
         return self.env.row(self.tasks[index % len(self)])
 
     def shuffle(self, seed: int | None = None) -> RowsView:
-        """Return the rows in an order that `seed` draws; None: another one each time."""
+        """Return the rows in an order drawn from `seed`; None: a new order at each call."""
         return self.select(self.tasks.order(seeding.fresh() if seed is None else seed))
 
     def select(self, indices: Iterable[int]) -> RowsView:
-        """Return the rows of these numbers."""
+        """Return the rows with these indices."""
         chosen = indices if isinstance(indices, Sequence) else tuple(indices)
         return RowsView(self.env, Selection(self.tasks, chosen))
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Some tasks of a set, in an order of its own."""
+    """Some tasks of a set, in a given order."""
 
     tasks: TaskSet
     indices: Sequence[int]
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name of the set, for messages."""
         return self.tasks.name
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tasks."""
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Task:
@@ -334,9 +334,10 @@ def tasks_of(
     answer_key: str,
     images_key: str | None = None,
 ) -> TaskSet:
-    """Return the tasks of `dataset`, which `dataset_name` may label, or else of the data set of that name.
+    """Return the tasks of `dataset`, or without it those of the data set `dataset_name`.
 
-    Without a `question_key` the column is ``question``, or else ``problem``.
+    If both are given, `dataset_name` names the tasks in messages. Without a `question_key` the column is
+    ``question``, or else ``problem``.
 
     Raises:
         BadArgument: when neither is given; otherwise as `gem.tasks.sources.load` does.

@@ -1,8 +1,8 @@
-"""Pictures of boards: a canvas with few strokes, which each game's `draw_board` uses.
+"""Pictures of boards: a canvas with a few drawing methods, which each game's `draw_board` uses.
 
 Everything is drawn at twice its size and scaled down, so that curves and letters are smooth. The font is
-the one that Pillow brings, so that no machine's fonts matter: the same state gives the same bytes under the
-same release of Pillow. Pillow is imported when a canvas is made.
+Pillow's own, so the machine's fonts do not matter: the same state gives the same bytes under the same release
+of Pillow. Pillow is imported when a canvas is made.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ WHITE = "#ffffff"
 COLOURS = (
     *("#e6553f", "#3f7fd0", "#4f9a57", "#e0a526", "#8a5cc2", "#3aa6a0", "#d9699e", "#8a6a4f", "#6b7480"),
 )
-"""Nine colours that are easily told apart, for pegs and disks; each also bears its number."""
+"""Nine colours that are easy to distinguish, for pegs and disks, which also show their numbers."""
 
 SCALE = 2
-"""How much larger than the picture it is drawn."""
+"""How many times larger than the final picture everything is drawn."""
 
 MARGIN = 12
-"""Pixels around what is drawn."""
+"""The margin around the drawing, in pixels."""
 
 Point: TypeAlias = tuple[float, float]
 
 
 class Canvas:
-    """A picture in the making: x runs to the right and y down, in pixels of the picture."""
+    """A picture to draw on: x runs to the right and y down, in pixels of the final picture."""
 
     def __init__(self, width: int, height: int, ground: str = PAPER) -> None:
-        """Begin with an empty ground.
+        """Begin with an empty background.
 
         Raises:
             MissingExtra: without Pillow.
@@ -74,7 +74,7 @@ class Canvas:
         self._draw.ellipse(edges, fill, outline, round(line * SCALE))
 
     def line(self, points: Sequence[Point], colour: str = INK, width: float = 1) -> None:
-        """Draw a line from point to point."""
+        """Draw a line through the points."""
         scaled = [(x * SCALE, y * SCALE) for x, y in points]
         self._draw.line(scaled, colour, round(width * SCALE), "curve")
 
@@ -91,7 +91,7 @@ class Canvas:
         anchor: str = "mm",
         bold: bool = False,
     ) -> None:
-        """Write a line of text; `anchor` says which of its points is `at`, in Pillow's two letters."""
+        """Write a line of text; `anchor`, in Pillow's two letters, says which point of the text is `at`."""
         x, y = at
         stroke = SCALE * size // 36 if bold else 0
         self._draw.text(
@@ -112,9 +112,10 @@ class Canvas:
 
 
 class CellCanvas(Canvas):
-    """A canvas with cells in rows and columns, counted from 0; where `numbered`, their numbers count from 1.
+    """A canvas with cells in rows and columns, counted from 0.
 
-    `below`: pixels left free under the cells, `beside`: to the right of them, `above`: over them.
+    With `numbered`, rows and columns are labelled from 1. `above`, `below` and `beside` are the pixels left
+    free over the cells, under them, and to the right of them.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class CellCanvas(Canvas):
     def block(
         self, row: int, column: int, words: str, fill: str, colour: str = INK, size: int = 0, inset: float = 3
     ) -> None:
-        """Draw a rounded cell that stands apart from its neighbours."""
+        """Draw a rounded cell with a gap to its neighbours."""
         x, y = self.corner(row, column)
         side = self.cell - 2 * inset
         self.box((x + inset, y + inset), (side, side), fill, None, 1, self.cell / 12)
@@ -175,7 +176,7 @@ class CellCanvas(Canvas):
 
 
 def wrapped(words: str, width: float, size: int) -> list[str]:
-    """Return `words` in lines that are at most `width` pixels wide; a longer word stands alone."""
+    """Return `words` in lines of at most `width` pixels; a longer word has its own line."""
     lines = [""]
     for word in words.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -187,13 +188,13 @@ def wrapped(words: str, width: float, size: int) -> list[str]:
 
 
 def text_width(words: str, size: int) -> float:
-    """Return how many pixels wide a line of text is."""
+    """Return the width of a line of text in pixels."""
     return float(font(size * SCALE).getlength(words)) / SCALE
 
 
 @cache
 def font(size: int) -> Any:
-    """Return the font that Pillow brings, in a size."""
+    """Return Pillow's own font in a size."""
     return pillow()[2].load_default(size)
 
 

@@ -1,7 +1,7 @@
-"""Texts as data: templates in files beside the code, read when they are wanted.
+"""Text templates in files beside the code, read when they are needed.
 
-A template is written for str.format. A field takes one format spec more than usual: ``{name:sql}`` writes its
-value as SQL does. What is `unwrapped` may have a line break in its file where a blank is meant.
+A template is written for str.format, with one more format spec: ``{name:sql}`` writes a value as an SQL
+literal. In the file of a template that is `unwrapped`, a line break may stand for a blank.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any, TypeAlias
 
 Values: TypeAlias = Mapping[str, Any]
-"""What the fields of a template stand for."""
+"""The values of a template's fields, by name."""
 
 
 def read(package: str, name: str) -> str:
@@ -22,17 +22,17 @@ def read(package: str, name: str) -> str:
 
 
 def read_toml(package: str, name: str) -> dict[str, Any]:
-    """Return what a TOML file of a package holds."""
+    """Return the content of a TOML file of a package."""
     return tomllib.loads(read(package, name))
 
 
 def unwrapped(template: str) -> str:
-    """Return a template with its line breaks as blanks, and its empty lines as line breaks."""
+    """Return a template with line breaks turned into blanks, and empty lines into line breaks."""
     return "\n".join(" ".join(part.split()) for part in template.split("\n\n"))
 
 
 def literal(value: Any) -> str:
-    """Return a value as SQL writes it."""
+    """Return a value as an SQL literal."""
     if value is None:
         return "NULL"
     if isinstance(value, bool | int | float):
@@ -46,12 +46,12 @@ class _Templates(Formatter):
 
 
 def filled(source: str, templates: Sequence[str], values: Values, common: Values | None = None) -> list[str]:
-    """Return templates with values in their fields.
+    """Return templates with their fields filled in.
 
-    `source` is named in an error; `common` are values that need not be used.
+    `source` is named in errors. Every value of `values` must be used; those of `common` need not be.
 
     Raises:
-        ValueError: for a field without a value, a value of `values` without a field, or a spec of no meaning.
+        ValueError: for a field without a value, a value of `values` without a field, or an unknown spec.
     """
     common = common or {}
     fields = {name for each in templates for _, name, _, _ in Formatter().parse(each) if name is not None}

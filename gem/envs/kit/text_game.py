@@ -1,7 +1,7 @@
-r"""TextGame: what every text game shares, so that a game's file holds its rules alone.
+r"""TextGame: the base class of every text game, so that a game's own file holds only its rules.
 
-A game says how an instance is dealt (`deal`), how a move is read (`parse`) and what it does (`play`).
-Answers come in ``\boxed{}``; turns, rewards, unreadable answers and the end are kept here.
+A game defines how an instance is dealt (`deal`), how a move is read (`parse`) and what it does (`play`).
+TextGame reads answers from ``\boxed{}`` and handles turns, rewards, unreadable answers and the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRESS_WEIGHT = 0.5
 """The share of the full reward that progress without success can earn."""
 
 UNREADABLE_REWARD = -0.1
-"""What an unreadable answer earns, as the episode's last reward."""
+"""The reward of an unreadable answer, which ends the episode."""
 
 _step = partial(tuple.__new__, Step)  # from its five values; Step(...) takes twice as long
 
@@ -37,9 +37,9 @@ _UNREADABLE, _TURN_BUDGET = StopReason.UNREADABLE.value, StopReason.TURN_BUDGET.
 
 
 class Play(NamedTuple):
-    """What a move led to: the text the agent reads next, and whether the game is over.
+    """The result of a move: the text that the agent reads next, and whether the game is over.
 
-    A move after which the game goes on may give its text alone.
+    `play` may return the text alone if the game goes on.
     """
 
     text: str
@@ -48,42 +48,42 @@ class Play(NamedTuple):
 
     @classmethod
     def win(cls, text: str = "Well done, that solves it.") -> Play:
-        """The task is done."""
+        """Return the result of a move that wins the game."""
         return cls(text, True, True)
 
     @classmethod
     def lose(cls, text: str) -> Play:
-        """The task can no longer be done."""
+        """Return the result of a move after which the game cannot be won."""
         return cls(text, True, False)
 
 
 class TextGame(Env):
     r"""A turn-based text game for one player.
 
-    Subclasses define `deal`, `parse` and `play`; `progress`, `random_move` and `expert_move` where the
-    game has them; `board`, `draw_board` and `instance`; and the six headings of an environment's docstring.
+    Subclasses define `deal`, `parse` and `play`; `progress`, `random_move` and `expert_move` if the game has
+    them; `board`, `draw_board` and `instance`; and the six headings of an environment's docstring.
 
-    With ``render_mode="image"`` a picture stands where an observation shows the board, or behind the text of
-    a game that shows none. As text the observation reads as it does without pictures, but that the first
-    one says what the picture shows (`PICTURE`) in the place of what the signs of the board mean (`SIGNS`),
-    which stands with the board.
+    With ``render_mode="image"`` a picture replaces the board in an observation, or follows the text of a game
+    that shows no board. The picture's alternative text is the board, so as text the observation stays the
+    same, with one exception. The first observation says what the picture shows (`PICTURE`), and what the
+    signs of the board mean (`SIGNS`) moves into the alternative text.
 
     Rewards. The return of a won game is exactly 1, in both modes. ``sparse``: 1 on the winning move,
     else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
     the rest of 1, so a lost game returns half its progress. Progress is a potential: undoing and
-    repeating earns nothing. An unreadable answer ends the game and earns -0.1.
+    repeating moves earns nothing. An unreadable answer ends the game and earns -0.1.
     """
 
     SIGNS: ClassVar[str] = ""
-    """What the signs of the board as text mean, where the rules say so."""
+    """What the signs of the text board mean, if the rules explain them."""
 
     PICTURE: ClassVar[str] = ""
-    """The same of the board as a picture."""
+    """What the picture of the board shows; it replaces `SIGNS` in the rules."""
 
     max_turns: int
 
     def __init__(self, max_turns: int, reward: Reward = "dense", render_mode: RenderMode = "text") -> None:
-        """Set the budget that the task states, how turns are paid, and whether boards are pictures.
+        """Set the turn budget that the task states, the reward mode, and whether boards are pictures.
 
         Raises:
             BadArgument: for another value. MissingExtra: for pictures without Pillow.
@@ -95,7 +95,7 @@ class TextGame(Env):
         if render_mode not in ("text", "image"):
             raise BadArgument(f"render_mode is {render_mode!r}; accepted: 'text', 'image'.")
         if render_mode == "image":
-            pillow()  # absent, it is better missed now than at the first board
+            pillow()  # if it is absent, fail now and not at the first board
         self.max_turns = max_turns
         self.reward: Reward = reward
         self.render_mode: RenderMode = render_mode
@@ -104,12 +104,12 @@ class TextGame(Env):
 
     @staticmethod
     def too_few_turns(max_turns: int, why: str) -> None:
-        """Warn of a budget in which an episode may not be won; a short trial may want one."""
-        if max_turns >= 1:  # less is refused
+        """Warn that some episodes cannot be won with this turn budget; a short trial may accept that."""
+        if max_turns >= 1:  # smaller values raise an error elsewhere
             warnings.warn(f"{why} With fewer, some episodes cannot be won.", stacklevel=4)
 
     def draw(self, bounds: tuple[int, int]) -> int:
-        """Return a number of an inclusive range; of a range that holds one, without drawing."""
+        """Return a random number of an inclusive range; a range of one number takes no draw."""
         low, high = bounds
         return low if low == high else low + int(self.rng.random() * (high - low + 1))
 
@@ -120,50 +120,50 @@ class TextGame(Env):
         raise NotImplementedError
 
     def parse(self, move: str) -> Any:
-        r"""Return the move that the text inside ``\boxed{}`` means; ValueError when it means none."""
+        r"""Return the move that the text inside ``\boxed{}`` means; raise ValueError if it means none."""
         raise NotImplementedError
 
     def play(self, move: Any) -> Play | str:
-        """Make a move and return what the agent reads next, as a Play where the game is over.
+        """Make a move and return what the agent reads next; return a Play if the game is over.
 
         Raises:
-            IllegalMove: when the rules forbid it: the agent reads why, and the turn is gone.
+            IllegalMove: when the rules forbid the move. The agent reads why, and the turn is used up.
         """
         raise NotImplementedError
 
     def progress(self) -> float:
-        """Return how far the game is, from 0 at the deal to at most 1: a function of the position alone."""
+        """Return the progress from 0 at the deal to at most 1; it depends on the position alone."""
         return 0.0
 
     def random_move(self) -> str:
-        r"""Return a legal move drawn from `self.actor_rng`, as it stands inside ``\boxed{}``."""
+        r"""Return a legal move drawn from `self.actor_rng`, as written inside ``\boxed{}``."""
         raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks random_move().")
 
     def expert_move(self) -> str:
-        r"""Return the expert's move, as it stands inside ``\boxed{}``."""
+        r"""Return the expert's move, as written inside ``\boxed{}``."""
         raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks expert_move().")
 
     def instance(self) -> Hashable:
-        """Return what was dealt, the hidden part too: equal for equal deals, whatever was played since."""
+        """Return what was dealt, with the hidden part; equal for equal deals, whatever was played since."""
         raise NotImplementedError(f"{type(self).__name__} must define instance().")
 
     def board(self) -> str:
-        """Return the board as observations show it; empty where they show none."""
+        """Return the board as observations show it; empty if they show none."""
         return ""
 
     def draw_board(self) -> Canvas:
-        """Draw what the agent may know of the state, and nothing that is hidden."""
+        """Draw what the agent may know of the state, and nothing hidden."""
         raise NotImplementedError(f"{type(self).__name__} must define draw_board() to be shown as a picture.")
 
     # -- pictures
 
     @property
     def legend(self) -> str:
-        """What the signs of the board mean, in the form in which it is shown."""
+        """What the board shows: `SIGNS` for text, `PICTURE` for pictures."""
         return self.SIGNS if self.render_mode == "text" else self.PICTURE
 
     def picture(self, alt: str = "") -> Image:
-        """Return the state as a PNG; `alt` is what it stands for.
+        """Return the state as a PNG; `alt` is the picture's alternative text.
 
         Raises:
             MissingExtra: without Pillow.
@@ -171,9 +171,9 @@ class TextGame(Env):
         return Image(self.draw_board().png(), "image/png", alt)
 
     def _illustrated(self, text: str, signs: str = "") -> Obs:
-        """Return an observation with a picture in the place of the board, or at its end.
+        """Return an observation with a picture in place of the board, or at its end.
 
-        The picture stands for the board, and for what its `signs` mean.
+        The picture's alternative text is the board, with what its `signs` mean.
         """
         board = self.board()
         before, found, after = text.partition(board) if board else (text, "", "")
@@ -195,7 +195,7 @@ class TextGame(Env):
         return Start(text if self.render_mode == "text" else self._illustrated(text, self.SIGNS), {})
 
     def step(self, action: str) -> Step:
-        """Read the answer, make the move, pay the turn; see Env.step."""
+        """Read the answer, make the move and compute the reward; see Env.step."""
         self.turn += 1
         text = boxed(action)
         try:
@@ -230,7 +230,7 @@ class TextGame(Env):
         return _step((obs, reward, over, False, info))
 
     def epilogue(self) -> str:
-        """Return what the last observation adds when the turns are used up."""
+        """Return the text that the last observation adds when the turns are used up."""
         return "No turns are left."
 
     def sample_random_action(self) -> str:
@@ -257,10 +257,10 @@ class TextGame(Env):
 
 
 def integer(text: str) -> int:
-    """Return the integer that `text` plainly is: ASCII digits with an optional sign.
+    """Return the integer that `text` writes in ASCII digits, with an optional sign.
 
     Raises:
-        ValueError: for anything else, ``1_0`` and other scripts' digits included.
+        ValueError: for anything else, including ``1_0`` and digits of other scripts.
     """
     if not text.isascii() or "_" in text:
         raise ValueError
@@ -268,7 +268,7 @@ def integer(text: str) -> int:
 
 
 def numerals(text: str) -> list[str]:
-    """Return the numerals in `text`: set apart by spaces or commas, or else a digit each.
+    """Return the numerals in `text`, separated by spaces or commas; without these, each digit is one.
 
     >>> numerals("1 2 3") == numerals("1, 2, 3") == numerals("123")
     True
@@ -283,7 +283,7 @@ def numerals(text: str) -> list[str]:
 
 
 def direction(text: str) -> str:
-    """Return the one of DIRECTIONS that `text` names; its first letter will do.
+    """Return the direction of DIRECTIONS that `text` names, in full or by its first letter.
 
     Raises:
         ValueError: for anything else.

@@ -1,7 +1,7 @@
-"""WorkspaceEnv: an agent works with tools, turn after turn, until it submits; what is there then is judged.
+"""WorkspaceEnv: an agent calls tools turn by turn until it submits; then the final state is judged.
 
-Reading a turn: which calls it makes, whether it submits, and what is wrong with either. Answering it: the
-results in the order of the calls, in one observation, and in info how much of it each of them is.
+A turn is read as calls and perhaps a submission, with the errors in them. It is answered by one observation
+with the results in the order of the calls; info holds the length of each result.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gem.tools.base_tool import BaseTool
 from gem.tools.calls import Found
 
 MAX_CALLS = 20
-"""Calls of one turn; of more none is run, or a list of guesses would be as good as an answer."""
+"""The most calls of one turn. With more, none is run, so that a list of guesses does not pay."""
 
 SUBMIT = "submit"
-"""The name of the tool that submits, as ``<submit/>`` does in text."""
+"""The name of the tool that submits, like ``<submit/>`` in text."""
 
 NOT_COUNTED = "The task was not ended: another call of this turn could not be carried out."
-"""What is said to a submission beside a call that is wrong."""
+"""The answer to a submission in the same turn as a call that cannot be carried out."""
 
 _SUBMIT_TAG = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
 _THINK_END = "</think>"
 
 
 def submit_spec(description: str) -> ToolSpec:
-    """Return the tool by which a model submits natively."""
+    """Return the spec of the tool with which a model submits natively."""
     return ToolSpec(
         SUBMIT,
         description,
@@ -43,7 +43,7 @@ def submit_spec(description: str) -> ToolSpec:
 
 
 class Written(BaseTool):
-    """A tool that is read and offered here, and carried out by its environment."""
+    """A tool that is described and parsed here; the environment carries it out."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Written(BaseTool):
         tag: str = "",
         fences: Sequence[str] = (),
     ) -> None:
-        """Take one argument, a text; `about` says what it is."""
+        """Define a tool with one text argument, which `about` describes."""
         super().__init__()
         self.name, self.description, self.tag, self.fences = name, description, tag, fences
         self.parameters = {
@@ -68,7 +68,7 @@ class Written(BaseTool):
 
 @dataclass(frozen=True, slots=True)
 class WorkCall:
-    """One call of a turn: `wrong` says why it cannot be carried out, and is empty where it can."""
+    """One call of a turn; `wrong` says why it cannot be carried out, and is empty if it can."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -77,47 +77,47 @@ class WorkCall:
 
 @dataclass(frozen=True, slots=True)
 class WorkTurn:
-    """What an action asks for: its calls in order, those of `submit` among them, and whether it submits."""
+    """What an action asks for: its calls in order, with those of `submit`, and whether it submits."""
 
     calls: tuple[WorkCall, ...]
     asks_to_submit: bool
 
     @property
     def empty(self) -> bool:
-        """Whether it asks for nothing."""
+        """Whether the action asks for nothing."""
         return not self.calls and not self.asks_to_submit
 
     @property
     def too_many(self) -> str:
-        """What to say to more calls than a turn may have; empty where they are not."""
+        """The message for more calls than a turn may have; empty if there are not too many."""
         if len(self.calls) <= MAX_CALLS:
             return ""
         return f"That is {len(self.calls)} calls, none was run; at most {MAX_CALLS} are in a turn."
 
     @property
     def ends(self) -> bool:
-        """Whether what ends the task counts: not beside a call that cannot be carried out, seen too late."""
+        """Whether the turn may end the task; not if one of its calls cannot be carried out."""
         return not self.too_many and not any(call.wrong for call in self.calls)
 
     @property
     def submitted(self) -> bool:
-        """Whether it submits, and that counts."""
+        """Whether the action submits and the submission counts."""
         return self.asks_to_submit and self.ends
 
     @property
     def legal(self) -> bool:
-        """Whether anything in it can be carried out."""
+        """Whether anything in the action can be carried out."""
         return self.submitted or (not self.too_many and not all(call.wrong for call in self.calls))
 
 
 def read(action: str, tools: Sequence[BaseTool], *, submits: bool = True, in_a_box: bool = False) -> WorkTurn:
-    r"""Return what an action asks for; which forms a call may take says `gem.tools.calls.find`.
+    r"""Return what an action asks for; `gem.tools.calls.find` describes the forms of a call.
 
     Args:
         action: what the agent wrote.
-        tools: those of the environment, but for `submit`.
-        submits: whether there is anything to submit: by ``<submit/>``, which counts outside of calls and of
-            closed thinking, or by a call of `submit`.
+        tools: the tools of the environment, without `submit`.
+        submits: whether the agent can submit: by ``<submit/>``, which counts outside of calls and of closed
+            thinking, or by a call of `submit`.
         in_a_box: whether ``\boxed{done}`` submits too.
     """
     found = calls.find(action, tools)
@@ -137,7 +137,7 @@ def _checked(found: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) 
     if name not in known:
         hint = did_you_mean(name[:60], known)
         return WorkCall(name[:60], wrong=f"there is no tool {name!r:.60}.{hint} Tools: {', '.join(known)}.")
-    if name == SUBMIT:  # whatever stands in its arguments, it is plain what is wanted
+    if name == SUBMIT:  # its arguments do not matter
         return WorkCall(name)
     wrong = schema.violation(arguments, tools[name].arguments)
     return WorkCall(name, arguments, f"{name}: {wrong}" if wrong else "")
@@ -155,32 +155,32 @@ def _submits(action: str, found: Sequence[Found], in_a_box: bool) -> bool:
 
 
 class Said:
-    """The observation of a turn as it is put together: what its calls gave, in order, then what else is said.
+    """The observation of a turn while it is built: the results of its calls in order, then further text.
 
-    `info` says how much of it each result is, as `gem.history` reads it.
+    `info` holds the length of each result, as `gem.history` reads it.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
+        """Begin with an empty observation."""
         self.info: dict[str, Any] = {}
         self._results: list[str] = []
         self._rest: list[str] = []
 
     def result(self, call: WorkCall, text: str, error: bool = False) -> None:
-        """Enter what a call gave, as it is shown."""
+        """Add the result of a call, as it is shown."""
         self._results.append(text)
         self._enter({"tool": call.name, "error": error, "refused": False, "shown": len(text)})
 
     def refuse(self, call: WorkCall) -> None:
-        """Enter a call that was not run, and about which what follows says why."""
+        """Add a call that was not run; the text after the results says why."""
         self._enter({"tool": call.name, "error": True, "refused": True})
 
     def end(self, call: WorkCall) -> None:
-        """Enter a call that ends the task: what is said behind the results is its result."""
+        """Add a call that ends the task; the text after the results is its result."""
         self._enter({"tool": call.name, "error": False, "refused": False})
 
     def add(self, text: str) -> None:
-        """Say something behind the results."""
+        """Add text after the results."""
         self._rest.append(text)
 
     def _enter(self, told: dict[str, Any]) -> None:
@@ -188,25 +188,25 @@ class Said:
 
     @property
     def results(self) -> str:
-        """What the calls gave."""
+        """The results of the calls, as one text."""
         return "\n".join(self._results)
 
     @property
     def obs(self) -> str:
-        """The whole."""
+        """The whole observation."""
         return "\n".join([*self._results, *self._rest])
 
 
 class Burst(Exception):
-    """A call of the agent's has ended its workspace: the task is failed, and these words say why."""
+    """A call of the agent destroyed its workspace: the task is failed, and the message says why."""
 
 
 class WorkspaceEnv(Env):
-    """A task on which an agent works by calls of tools until it submits, or its turns are used up.
+    """A task on which an agent works with tool calls until it submits or its turns are used up.
 
     Subclasses have `max_turns`, set `turn` to 0 in reset(), and define `tools`, `carry_out` and `judge`. A
-    turn with nothing to carry out (`nothing` says so), or with too much, is answered with `form`, how to
-    write one. What is there in the end is judged once: after the submission, or when a budget is used up.
+    turn with no call (answered with `nothing`) or with too many calls also gets `form`, which says how to
+    write a turn. The final state is judged once: after the submission, or when a budget is used up.
     """
 
     max_turns: int
@@ -217,15 +217,15 @@ class WorkspaceEnv(Env):
     no_turns_left: ClassVar[str] = "No turns are left."
 
     def tools(self) -> Sequence[BaseTool]:
-        """Return the tools that a turn may call, but for `submit`."""
+        """Return the tools that a turn may call, without `submit`."""
         raise NotImplementedError
 
     def carry_out(self, call: WorkCall, said: Said) -> None:
-        """Run one call and enter its result. Raises Burst where that ended the workspace."""
+        """Run one call and add its result. Raises Burst if the call destroyed the workspace."""
         raise NotImplementedError
 
     def judge(self) -> str:
-        """Return what is not as it should be, '' where all is; a ToolError's words say it too."""
+        """Return what is wrong with the final state, '' if nothing is; a ToolError counts as wrong."""
         raise NotImplementedError
 
     def refusal(self, wrong: str) -> str:
@@ -233,10 +233,10 @@ class WorkspaceEnv(Env):
         return f"{wrong} {self.form}"
 
     def begin_turn(self) -> None:
-        """Do what comes before a turn's calls."""
+        """Prepare the calls of a turn."""
 
     def used_up(self) -> str:
-        """Return which budget beside the turns is used up, in words for the agent; '' while none is."""
+        """Return what the agent reads when a budget other than the turns is used up; '' before that."""
         return ""
 
     def read_turn(self, action: str) -> WorkTurn:
@@ -244,10 +244,10 @@ class WorkspaceEnv(Env):
         return read(action, self.tools(), in_a_box=self.in_a_box)
 
     def step(self, action: str) -> Step:
-        """Carry out the calls of a turn, and judge what is there where the agent submits; see Env.step.
+        """Carry out the calls of a turn, and judge the final state if the agent submits; see Env.step.
 
         Raises:
-            NoVerdict: when what the environment itself needs is gone.
+            NoVerdict: when something that the environment itself needs is gone.
         """
         self.turn += 1
         asked, said = self.read_turn(action), Said()
@@ -284,12 +284,12 @@ class WorkspaceEnv(Env):
     def _judged(self, said: Said, otherwise: StopReason) -> Step:
         try:
             wrong = self.judge()
-        except ToolError as error:  # the agent left something that a judge may trip over
+        except ToolError as error:  # the state that the agent left makes the judge fail
             wrong = str(error)
         return self.finish(said, otherwise if wrong else StopReason.SOLVED, wrong)
 
     def finish(self, said: Said, stop: StopReason, why: str) -> Step:
-        """Return the last step."""
+        """Return the last step of the episode."""
         success = stop is StopReason.SOLVED
         said.add("The task is done." if success else "The task is not done.")
         info = {**said.info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}

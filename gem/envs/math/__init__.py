@@ -1,1 +1,1 @@
-"""Mathematics: problems that a program makes, and data sets of problems."""
+"""Mathematics: generated problems, and data sets of problems."""

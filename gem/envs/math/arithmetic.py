@@ -1,4 +1,4 @@
-"""Sums to work out, exactly."""
+"""Generator of arithmetic expressions with exact values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Tree: TypeAlias = "int | tuple[Tree, str, Tree]"
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Draws expressions of so many numbers of so many digits, joined by operations, bracketed at random."""
+    """A generator of expressions: numbers of some digits, joined by operations, with random brackets."""
 
     operands: tuple[int, int]
     digits: tuple[int, int]
     operations: tuple[str, ...]
 
     def __call__(self, rng: Random) -> Problem:
-        """Draw one; a division by zero is drawn again, and so is 2 / 3, which is its own answer."""
+        """Draw a problem; an expression that divides by zero or is its own answer (2 / 3) is drawn again."""
         while True:
             tree = self._tree(rng, rng.randint(*self.operands))
             try:
@@ -47,7 +47,7 @@ class Arithmetic:
 
 
 def value(tree: Tree) -> Fraction:
-    """Return what an expression comes to.
+    """Return the exact value of an expression.
 
     Raises:
         ZeroDivisionError: for a division by zero.
@@ -63,7 +63,7 @@ def value(tree: Tree) -> Fraction:
 
 
 def written(tree: Tree, least: int = 0) -> str:
-    """Return an expression, in brackets where its precedence is below `least`."""
+    """Return an expression as text, in brackets if its precedence is below `least`."""
     if isinstance(tree, int):
         return str(tree)
     left, operation, right = tree

@@ -1,4 +1,4 @@
-r"""Mathematics: MathEnv over any data set, and two families that a program makes, which need no download."""
+r"""Mathematics: MathEnv over any data set, and two generated families that need no download."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class MathEnv(DatasetEnv):
         (`dataset`), with any column names. A seed is a position in the walk through the set: seeds 0 to
         n - 1 are its n problems, each once. ``reset(idx=i)`` takes problem `i`.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer.
     Observation:
-        The problem, and how to answer. With ``max_attempts`` above 1, after an answer that is not right: that
-        it is not, and how many attempts are left.
+        The problem, and how to answer. With ``max_attempts`` above 1, after a wrong answer: that it is wrong,
+        and how many attempts are left.
     Reward:
         1 for a right answer, times `retry_discount` for each attempt before it, else 0. With
         `use_format_error_reward` an answer without a box earns -0.1.
@@ -59,18 +59,18 @@ class MathEnv(DatasetEnv):
             dataset_name: the name of a data set, in GEM_DATA or on the hub.
             split: which split of it; None where there is only one.
             dataset: your own rows, path or TaskSet instead.
-            question_key: the column that the agent is shown.
+            question_key: the column of the problem, which the agent reads.
             answer_key: the column of the answer: bare, boxed, or the end of a solution, after ``####``.
-            use_format_error_reward: fine an answer that cannot be read.
-            seed: which order the problems come in.
-            use_mp: accepted for the sake of older scripts: what needs a worker process gets one.
+            use_format_error_reward: whether an unreadable answer earns a penalty.
+            seed: the seed of the problem order.
+            use_mp: accepted for older scripts and ignored; a worker process is used where it is needed.
             max_attempts: how often the agent may answer.
-            retry_discount: what each attempt before a right one costs, as a factor.
+            retry_discount: the factor on the reward for each attempt before a right one.
             images_key: the column of a picture or a list of them.
-            grader: who compares answers instead of MathGrader.
+            grader: the grader to use instead of MathGrader.
 
         Raises:
-            BadArgument, MissingData: for data that is not there or cannot be read.
+            BadArgument, MissingData: for data that is missing or cannot be read.
         """
         super().__init__(
             tasks_of(dataset_name, split, dataset, question_key, answer_key, images_key),
@@ -88,7 +88,7 @@ class MathEnv(DatasetEnv):
         answer = boxed(action)
         if answer is None:  # the grader would guess what an unboxed reply means
             return Score(0.0, False, None, "no \\boxed{}")
-        if self.check_correct is not MathEnv.check_correct:  # a subclass judges by its own
+        if self.check_correct is not MathEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
         score = checked(super().grade(action))
         if not score.correct:
@@ -101,28 +101,28 @@ class MathEnv(DatasetEnv):
         return score
 
     def written(self, reference: Any) -> str:
-        """Return the answer that says what a reference says."""
+        """Return a reference as an answer in the required form."""
         return super().written(references(reference)[0])
 
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:
-        """Tell whether an answer, boxed or bare, says the same as the truth, boxed or bare."""
+        """Return whether an answer means the same as the truth; each may be boxed or bare."""
         return check_correct(answer, truth)
 
 
 class ArithmeticEnv(MathEnv):
-    r"""Work out a sum, exactly.
+    r"""Calculate the exact value of an expression.
 
     Task:
-        An expression of `operands` numbers of `digits` digits each (a number, or a range (low, high)), joined
-        by `operations`, in brackets at random. There are `size` tasks under each `seed`; ``split="train"``
-        and ``split="test"`` have no question in common.
+        An expression of `operands` numbers with `digits` digits each (a number, or a range (low, high)),
+        joined by `operations`, with random brackets. Each `seed` makes `size` tasks. ``split="train"`` and
+        ``split="test"`` have no question in common.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer.
     Observation:
         The expression, and how to answer.
     Reward:
-        As in MathEnv: 1 for the right answer, else 0; any way to write the number will do.
+        As in MathEnv: 1 for the right answer, else 0. Any notation of the number is accepted.
     End:
         With the right answer, or when the attempts are used up: by default, after one.
     Source:
@@ -142,7 +142,7 @@ class ArithmeticEnv(MathEnv):
         retry_discount: float = 1.0,
         use_format_error_reward: bool = False,
     ) -> None:
-        """Set how hard the sums are, how many there are, and what an attempt earns."""
+        """Set the difficulty, the number of tasks, and what an attempt earns."""
         generator = Arithmetic(
             interval("operands", operands, 2, 12),
             interval("digits", digits, 1, 12),
@@ -162,11 +162,11 @@ class WordProblemsEnv(MathEnv):
 
     Task:
         A story of `steps` steps with numbers up to `largest`, and `distractors` sentences whose numbers do
-        not matter (each a number, or a range (low, high)). `kinds` are some of collection, shopping, journey,
-        ages, harvest, savings. There are `size` tasks under each `seed`; ``split="train"`` and
-        ``split="test"`` have no story in common.
+        not matter (`steps` and `distractors` are a number, or a range (low, high)). `kinds` are some of
+        collection, shopping, journey, ages, harvest, savings. Each `seed` makes `size` tasks.
+        ``split="train"`` and ``split="test"`` have no story in common.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer.
     Observation:
         The story, the question, and how to answer. The answer is a whole number.
     Reward:
@@ -191,7 +191,7 @@ class WordProblemsEnv(MathEnv):
         retry_discount: float = 1.0,
         use_format_error_reward: bool = False,
     ) -> None:
-        """Set how hard the stories are, how many there are, and what an attempt earns."""
+        """Set the difficulty, the number of tasks, and what an attempt earns."""
         generator = WordProblems(
             interval("steps", steps, 1, MOST_STEPS),
             interval("largest", largest, 10, 10_000)[1],

@@ -1,4 +1,4 @@
-"""The rows of mathematics: problems that a program makes, and data sets."""
+"""Registry entries of mathematics: generated problems, and data sets."""
 
 from __future__ import annotations
 

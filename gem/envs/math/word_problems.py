@@ -1,4 +1,4 @@
-"""Short stories with a number at their end: six kinds, each of as many steps as one asks for."""
+"""Generator of short stories that ask for a number: six kinds, each with any number of steps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ IDLE = (
     "A neighbour has {number} hens.",
     "The radio played {number} songs meanwhile.",
 )
-"""Sentences with a number that has nothing to do with the question."""
+"""Sentences with a number that is irrelevant to the question."""
 
 
 class Story(NamedTuple):
@@ -73,7 +73,7 @@ class Story(NamedTuple):
 
 @dataclass(frozen=True)
 class WordProblems:
-    """Draws stories of so many steps, with numbers up to `largest` and so many sentences beside the point."""
+    """A generator of stories: `steps` steps, numbers up to `largest`, and irrelevant sentences."""
 
     steps: tuple[int, int]
     largest: int
@@ -81,7 +81,7 @@ class WordProblems:
     kinds: tuple[str, ...]
 
     def __call__(self, rng: Random) -> Problem:
-        """Draw one."""
+        """Draw a problem."""
         story = KINDS[rng.choice(self.kinds)](rng, rng.randint(*self.steps), self.largest)
         sentences = story.sentences
         for idle in rng.sample(IDLE, rng.randint(*self.distractors)):
@@ -91,7 +91,7 @@ class WordProblems:
 
 
 def collection(rng: Random, steps: int, largest: int) -> Story:
-    """Something is collected, given away, multiplied and shared."""
+    """Make a story in which something is collected, given away, multiplied and shared."""
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     amount = rng.randint(2, largest)
     sentences = [f"{name} has {amount} {thing}."]
@@ -115,7 +115,7 @@ def collection(rng: Random, steps: int, largest: int) -> Story:
 
 
 def shopping(rng: Random, steps: int, largest: int) -> Story:
-    """Things are bought at prices; from three steps on, a note is broken."""
+    """Make a story in which things are bought; from three steps on, it asks for the change."""
     name = rng.choice(NAMES)
     change = steps > 2
     bought = rng.sample(GOODS, min(len(GOODS), steps - change))
@@ -132,7 +132,7 @@ def shopping(rng: Random, steps: int, largest: int) -> Story:
 
 
 def journey(rng: Random, steps: int, largest: int) -> Story:
-    """A way is made in stretches of different speed."""
+    """Make a story about a journey in stretches of different speeds."""
     name = rng.choice(NAMES)
     sentences, total = [f"{name} makes a journey by train."], 0
     for stretch in range(steps):
@@ -144,7 +144,7 @@ def journey(rng: Random, steps: int, largest: int) -> Story:
 
 
 def ages(rng: Random, steps: int, largest: int) -> Story:
-    """One age follows from another."""
+    """Make a story in which one age follows from another."""
     people = rng.sample(NAMES, steps + 1)
     age = rng.randint(3, 12)
     sentences = [f"{people[0]} is {age} years old."]
@@ -164,7 +164,7 @@ def ages(rng: Random, steps: int, largest: int) -> Story:
 
 
 def harvest(rng: Random, steps: int, largest: int) -> Story:
-    """Fruit is picked, some is spoiled or eaten, and it is packed into crates."""
+    """Make a story in which fruit is picked, partly spoiled or eaten, and packed into crates."""
     fruit = rng.choice(FRUIT)
     pickers, each = rng.randint(2, 9), rng.randint(2, largest)
     amount = pickers * each
@@ -189,7 +189,7 @@ def harvest(rng: Random, steps: int, largest: int) -> Story:
 
 
 def savings(rng: Random, steps: int, largest: int) -> Story:
-    """Money is put aside every week, and spent."""
+    """Make a story in which money is saved every week, and spent."""
     name = rng.choice(NAMES)
     amount = rng.randint(1, 5) * 20
     sentences = [f"{name} has {amount} dollars."]

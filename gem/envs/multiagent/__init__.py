@@ -1,4 +1,4 @@
-"""Upstream's place of its contract for several agents; ours is `gem.seats`."""
+"""Upstream's import path of its multi-agent interface; gem's own is `gem.seats`."""
 
 from gem.envs.multiagent.multi_agent_env import AgentSelector, MultiAgentEnv
 

@@ -1,7 +1,7 @@
-"""Upstream's contract for several agents: MultiAgentEnv and AgentSelector.
+"""Upstream's multi-agent interface: MultiAgentEnv and AgentSelector.
 
-It is here for environments that were written against it. Those of gem, and all that plays and trains several
-seats, are over `gem.seats.SeatedEnv`.
+It supports environments that were written for upstream. gem's own multi-agent environments, rollouts and
+training use `gem.seats.SeatedEnv`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MultiAgentStep: TypeAlias = tuple[
 
 
 class AgentSelector:
-    """Whose turn it is: one agent after another, or with mode ``parallel`` all at once.
+    """The turn order of agents: one after another, or with mode ``parallel`` all at once.
 
     >>> turns = AgentSelector(["north", "south"])
     >>> turns.get_active_agents(), turns.next(), turns.is_last()
@@ -42,52 +42,52 @@ class AgentSelector:
         self.reinit(agents)
 
     def reinit(self, agents: Iterable[str]) -> None:
-        """Begin anew with other agents."""
+        """Start again with other agents."""
         self._all = list(agents)
         if len(set(self._all)) < len(self._all):
             raise BadArgument(f"agents are {self._all}; accepted: each once.")
         self.reset()
 
     def reset(self) -> str | None:
-        """Begin anew with all agents, and return the first; None where there is none."""
+        """Start again with all agents and return the first, or None if there are no agents."""
         self.agents = list(self._all)
         self._at = 0
         return self.selected
 
     def __len__(self) -> int:
-        """How many agents take turns."""
+        """Return the number of agents that take turns."""
         return len(self.agents)
 
     @property
     def selected(self) -> str | None:
-        """The agent whose turn it is, in parallel mode the first; None where there is none."""
+        """The agent whose turn it is (in parallel mode the first), or None if no agent is left."""
         return self.agents[self._at] if self.agents else None
 
     def get_active_agents(self) -> list[str]:
-        """Return everybody whose turn it is."""
+        """Return the agents whose turn it is."""
         return list(self.agents) if self.mode == "parallel" else self.agents[self._at : self._at + 1]
 
     def next(self) -> str | None:
-        """Go on to the next agent, and return it; in parallel mode it is everybody's turn again."""
+        """Go on to the next agent and return it; in parallel mode it is every agent's turn again."""
         if self.mode == "sequential" and self.agents:
             self._at = (self._at + 1) % len(self.agents)
         return self.selected
 
     def is_first(self) -> bool:
-        """Return whether it is the first agent's turn, or everybody's."""
+        """Return whether it is the first agent's turn, or every agent's."""
         return self.mode == "parallel" or self._at == 0
 
     def is_last(self) -> bool:
-        """Return whether it is the last agent's turn, or everybody's."""
+        """Return whether it is the last agent's turn, or every agent's."""
         return self.mode == "parallel" or self._at == len(self.agents) - 1
 
     def add_agent(self, agent: str) -> None:
-        """Let another agent take turns, after those that do; one that does already changes nothing."""
+        """Add an agent at the end of the order; an agent that is already in it changes nothing."""
         if agent not in self.agents:
             self.agents.append(agent)
 
     def remove_agent(self, agent: str) -> None:
-        """Let an agent take no more turns; where it was its turn, it is the next one's."""
+        """Remove an agent from the order; if it was its turn, it is the next agent's turn."""
         if agent in self.agents:
             place = self.agents.index(agent)
             del self.agents[place]
@@ -96,19 +96,19 @@ class AgentSelector:
 
 
 class MultiAgentEnv(Env):
-    """An environment of several agents, over two hooks.
+    """A multi-agent environment with upstream's interface; a subclass defines two hooks.
 
-    A subclass sets `possible_agents`, and `agent_selector` where agents take turns; without one all act in
-    every step. It defines `observe`, what an agent reads, and `process_actions`, what a step does; or `reset`
-    and `step` themselves. An agent that has terminated or was truncated leaves; the episode is over when
-    nobody is left.
+    A subclass sets `possible_agents`, and `agent_selector` if agents take turns; without one all act in every
+    step. The hooks are `observe` (what an agent reads) and `process_actions` (what a step does). Or it
+    defines `reset` and `step` itself. An agent that has terminated or was truncated leaves. The episode is
+    over when no agent is left.
     """
 
     possible_agents: list[str]
     agent_selector: AgentSelector | None = None
 
     def __init__(self, possible_agents: Iterable[str] = (), mode: str = "parallel") -> None:
-        """Set who may play, and whether they act at once or take turns (mode ``sequential``)."""
+        """Set the agents, and whether they act at once or take turns (mode ``sequential``)."""
         self.possible_agents = list(possible_agents)
         self.agents: list[str] = []
         self.messages: dict[str, list[dict[str, str]]] = {}
@@ -123,11 +123,11 @@ class MultiAgentEnv(Env):
     # -- the hooks
 
     def observe(self, agent: str) -> Obs:
-        """Return what an agent reads: by default what others sent it since it read last."""
+        """Return what an agent reads: by default the messages that others sent since its last reading."""
         return "\n".join(f"{each['sender']}: {each['message']}" for each in self.get_messages(agent))
 
     def process_actions(self, actions: dict[str, str]) -> MultiAgentStep:
-        """Take the actions of those whose turn it is, and return what followed, by agent."""
+        """Take the actions of the agents whose turn it is, and return the results by agent."""
         raise NotImplementedError(f"{type(self).__name__} must define process_actions(self, actions).")
 
     def _process_actions(self, actions: dict[str, str]) -> MultiAgentStep:
@@ -149,7 +149,7 @@ class MultiAgentEnv(Env):
 
         Raises:
             ResetNeeded, EpisodeOver, EnvClosed: when no episode is running.
-            BadAction: unless actions come from those agents, as text.
+            BadAction: unless the actions are text and come from exactly these agents.
         """
         if self._phase == core._RUNNING and not self.agents:
             self._phase = core._OVER
@@ -167,7 +167,7 @@ class MultiAgentEnv(Env):
             if terminations.get(agent) or truncations.get(agent):
                 self.remove_agent(agent)
         if self.agent_selector is not None and self.agent_selector.selected == acted:
-            self.agent_selector.next()  # nobody left, or somebody else: whose turn it was has acted
+            self.agent_selector.next()  # if this agent did not leave, it has acted: go on
         if not self.agents:
             self._phase = core._OVER
         return result
@@ -181,7 +181,7 @@ class MultiAgentEnv(Env):
         return [agent for agent in self.agent_selector.get_active_agents() if agent in self.agents]
 
     def add_agent(self, agent: str) -> None:
-        """Let another agent play, from the next step on and in later episodes."""
+        """Add an agent, from the next step on and in later episodes."""
         if agent not in self.possible_agents:
             self.possible_agents.append(agent)
         if agent not in self.agents and self._phase == core._RUNNING:
@@ -191,7 +191,7 @@ class MultiAgentEnv(Env):
             self.agent_selector.add_agent(agent)
 
     def remove_agent(self, agent: str) -> None:
-        """Take an agent out of the running episode; one that is not in it changes nothing."""
+        """Remove an agent from the running episode; an agent that is not in it changes nothing."""
         if agent in self.agents:
             self.agents.remove(agent)
         if self.agent_selector is not None:
@@ -200,17 +200,17 @@ class MultiAgentEnv(Env):
     # -- messages
 
     def send_message(self, sender: str, receiver: str, message: str) -> None:
-        """Send text from one agent to another, who reads it with its next `get_messages`.
+        """Send text from one agent to another, which reads it with its next `get_messages`.
 
         Raises:
-            BadArgument: for a receiver that may not play.
+            BadArgument: for a receiver that is not in `possible_agents`.
         """
         if receiver not in self.possible_agents:
             raise BadArgument(f"receiver is {receiver!r}; accepted: {', '.join(self.possible_agents)}.")
         self.messages.setdefault(receiver, []).append({"sender": sender, "message": message})
 
     def get_messages(self, agent: str) -> list[dict[str, str]]:
-        """Return what was sent to an agent since it was asked last: sender and message."""
+        """Return the messages to an agent since the last call, each with sender and message."""
         found, self.messages[agent] = self.messages.get(agent, []), []
         return found
 
@@ -222,6 +222,6 @@ class MultiAgentEnv(Env):
         """Return a legal action of one agent.
 
         Raises:
-            NoSolver: where the environment has none.
+            NoSolver: if the environment has no random actor.
         """
         return super().sample_random_action()

@@ -1,1 +1,1 @@
-"""Questions and answers: facts of the built-in encyclopedia, data sets, rules of logic."""
+"""Questions and answers: facts of the built-in encyclopedia, data sets, and logic."""

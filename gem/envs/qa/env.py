@@ -1,4 +1,4 @@
-r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over the built-in world."""
+r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over gem's encyclopedia."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class QaEnv(DatasetEnv):
         (`dataset`), with any column names. A seed is a position in the walk through the set: seeds 0 to
         n - 1 are its n questions, each once. ``reset(idx=i)`` takes question `i`.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
-        ``<answer></answer>``. With ``extract_boxed=True`` only a box will do, with False only tags.
+        Any text. The content of the last ``\boxed{}``, or else of the last ``<answer></answer>``, is the
+        answer. With ``extract_boxed=True`` only a box is read, with False only tags.
     Observation:
-        The question, and how to answer. With ``max_attempts`` above 1, after an answer that is not right:
-        that it is not, and how many attempts are left.
+        The question, and how to answer. With ``max_attempts`` above 1, after a wrong answer: that it is
+        wrong, and how many attempts are left.
     Reward:
-        1 for an answer that matches one of the right ones exactly, but for case, articles, punctuation and
-        the like; times `retry_discount` for each attempt before it; else 0, or with ``metric="f1"`` the share
-        of words in common. With `use_format_error_reward` an answer that cannot be read earns -0.1.
+        1 for an answer that equals one of the right ones, except for case, articles, punctuation and the
+        like, times `retry_discount` for each attempt before it. Otherwise 0, or with ``metric="f1"`` the
+        share of words in common. With `use_format_error_reward` an unreadable answer earns -0.1.
     End:
         With the right answer, or when the attempts are used up: by default, after one.
     Source:
-        The data set's. Exact match and F1 are SQuAD's (arXiv 1606.05250), as `gem.graders.text` has them.
+        The data set's. Exact match and F1 are SQuAD's (arXiv 1606.05250), computed by `gem.graders.text`.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class QaEnv(DatasetEnv):
             dataset_name: the name of a data set, in GEM_DATA or on the hub.
             split: which split of it; None where there is only one.
             dataset: your own rows, path or TaskSet instead.
-            question_key: the column that the agent is shown; None: ``question``, or else ``problem``.
+            question_key: the column of the question; None: ``question``, or else ``problem``.
             answer_key: the column of the right answer, or of a list of them.
-            use_format_error_reward: fine an answer that cannot be read.
-            seed: which order the questions come in.
-            extract_boxed: where the answer must stand: in a box (True), in tags (False), in either (None).
-            load_from_cache_file: accepted for the sake of older scripts: nothing is written to be loaded.
-            metric: ``em`` pays exact matches alone, ``f1`` also words in common.
+            use_format_error_reward: whether an unreadable answer earns a penalty.
+            seed: the seed of the question order.
+            extract_boxed: where the answer must be: in a box (True), in tags (False), in either (None).
+            load_from_cache_file: accepted for older scripts and ignored; there is no cache file.
+            metric: ``em`` rewards only exact matches, ``f1`` also words in common.
             max_attempts: how often the agent may answer.
-            retry_discount: what each attempt before a right one costs, as a factor.
-            grader: who compares answers instead of TextGrader.
+            retry_discount: the factor on the reward for each attempt before a right one.
+            grader: the grader to use instead of TextGrader.
 
         Raises:
-            BadArgument, MissingData: for data that is not there or cannot be read.
+            BadArgument, MissingData: for data that is missing or cannot be read.
         """
         tasks = tasks_of(dataset_name, split, dataset, question_key, answer_key)
         super().__init__(
@@ -92,7 +92,7 @@ class QaEnv(DatasetEnv):
         self.load_from_cache_file = load_from_cache_file
 
     def show(self, task: Task) -> Obs:
-        """Return the question, and where the answer is to stand."""
+        """Return the question, and where to put the answer."""
         return join([task.question, self._form()], "\n\n")
 
     def refusal(self) -> str:
@@ -100,30 +100,30 @@ class QaEnv(DatasetEnv):
         return f"Your answer could not be read. {self._form()}"
 
     def grade(self, action: str) -> Score:
-        """Compare what stands in the box or tags with the right answers; see DatasetEnv.grade."""
+        """Compare the content of the box or tags with the right answers; see DatasetEnv.grade."""
         answer = self.extractor(action)
         if answer is None:
             return Score(0.0, False, None, "no answer in its place")
-        if self.check_correct is not QaEnv.check_correct:  # a subclass judges by its own
+        if self.check_correct is not QaEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
         return self.grader(answer, golds(self.answer))
 
     def extractor(self, action: str) -> str | None:
-        """Return what stands in the box or tags, None where nothing does."""
+        """Return the content of the box or tags, None if there is none."""
         answer = None if self.extract_boxed is False else boxed(action)
         return tagged(action, "answer") if answer is None and not self.extract_boxed else answer
 
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:
-        """Tell whether an answer matches the right one, or one of a list, exactly."""
+        """Return whether an answer matches the right one, or one of a list, exactly."""
         return TextGrader("em")(answer, golds(truth)).correct
 
     def row(self, task: Task) -> dict[str, Any]:
-        """Return a task as a row of `dataset`: its question is the whole prompt, as the agent reads it."""
+        """Return a task as a row of `dataset`; its question is the whole prompt that the agent reads."""
         return {**super().row(task), self.question_key: self.show(task)}
 
     def written(self, reference: Any) -> str:
-        """Return the answer that says what a reference says; in tags where its braces would not survive."""
+        """Return a reference as an answer: in a box, or in tags if its braces would break the box."""
         answer = golds(reference)[0]
         box = f"\\boxed{{{answer}}}"
         in_box = self.extract_boxed is not False and (self.extract_boxed or boxed(box) == answer.strip())
@@ -134,7 +134,7 @@ class QaEnv(DatasetEnv):
 
 
 def golds(reference: Any) -> list[str]:
-    """Return the right answers, out of their boxes where they come boxed."""
+    """Return the right answers as a list, without boxes."""
     several = reference.tolist() if hasattr(reference, "tolist") else reference
     texts = map(str, several if isinstance(several, list | tuple) else [several])
     return [text if (inside := boxed(text)) is None else inside for text in texts]
@@ -144,12 +144,13 @@ class FactsEnv(QaEnv):
     r"""Answer a question about gem's small encyclopedia.
 
     Task:
-        A question of `hops` hops (a number, or a range (low, high)): with one hop a single page answers it,
-        with two a page names what another page tells about. The pages are those of the WikiGame, which the
-        search tool indexes too. ``split="train"`` and ``split="test"`` have no question in common.
+        A question of `hops` hops (a number, or a range (low, high)). With one hop, a single page has the
+        answer. With two, one page names the subject of another page, and that page has the answer. The pages
+        are those of the WikiGame, and the search tool indexes them too. ``split="train"`` and
+        ``split="test"`` have no question in common.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``, or else in the last
-        ``<answer></answer>``.
+        Any text. The content of the last ``\boxed{}``, or else of the last ``<answer></answer>``, is the
+        answer.
     Observation:
         The question, and how to answer.
     Reward:

@@ -1,4 +1,4 @@
-"""Questions about the built-in world, each with one answer that its pages give; some lead over two pages."""
+"""Questions about the built-in encyclopedia; its pages give the answers, and some need two pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.tasks.procedural import Problem, Split, check_split, split_of
 
 
 class Relation(NamedTuple):
-    """How a fact is asked for, and how its answer is spoken of, unnamed, inside another question."""
+    """The question for a fact, and the phrase that replaces its answer inside another question."""
 
     question: str
     phrase: str = ""
@@ -41,11 +41,11 @@ RELATIONS: dict[str, Relation] = {
     "ancestor": Relation("From which animal does {} descend?", "the animal that {} descends from"),
     "year": Relation("In which year {}?"),
 }
-"""A relation without a phrase is asked for, but does not lead on to another question."""
+"""The relations by name; one without a phrase is never the first hop of a question with two."""
 
 
 class Fact(NamedTuple):
-    """One fact: which relation, of what, the answers that are right, and the page that says so."""
+    """One fact: its relation, its subject, the right answers, and the page that states it."""
 
     relation: str
     subject: str
@@ -63,26 +63,26 @@ def facts() -> tuple[Fact, ...]:
 
 @dataclass(frozen=True)
 class FactTasks:
-    """The questions of so many hops, one or two: a TaskSet. A question's split follows from its words."""
+    """The questions with one or two hops, as a TaskSet; a question's text decides its split."""
 
     hops: tuple[int, int] = (1, 1)
     split: Split | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no split."""
+        """Check the split."""
         check_split(self.split)
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name of the set, for messages."""
         return "facts of the built-in world"
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of questions."""
         return len(_tasks(self.hops, self.split))
 
     def __getitem__(self, index: int) -> Task:
-        """Return one task; its info names the pages that answer it."""
+        """Return one task; its info names the pages with the answer."""
         return _tasks(self.hops, self.split)[index]
 
     def order(self, seed: int, epoch: int = 0) -> Order:
@@ -113,7 +113,7 @@ def _one_hop() -> list[Task]:
 
 
 def _two_hops() -> list[Task]:
-    """Put the answer of one fact, unnamed, in the place of the subject of another, of another page."""
+    """Replace the subject of a fact by a phrase for it, which is the answer of a fact on another page."""
     by_subject: dict[str, list[Fact]] = {}
     for fact in facts():
         by_subject.setdefault(fact.subject, []).append(fact)

@@ -1,4 +1,4 @@
-"""The rows of questions and answers, logic among them."""
+"""Registry entries of questions and answers, including logic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _made(name: str, **kwargs: Any) -> EnvSpec:
 
 
 def _data(env_id: str, dataset: str, split: str, **kwargs: Any) -> EnvSpec:
-    """Return the row of a data set; `kwargs` name columns that are not ``problem`` and ``answer``."""
+    """Return the entry of a data set; `kwargs` name columns other than ``problem`` and ``answer``."""
     kwargs = {"dataset_name": dataset, "split": split, **kwargs}
     claims: dict[str, Any] = {"extra": "data", "data": dataset, "max_turns": 1, "solver": "oracle"}
     return EnvSpec(env_id, "gem.envs.qa.env:QaEnv", kwargs, **claims)

@@ -1,1 +1,1 @@
-"""Games for several seats, and one seat of them as an environment; `gem.seats` has the public names."""
+"""Multi-agent games, and single seats of them as environments; `gem.seats` has the public names."""

@@ -1,4 +1,4 @@
-"""Connect Four, with an alpha-beta player."""
+"""Connect Four, with an alpha-beta expert."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gem.record import StopReason
 
 WIDTH, HEIGHT = 7, 6
 NUMBERS = "1234567"
-STRIDE = HEIGHT + 1  # bits of a column: one more than its cells, so that no line runs over the edge
+STRIDE = HEIGHT + 1  # bits of a column: one more than its cells, so that no line crosses the edge
 BOTTOM = sum(1 << STRIDE * column for column in range(WIDTH))
 BOARD = BOTTOM * ((1 << HEIGHT) - 1)
 COLUMNS = tuple(((1 << HEIGHT) - 1) << STRIDE * column for column in range(WIDTH))
@@ -32,31 +32,31 @@ class ConnectFour(SeatedGame):
     Task:
         Be the first with four stones in a row.
     Action:
-        ``\boxed{4}``: the column, from 1 to 7, that the stone is dropped into.
+        ``\boxed{4}``: the column, from 1 to 7, for the next stone.
     Observation:
-        The rules, then before each move what the other did, and the board: X is player_0, O is player_1. The
-        first stones, `opening` of them, are dropped at random, so that games differ.
+        First the rules. Before each move, the last move of the other player and the board: X is player_0, O
+        is player_1. The first `opening` stones are dropped at random, so that games differ.
     Reward:
         1 for the winner and -1 for the loser, at the end; 0 for a draw.
     End:
-        With four in a row or a full board. The winner's stop is ``solved``, the loser's, and both of a draw,
-        ``failed``. An answer that cannot be read, or a full column, loses.
+        With four in a row or a full board. The winner's stop is ``solved``, the loser's ``failed``; after a
+        draw both are ``failed``. An unreadable answer, or a full column, loses.
     Source:
         The game by Howard Wexler and Ned Strongin (1974). The expert searches `depth` moves ahead by
-        alpha-beta over bitboards, and never overlooks a win in one move, or a threat of one.
+        alpha-beta over bitboards. It always sees a win in one move, and a threat of one.
     """
 
     seats = ("player_0", "player_1")
 
     def __init__(self, opening: int = 4, depth: int = 5) -> None:
-        """Choose how many stones lie on the board at the start, and how far the expert looks ahead."""
+        """Choose the number of stones on the board at the start, and the search depth of the expert."""
         if opening not in (0, 2, 4):
             raise BadArgument(f"opening is {opening!r}; accepted: 0, 2 or 4 stones.")
         if not 0 <= depth <= 20:
             raise BadArgument(f"depth is {depth!r}; accepted: 0 to 20 moves.")
         super().__init__(max_turns=WIDTH * HEIGHT - opening)
         self.opening, self.depth = opening, depth
-        self.own = self.taken = 0  # the stones of whose turn it is, and all stones
+        self.own = self.taken = 0  # the stones of the player to move, and all stones
 
     def deal(self) -> None:
         """Drop the first stones."""
@@ -68,7 +68,7 @@ class ConnectFour(SeatedGame):
         self.tell(self.selector.selected, f"The board:\n{self.board()}\nIt is your turn.")
 
     def instance(self) -> str:
-        """Return what tells openings apart."""
+        """Return the opening in a form that can be compared."""
         return f"{self.own:x}/{self.taken:x}"
 
     def play(self, moves: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ class ConnectFour(SeatedGame):
         self._drop(column)
         other = self.seats[player == self.seats[0]]
         self.tell(other, f"{player} drops a stone into column {column + 1}.")
-        moved = self.own ^ self.taken  # of who has just moved
+        moved = self.own ^ self.taken  # the stones of the player who has just moved
         if has_four(moved):
             self.announce(f"{self.board()}\n{player} has four in a row and wins.")
             self.pay(player, 1.0)
@@ -103,7 +103,7 @@ class ConnectFour(SeatedGame):
         return "\n".join(map(" ".join, [*reversed(rows), NUMBERS]))
 
     def picture(self, alt: str = "") -> Image:
-        """Return the board as a PNG, stones of player_0 red, of player_1 yellow; `alt` is what it stands for.
+        """Return the board as a PNG: player_0 is red, player_1 yellow; `alt` is the alternative text.
 
         Raises:
             MissingExtra: without Pillow.
@@ -118,7 +118,7 @@ class ConnectFour(SeatedGame):
         return Image(grid.png(), "image/png", alt)
 
     def _stone(self, cell: int) -> str:
-        """Return what lies in a cell: X, O or, for nothing, a point."""
+        """Return the content of a cell: X, O, or a dot if it is empty."""
         first = self.own if self._first_to_move() else self.own ^ self.taken
         return "." if not self.taken >> cell & 1 else "X" if first >> cell & 1 else "O"
 
@@ -133,11 +133,11 @@ class ConnectFour(SeatedGame):
         self.taken |= self.taken + (1 << STRIDE * column)
 
     def random_action(self, seat: str) -> str:
-        """Return any free column."""
+        """Return a random free column."""
         return f"\\boxed{{{self.actor_rng_of(seat).choice(self._free()) + 1}}}"
 
     def expert_action(self, seat: str) -> str:
-        """Return the best column that the search finds; of equal ones the most central."""
+        """Return the best column that the search finds; of equal ones, the most central."""
         return f"\\boxed{{{best_column(self.own, self.taken, self.depth) + 1}}}"
 
 
@@ -164,7 +164,7 @@ def winning_cells(stones: int, taken: int) -> int:
 
 
 def best_column(own: int, taken: int, depth: int) -> int:
-    """Return the column to play, looking `depth` moves beyond it."""
+    """Return the best column, by a search of `depth` moves after it."""
     reachable = (taken + BOTTOM) & BOARD
     wins = winning_cells(own, taken) & reachable
     known: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -189,7 +189,7 @@ def _search(
     beta: int,
     known: dict[tuple[int, int, int], tuple[int, int]],
 ) -> int:
-    """Return what a position is worth to whose turn it is: alpha-beta, fail-soft, with bounds remembered."""
+    """Return the value of a position for the player to move: fail-soft alpha-beta with stored bounds."""
     stones = taken.bit_count()
     reachable = (taken + BOTTOM) & BOARD
     if not reachable:

@@ -1,4 +1,4 @@
-"""Kuhn poker: three cards, one bet, and an equilibrium that is known exactly."""
+"""Kuhn poker: three cards, one bet, and a known exact equilibrium."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "bet": ("fold", "call"),
     "check bet": ("fold", "call"),
 }
-"""What may be done after what was done; the second adds a chip."""
+"""The allowed actions after each history; the second one adds a chip."""
 
 GAME_VALUE = Fraction(-1, 18)
-"""What the first player wins per hand, in chips, when both play an equilibrium."""
+"""The first player's mean win per hand, in chips, when both play an equilibrium."""
 
 RULES = """\
 You are {name}, one of two players of Kuhn poker. The deck has three cards: jack, queen and king; the king \
@@ -43,24 +43,24 @@ class KuhnPoker(SeatedGame):
     Action:
         ``\boxed{check}``, ``\boxed{bet}``, ``\boxed{fold}`` or ``\boxed{call}``, whichever the rules allow.
     Observation:
-        The rules and the own card; then what the other did, and which actions are allowed; at the end who won
-        and, when the cards were compared, the other's card.
+        First the rules and the player's own card. Then the other player's action, and the allowed actions. At
+        the end who won, and the other's card if the cards were compared.
     Reward:
-        The chips won, at the end: from -2 to 2, and the other's the opposite. Under equilibrium play the
-        first player's mean is exactly -1/18. An answer that is unreadable or not allowed forfeits 2 chips.
+        The chips won, at the end, from -2 to 2; the other player gets the negative of that. Under equilibrium
+        play the first player's mean is exactly -1/18. An unreadable or illegal answer forfeits 2 chips.
     End:
         After a fold or a comparison of cards: two or three actions. The winner's stop is ``solved``, the
         loser's ``failed``.
     Source:
         H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Games I (1950). The expert
-        plays an equilibrium of it: the first player's with alpha = 1/3. With ``expert="exploiter"`` it plays
-        the best answer to random play, which earns more there and can be beaten elsewhere.
+        plays an equilibrium: the first player's with alpha = 1/3. With ``expert="exploiter"`` it plays the
+        best response to random play, which earns more against random play but can be beaten by other players.
     """
 
     seats = ("player_0", "player_1")
 
     def __init__(self, expert: Expert = "equilibrium") -> None:
-        """Make a table; `expert` says what `expert_action` plays."""
+        """Choose the strategy `expert` that `expert_action` plays."""
         if expert not in ("equilibrium", "exploiter"):
             raise BadArgument(f"expert is {expert!r}; accepted: equilibrium, exploiter.")
         super().__init__(max_turns=3)
@@ -79,12 +79,12 @@ class KuhnPoker(SeatedGame):
         self._ask()
 
     def instance(self) -> str:
-        """Return what tells deals apart."""
+        """Return the deal in a form that can be compared."""
         return " ".join(CARDS[card] for card in self.cards.values())
 
     @property
     def allowed(self) -> tuple[str, str]:
-        """What the player whose turn it is may do."""
+        """The allowed actions of the player to move."""
         return ACTIONS[" ".join(self.history)]
 
     def play(self, moves: dict[str, str]) -> None:
@@ -127,11 +127,11 @@ class KuhnPoker(SeatedGame):
         return self.seats[player == self.seats[0]]
 
     def random_action(self, seat: str) -> str:
-        """Return either allowed action."""
+        """Return a random allowed action."""
         return f"\\boxed{{{self.actor_rng_of(seat).choice(self.allowed)}}}"
 
     def expert_action(self, seat: str) -> str:
-        """Return an action drawn from the equilibrium, or the best answer to random play."""
+        """Return an action drawn from the equilibrium, or the best response to random play."""
         play = equilibrium if self.expert == "equilibrium" else exploit_random_play
         chance = play(self.cards[seat], self.history)
         bold = self.actor_rng_of(seat).random() < chance
@@ -139,11 +139,11 @@ class KuhnPoker(SeatedGame):
 
 
 def equilibrium(card: int, history: tuple[str, ...], alpha: Fraction = Fraction(1, 3)) -> Fraction:
-    """Return the chance of the bold action, bet or call, in an equilibrium of Kuhn poker.
+    """Return the probability of betting or calling in an equilibrium of Kuhn poker.
 
     Args:
         card: 0 for the jack, 1 for the queen, 2 for the king.
-        history: what was done before.
+        history: the actions before.
         alpha: how often the first player bets a jack, from 0 to 1/3; each gives an equilibrium.
     """
     third = Fraction(1, 3)
@@ -157,8 +157,9 @@ def equilibrium(card: int, history: tuple[str, ...], alpha: Fraction = Fraction(
 
 
 def exploit_random_play(card: int, history: tuple[str, ...]) -> Fraction:
-    """Return the chance of the bold action in the best answer to random play: 1, but for a jack facing a bet.
+    """Return the probability of betting or calling in the best response to random play.
 
-    A bet wins the pot half the time whatever the card; a call with a queen wins as often as it loses.
+    It is 1, except for a jack that faces a bet. A bet wins the pot half the time with any card, and a call
+    with a queen wins as often as it loses.
     """
     return Fraction(not (card == 0 and history and history[-1] == "bet"))

@@ -1,4 +1,4 @@
-"""Matrix games, played a few rounds at the same table: both players choose at once."""
+"""Repeated matrix games, in which both players choose at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAYOFFS: dict[Game, tuple[tuple[str, str], dict[tuple[int, int], tuple[int, int]
     "stag_hunt": (("stag", "hare"), {(0, 0): (4, 4), (0, 1): (0, 3), (1, 0): (3, 0), (1, 1): (3, 3)}),
     "coordination": (("left", "right"), {(0, 0): (1, 1), (0, 1): (0, 0), (1, 0): (0, 0), (1, 1): (1, 1)}),
 }
-"""Each game's two actions, and what a pair of them (the player's, the other's) is worth to both."""
+"""Each game's two actions, and the payoffs of a pair of actions (the player's, the other's)."""
 
 RULES = """\
 You are {name} and meet one other player for {rounds} round{s}. In each round both of you choose at the \
@@ -34,17 +34,17 @@ class MatrixGame(SeatedGame):
     r"""Play a matrix game over several rounds, both players at once.
 
     Task:
-        Earn points in a game of two actions whose payoffs are told: a prisoner's dilemma, a stag hunt, or
+        Earn points in a game of two actions with known payoffs: a prisoner's dilemma, a stag hunt, or
         pure coordination.
     Action:
-        ``\boxed{...}`` with one of the two actions, which each game names in its own way.
+        ``\boxed{...}`` with one of the two actions, whose names depend on the game.
     Observation:
-        The rules with the table of payoffs; after each round what the other chose and the points so far.
+        The rules with the table of payoffs; after each round the other's choice and the points so far.
     Reward:
-        The points of the round over the most that all rounds could give, so that a return lies in [0, 1].
+        The points of the round, divided by the most that all rounds could give. So a return lies in [0, 1].
     End:
-        After `rounds` rounds. A player succeeded who earned what mutual cooperation would have given. An
-        answer that cannot be read ends the game: its player gives back what it earned.
+        After `rounds` rounds. A player succeeds with at least the points of mutual cooperation. An unreadable
+        answer ends the game, and its player loses what it has earned.
     Source:
         Textbook games; the iterated dilemma's payoffs are those of R. Axelrod, "The Evolution of Cooperation"
         (1984). The expert opens with the first action and then does what the other did last (tit for tat).
@@ -54,7 +54,7 @@ class MatrixGame(SeatedGame):
     mode: Mode = "parallel"
 
     def __init__(self, game: Game = "prisoners_dilemma", rounds: int = 5) -> None:
-        """Choose the game and how often it is played."""
+        """Choose the game and the number of rounds."""
         if game not in PAYOFFS:
             raise BadArgument(f"game is {game!r}; accepted: {', '.join(PAYOFFS)}.")
         super().__init__(max_turns=rounds)
@@ -63,7 +63,7 @@ class MatrixGame(SeatedGame):
         self.last: dict[str, int] = {}
 
     def deal(self) -> None:
-        """Tell both the rules; the order in which the actions are named is the episode's."""
+        """Give both players the rules, which name the actions in a random order."""
         self.points = dict.fromkeys(self.seats, 0)
         self.last = {}
         order = (0, 1) if self.rng.random() < 0.5 else (1, 0)
@@ -88,7 +88,7 @@ class MatrixGame(SeatedGame):
             )
 
     def play(self, moves: dict[str, str]) -> None:
-        """Compare the two choices."""
+        """Pay the players for their choices."""
         chosen: dict[str, int] = {}
         unreadable: list[str] = []
         for name, text in moves.items():
@@ -138,10 +138,10 @@ class MatrixGame(SeatedGame):
         return self.max_turns * max(pair[0] for pair in self.payoffs.values())
 
     def random_action(self, seat: str) -> str:
-        """Return either action."""
+        """Return a random action."""
         return f"\\boxed{{{self.actor_rng_of(seat).choice(self.actions)}}}"
 
     def expert_action(self, seat: str) -> str:
-        """Return the first action, then what the other chose last."""
+        """Return the first action at first, and then the other player's last choice."""
         other = self.seats[seat == self.seats[0]]
         return f"\\boxed{{{self.actions[self.last.get(other, 0)]}}}"

@@ -1,4 +1,4 @@
-"""A negotiation: two seats divide a few things that they value differently, before a deadline."""
+"""Negotiation: two seats divide a few things that they value differently, before a deadline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gem.record import StopReason
 
 ITEMS = ("books", "hats", "balls")
 TOTAL = 10
-"""What everything together is worth to each seat."""
+"""The points of all things together for each seat."""
 
 GOOD = 5
-"""Points from which an agreement counts as a success for its seat."""
+"""The least points of an agreement that is a success for a seat."""
 
 LONGEST_MESSAGE = 300
 UNREADABLE_REWARD = -0.1
@@ -43,33 +43,33 @@ class Negotiation(SeatedGame):
     r"""Agree on a division of things that both value differently.
 
     Task:
-        Divide books, hats and balls with another player; each knows its own values alone. There is something
-        to gain for both, and something to fight over.
+        Divide books, hats and balls with another player. Each player knows only its own values. Both can gain
+        from an agreement, and their interests conflict in part.
     Action:
-        ``\boxed{take 1 0 2}``, ``\boxed{accept}`` or ``\boxed{leave}``, and a message between ``<say>`` and
-        ``</say>`` before it.
+        ``\boxed{take 1 0 2}``, ``\boxed{accept}`` or ``\boxed{leave}``. A message between ``<say>`` and
+        ``</say>`` may come before it.
     Observation:
-        The rules, what there is, and the own values; then the other's message, its offer, and what the offer
-        is worth to the reader.
+        First the rules, the things to divide, and the player's own values. Then the other's message, its
+        offer, and the points of that offer for the reader.
     Reward:
-        At an agreement, what the own share is worth, over 10: a number in [0, 1]. Without one, 0. An answer
-        that cannot be read ends the talks and earns -0.1.
+        With an agreement, the points of the player's own share, divided by 10: a number in [0, 1]. Without
+        one, 0. An unreadable answer ends the negotiation and earns -0.1.
     End:
-        With an agreement, when somebody leaves, or after `max_turns` moves. An agreement worth 5 points or
-        more is a success for its seat. At the end info holds `deal` (each seat's points, or None), `pareto`
-        (whether no division would be better for one and as good for the other), `joint` and `nash` (the sum
-        and the product of the points, over the largest that some division gives).
+        With an agreement, when a player leaves, or after `max_turns` moves. An agreement of 5 points or more
+        is a success for that seat. At the end info holds `deal` (each seat's points, or None), `pareto`
+        (whether no division is better for one and at least as good for the other), `joint` and `nash` (the
+        sum and the product of the points, divided by the largest that a division gives).
     Source:
         The task of D. DeVault, J. Mell and J. Gratch (2015), in the form of M. Lewis and others, "Deal or No
-        Deal?", arXiv 1706.05125, dealt anew here. The expert concedes with time (P. Faratin, C. Sierra and N.
-        Jennings, 1998), at last to 5 points and no further; of the shares that it would take, it asks for
-        the one that it thinks costs the other least, to judge by what the other asked for.
+        Deal?", arXiv 1706.05125, with new deals. The expert concedes over time (P. Faratin, C. Sierra and N.
+        Jennings, 1998), but not below 5 points. Of the shares that it would accept, it asks for the one that
+        probably costs the other least, estimated from the other's offers.
     """
 
     seats = ("player_0", "player_1")
 
     def __init__(self, max_turns: int = 8) -> None:
-        """Choose how many moves the talks may take."""
+        """Choose the largest number of moves."""
         if max_turns < 2:
             raise BadArgument(f"max_turns is {max_turns}; accepted: 2 or more, an offer and an answer.")
         super().__init__(max_turns)
@@ -80,7 +80,7 @@ class Negotiation(SeatedGame):
     # -- the instance
 
     def deal(self) -> None:
-        """Draw what there is, and what it is worth to each."""
+        """Draw the things, and their values for each seat."""
         while True:
             pool = tuple(self.rng.randint(1, 4) for _ in ITEMS)
             worths = _worths(pool)
@@ -108,7 +108,7 @@ class Negotiation(SeatedGame):
         self._ask()
 
     def instance(self) -> str:
-        """Return what tells deals apart."""
+        """Return the deal in a form that can be compared."""
         return repr((self.pool, *self.values.values()))
 
     def worth(self, seat: str, share: Share) -> int:
@@ -116,13 +116,13 @@ class Negotiation(SeatedGame):
         return sum(map(int.__mul__, share, self.values[seat]))
 
     def rest(self, share: Share) -> Share:
-        """Return what is left beside a share."""
+        """Return the share that is left for the other."""
         return tuple(map(int.__sub__, self.pool, share))
 
-    # -- the talks
+    # -- moves
 
     def play(self, moves: dict[str, str]) -> None:
-        """Take an offer, an acceptance, or a farewell."""
+        """Take an offer, accept one, or leave."""
         ((player, text),) = moves.items()
         other = self._other(player)
         said = _message(text)
@@ -173,7 +173,7 @@ class Negotiation(SeatedGame):
         self.finish(stops)
 
     def measures(self, points: dict[str, int]) -> dict[str, bool | float]:
-        """Return how good an agreement is: `pareto`, `joint`, `nash`."""
+        """Return the quality of an agreement: `pareto`, `joint`, `nash`."""
         one, two = self.seats
         all_ = [(self.worth(one, s), self.worth(two, self.rest(s))) for s in _shares(self.pool)]
         a, b = points[one], points[two]
@@ -206,21 +206,21 @@ class Negotiation(SeatedGame):
     def _other(self, player: str) -> str:
         return self.seats[player == self.seats[0]]
 
-    # -- who may play it
+    # -- the random actor and the expert
 
     def random_action(self, seat: str) -> str:
-        """Return any offer, or now and then the acceptance of one."""
+        """Return a random offer, or sometimes an acceptance."""
         rng = self.actor_rng_of(seat)
         if self.offers and rng.random() < 0.25:
             return "\\boxed{accept}"
         return _take(tuple(rng.randint(0, most) for most in self.pool))
 
     def expert_action(self, seat: str) -> str:
-        """Return an acceptance, where it is as good as what the expert would ask for, or that offer."""
+        """Accept an offer that is as good as what the expert would ask for; otherwise ask for that."""
         offered = self.worth(seat, self.rest(self.offers[-1][1])) if self.offers else 0
         left = self.max_turns - self.turn
         if left == 1 and self.offers:
-            # Whoever takes what is left at last teaches the other to ask for the same again and again.
+            # Accepting any last offer would teach the other to repeat its greedy offer.
             return "\\boxed{accept}" if offered >= GOOD else "\\boxed{leave}"
         aspiration = GOOD + (TOTAL - GOOD) * max(0, left - 2) / self.max_turns
         asks = [1] * len(self.pool)
@@ -241,7 +241,7 @@ class Negotiation(SeatedGame):
 
 
 def _worths(pool: Share) -> list[Share]:
-    """Return every way in which the things of a pool can be worth 10 points together."""
+    """Return all values of single things for which the pool is worth 10 points."""
     return [
         values
         for values in product(*(range(TOTAL // n + 1) for n in pool))
@@ -258,6 +258,6 @@ def _take(share: Share) -> str:
 
 
 def _message(text: str) -> str:
-    """Return what a player says to the other: one line, without control characters, cut to length."""
+    """Return a player's message: one line, without control characters, cut to the longest length."""
     said = " ".join((tagged(text, "say") or "")[: 4 * LONGEST_MESSAGE].split())
     return printable(said)[:LONGEST_MESSAGE]

@@ -1,4 +1,4 @@
-"""SeatEnv: one seat of a game as an ordinary environment; agents of yours play the other seats."""
+"""SeatEnv: one seat of a game as a single-agent environment; agents or experts play the other seats."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from gem.record import Agent
 from gem.tools import calls
 
 Player: TypeAlias = Agent | Literal["random", "solver"]
-"""Who plays a seat: an agent, or the game's own random actor or expert."""
+"""The player of a seat: an Agent, or the game's own random actor or expert."""
 
 
 class SeatEnv(EnvWrapper):
     """One seat of a SeatedEnv as an environment for one agent.
 
-    The other seats are part of the world: what their random actors and agents draw follows from the episode's
-    seed, and is untouched by what this seat samples or by `seed_actor`. An agent gets one Ask per turn of its
-    seat, with the whole conversation as a chat. What this seat is paid while others move is added to the step
-    before. The episode ends when this seat's does.
+    The other seats are part of the environment. The draws of their random actors and agents depend on the
+    episode's seed, and not on the samples of this seat or on `seed_actor`. An agent gets one Ask per turn of
+    its seat, with the whole conversation as a chat. Rewards of this seat while others move are added to its
+    last step. The episode ends when this seat ends.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("players",)
 
     instance: ClassVar[None] = None
-    """A deal is no instance here: what the others do by chance belongs to it, and follows from the seed."""
+    """There is no instance: the random play of the others belongs to it too, and depends on the seed."""
 
     env: SeatedEnv
 
-    _showing: dict[str, tuple[Obs, dict[str, Any]]]  # to the others who act in the next step
+    _showing: dict[str, tuple[Obs, dict[str, Any]]]  # for the others who act next
     _dialogues: dict[str, Dialogue]
     _tools: dict[str, tuple[ToolSpec, ...]]  # what each seat may call
     _over = False
 
     def __init__(self, env: SeatedEnv, seat: str, others: Player | Mapping[str, Player] = "random") -> None:
-        """Take `seat`, and give the others to `others`.
+        """Choose this seat, and the players of the other seats.
 
         Args:
             env: the game.
             seat: one of its `seats`.
-            others: who plays every other seat, or a mapping from each to who plays it. An agent is told to
-                forget each episode.
+            others: the player of all other seats, or a mapping from each seat to its player. After an episode
+                an agent's `forget` is called.
 
         Raises:
-            BadArgument: for an unknown seat, or others that are no players.
+            BadArgument: for an unknown seat, or a value in `others` that is no player.
         """
         super().__init__(env)
         if not isinstance(env, SeatedEnv):
@@ -73,7 +73,7 @@ class SeatEnv(EnvWrapper):
 
     @property
     def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
-        """What the model of this seat may call natively."""
+        """The tools that the model of this seat may call natively."""
         return self.env.seat_tools.get(self.seat, ())
 
     def reset(self, seed: int | None = None, **options: Any) -> Start:
@@ -82,7 +82,7 @@ class SeatEnv(EnvWrapper):
         obs, infos = self.env.reset(seed, **options)
         self._tools = {seat: tools_in(info) for seat, info in infos.items()}
         self._over = False
-        self._episode = f"seat-{seeding.fresh():x}"  # a key of caches: two games of one seed do not share it
+        self._episode = f"seat-{seeding.fresh():x}"  # a cache key, different for two games of one seed
         self._show(obs, infos)
         ended = self._let_others_play(Step(obs.get(self.seat, ""), 0.0, False, False, dict(infos[self.seat])))
         if ended.done:
@@ -100,7 +100,7 @@ class SeatEnv(EnvWrapper):
         return self._let_others_play(self._move({self.seat: action}))
 
     def close(self) -> None:
-        """Close the game; its agents are their owner's."""
+        """Close the game, but not the agents."""
         self._forget()
         super().close()
 
@@ -115,7 +115,7 @@ class SeatEnv(EnvWrapper):
         return self.env.expert_action(self.seat)
 
     def seed_actor(self, seed: int) -> None:
-        """Begin another stream for this seat's random actor; the others are the world's."""
+        """Start a new stream for this seat's random actor; the other seats keep theirs."""
         self.env.seed_actor(seed, self.seat)
 
     # -- the others
@@ -125,7 +125,7 @@ class SeatEnv(EnvWrapper):
             raise not_running(self.env)
 
     def _let_others_play(self, step: Step) -> Step:
-        """Step the game without this seat until it is to act, or has ended."""
+        """Step the game until this seat must act or has ended."""
         while not step.done and self.seat not in self.env.acting:
             after = self._move({})
             step = Step(after.obs, step.reward + after.reward, *after[2:4], {**step.info, **after.info})
@@ -135,7 +135,7 @@ class SeatEnv(EnvWrapper):
         return step
 
     def _move(self, actions: dict[str, str]) -> Step:
-        """Step the game once, and return what this seat was told of it."""
+        """Step the game once, and return the step of this seat."""
         for seat, shown in self._showing.items():
             actions[seat] = self._answer(seat, *shown)
         obs, rewards, terminations, truncations, infos = self.env.step(actions)
@@ -146,7 +146,7 @@ class SeatEnv(EnvWrapper):
         )
 
     def _show(self, obs: Mapping[str, Obs], infos: Mapping[str, dict[str, Any]]) -> None:
-        """Keep what the others who act next are shown."""
+        """Keep the observations and infos of the other seats that act next."""
         self._showing = {
             seat: (check_obs(obs[seat]), dict(infos[seat])) for seat in self.env.acting if seat != self.seat
         }
@@ -178,8 +178,8 @@ class SeatEnv(EnvWrapper):
 
 
 def one_seat(game: str, seat: str, others: Player | Mapping[str, Player] = "random", **kwargs: Any) -> Env:
-    """Make a SeatEnv of a registered game; further keywords are the game's."""
+    """Make a SeatEnv of a registered game; further keywords are arguments of the game."""
     env = registry.make(game, **kwargs)
     if not isinstance(env, SeatedEnv):
-        raise BadArgument(f"{game!r} is for one agent already; make it by itself.")
+        raise BadArgument(f"{game!r} has only one seat; make it with gem.make().")
     return SeatEnv(env, seat, others)

@@ -1,7 +1,7 @@
-"""The contract for several seats: SeatedEnv, MultiStart, MultiStep, SeatSelector.
+"""The interface for multi-agent environments: SeatedEnv, MultiStart, MultiStep, SeatSelector.
 
 A SeatedEnv is an Env whose values are dicts by seat. Seeding, saving, forking, hosts, the registry and
-the order of calls are Env's; here stands what several seats add: who is to act, and that it is they who do.
+the order of calls are as in Env. This module adds which seats act, and checks that only they do.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver
 
 
 class MultiStart(NamedTuple):
-    """What reset returns, by seat: observations for those that act first, an info for every seat."""
+    """The result of reset(): observations for the seats that act first, and an info for every seat."""
 
     obs: dict[str, Obs]
     infos: dict[str, dict[str, Any]]
 
 
 class MultiStep(NamedTuple):
-    """What step returns: five dicts by seat.
+    """The result of step(): five dicts by seat.
 
-    `obs` is for those that act next, and for those that ended in this step, who read it last. The other four
-    are for every seat that was in the game when the step began.
+    `obs` has the seats that act next, and the seats that ended in this step, for which it is the last
+    observation. The other four have every seat that was in the game when the step began.
     """
 
     obs: dict[str, Obs]
@@ -40,12 +40,12 @@ class MultiStep(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether nobody is left in the game."""
+        """Whether no seat is left in the game."""
         return all(self.terminations[seat] or self.truncations[seat] for seat in self.terminations)
 
 
 def _guard_reset(guard: Callable[..., Any], reset: Callable[..., Any]) -> Callable[..., MultiStart]:
-    """Put the check of a MultiStart into Env's guard."""
+    """Add the check of a MultiStart to Env's guard."""
 
     @functools.wraps(reset)
     def checked(self: SeatedEnv, seed: int | None = None, **options: Any) -> MultiStart:
@@ -78,22 +78,22 @@ class SeatedEnv(Env):
 
     Subclasses set `seats` and define ``reset(self, seed=None)``, which begins with
     ``super().reset(seed=seed)`` and returns a MultiStart, and ``step(self, actions)``, which returns a
-    MultiStep. Whoever is given an observation, and has not ended, acts next: one seat in a turn-taking game
-    (`SeatSelector` goes around), all of them in a simultaneous one, any number in between. Games are shorter
-    over `SeatedGame`.
+    MultiStep. Every seat that gets an observation and has not ended acts next: one seat in a turn-taking game
+    (`SeatSelector` keeps the order), all seats in a simultaneous game, or any number. Text games are shorter
+    to write with `SeatedGame`.
 
-    The guards of Env hold, and these: an action comes from each seat of `acting` and from nobody else;
-    actions reach the subclass in the order of `seats`; a step that forgets a seat, or leaves
-    nobody to act, is the environment's error.
+    The checks of Env apply, and these: an action comes from each seat of `acting` and from no other seat;
+    actions reach the subclass in the order of `seats`; a step that omits a seat, or leaves no seat to act,
+    is an error of the environment.
 
-    Info keys are Env's: `tools` of a seat's start, `prefix`, `suffix`, and at a seat's end `success` and
+    Info keys are as in Env: `tools` at a seat's start, `prefix`, `suffix`, and at a seat's end `success` and
     `stop`.
     """
 
     seats: tuple[str, ...] = ()
 
     seat_tools: Mapping[str, Sequence[ToolSpec]] = MappingProxyType({})
-    """What the model of a seat may call natively, by seat; see `Env.tool_specs`."""
+    """The tools that the model of each seat may call natively; see `Env.tool_specs`."""
 
     _live: tuple[str, ...] = ()
     _acting: tuple[str, ...] = ()
@@ -106,14 +106,14 @@ class SeatedEnv(Env):
             """Begin an episode; see Env.reset."""
 
         def step(self, actions: Mapping[str, str]) -> MultiStep:  # type: ignore[override]
-            """Take one action of each seat of `acting`, and return what followed; see Env.step."""
+            """Take one action of each seat in `acting`, and return the MultiStep; see Env.step."""
 
     @classmethod
     def _guards(cls) -> tuple[tuple[str, Callable[..., Any]], ...]:
         reset, _, close = super()._guards()
         return ("reset", functools.partial(_guard_reset, reset[1])), ("step", _guard_step), close
 
-    # -- who plays
+    # -- seats
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -128,33 +128,33 @@ class SeatedEnv(Env):
     # -- acting
 
     def random_action(self, seat: str) -> str:
-        """Return a legal action of a seat that is to act, drawn from ``actor_rng_of(seat)``.
+        """Return a legal action for a seat whose turn it is, drawn from ``actor_rng_of(seat)``.
 
         Raises:
-            NoSolver: where the environment has no random actor.
+            NoSolver: if the environment has no random actor.
         """
         raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks random_action(seat).")
 
     def expert_action(self, seat: str) -> str:
-        """Return the expert's action for a seat that is to act, from what that seat was shown.
+        """Return the expert's action for a seat whose turn it is, based on what that seat was shown.
 
-        An expert that mixes its actions draws from ``actor_rng_of(seat)``.
+        A randomized expert draws from ``actor_rng_of(seat)``.
 
         Raises:
-            NoSolver: where the environment has no solver.
+            NoSolver: if the environment has no solver.
         """
         raise NoSolver(f"{self} has no solver: {type(self).__name__} lacks expert_action(seat).")
 
     def sample_random_action(self) -> dict[str, str]:  # type: ignore[override]
-        """Return a random action of each seat that is to act."""
+        """Return a random action for each seat whose turn it is."""
         return {seat: self.random_action(seat) for seat in self.acting}
 
     def solve(self) -> dict[str, str]:  # type: ignore[override]
-        """Return the expert's action of each seat that is to act."""
+        """Return the expert's action for each seat whose turn it is."""
         return {seat: self.expert_action(seat) for seat in self.acting}
 
     def actor_rng_of(self, seat: str) -> Random:
-        """Return a seat's own stream, so that one seat's draws do not change another's.
+        """Return a seat's own random stream, so that the draws of seats do not affect each other.
 
         Raises:
             ResetNeeded: before reset().
@@ -166,7 +166,7 @@ class SeatedEnv(Env):
         return self._actor_rngs[seat]
 
     def seed_actor(self, seed: int, seat: str | None = None) -> None:
-        """Begin other streams for what seats draw in this episode: every seat's, or one's alone.
+        """Start new random streams for this episode, for every seat or only for `seat`.
 
         Raises:
             BadArgument: for a seed that is not a non-negative integer. ResetNeeded: before reset().
@@ -178,16 +178,16 @@ class SeatedEnv(Env):
             self._actor_rngs[seat] = seeding.stream(seeding.check(seed), "actor", seat)
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return a twin in the same state; see Env.fork."""
+        """Return a copy in the same state; see Env.fork."""
         twin = super().fork(seed)
         if seed is not None:
             twin._actor_seed, twin._actor_rngs = None, {}
         return twin
 
-    # -- the guards' work
+    # -- checks
 
     def _begin(self, start: MultiStart) -> MultiStart:
-        """Take in whose turn it is after a reset."""
+        """Record the seats that act first."""
         if set(start.infos) != set(self.seats):
             raise ContractBroken(
                 f"{self}: reset() returned infos for {sorted(start.infos)}; accepted: one for each of "
@@ -203,7 +203,7 @@ class SeatedEnv(Env):
         """Return the actions in the order of the seats.
 
         Raises:
-            BadAction: unless they are texts, one of each seat that is to act.
+            BadAction: unless they are texts, one for each seat whose turn it is.
         """
         if not isinstance(actions, Mapping):
             raise BadAction(
@@ -222,7 +222,7 @@ class SeatedEnv(Env):
         return {seat: actions[seat] for seat in self._acting}
 
     def _settle(self, step: MultiStep) -> MultiStep:
-        """Take in who is left, and whose turn it is."""
+        """Record the seats that are left, and those that act next."""
         for name in ("rewards", "terminations", "truncations", "infos"):
             if set(getattr(step, name)) != set(self._live):
                 raise ContractBroken(
@@ -247,7 +247,7 @@ Mode = Literal["sequential", "parallel"]
 
 
 class SeatSelector:
-    """Whose turn it is: one seat after another, around the table, or all at once.
+    """The turn order of seats: one after another in a cycle, or all at once.
 
     >>> turns = SeatSelector(["north", "east", "south"])
     >>> turns.acting, turns.next(), turns.is_last()
@@ -259,10 +259,10 @@ class SeatSelector:
 
         Args:
             seats: in the order of play.
-            mode: ``sequential``: they take turns; ``parallel``: all act in every step.
+            mode: ``sequential``: seats take turns; ``parallel``: all act in every step.
 
         Raises:
-            BadArgument: for no seats, one seat twice, or another mode.
+            BadArgument: for no seats, a repeated seat, or another mode.
         """
         self.mode: Mode = mode
         if mode not in ("sequential", "parallel"):
@@ -270,45 +270,45 @@ class SeatSelector:
         self.reinit(seats)
 
     def reinit(self, seats: Iterable[str]) -> None:
-        """Begin anew with other seats."""
+        """Start again with other seats."""
         self._all = tuple(seats)
         if not self._all or len(set(self._all)) < len(self._all):
             raise BadArgument(f"seats are {self._all}; accepted: one or more, each once.")
         self.reset()
 
     def reset(self) -> str:
-        """Begin anew with all seats, and return the first."""
+        """Start again with all seats, and return the first."""
         self.seats = self._all
         self._at = 0
         return self.seats[0]
 
     def __len__(self) -> int:
-        """How many seats are left."""
+        """Return the number of seats that are left."""
         return len(self.seats)
 
     @property
     def selected(self) -> str:
         """The seat whose turn it is; in parallel mode, the first."""
         if not self.seats:
-            raise BadArgument("no seat is left to select; reset() begins anew.")
+            raise BadArgument("no seat is left to select; reset() starts again with all seats.")
         return self.seats[self._at]
 
     @property
     def acting(self) -> tuple[str, ...]:
-        """Everybody whose turn it is."""
+        """The seats whose turn it is."""
         return self.seats if self.mode == "parallel" or not self.seats else (self.selected,)
 
     def next(self) -> str:
-        """Go on to the next seat, and return it; in parallel mode it is everybody's turn again."""
+        """Go on to the next seat and return it; in parallel mode it is every seat's turn again."""
         if self.mode == "sequential" and self.seats:
             self._at = (self._at + 1) % len(self.seats)
         return self.selected
 
     def remove(self, seat: str) -> None:
-        """Take a seat out of the round; where it was its turn, it is the next one's.
+        """Remove a seat from the order; if it was its turn, it is the next seat's turn.
 
         Raises:
-            BadArgument: when it is not in the round.
+            BadArgument: when the seat is not in the order.
         """
         if seat not in self.seats:
             raise BadArgument(f"seat {seat!r} is not in the round; there are {self.seats}.")
@@ -324,5 +324,5 @@ class SeatSelector:
         return self._at == 0
 
     def is_last(self) -> bool:
-        """Return whether it is the last seat's turn, or everybody's."""
+        """Return whether it is the last seat's turn, or every seat's."""
         return self.mode == "parallel" or self._at == len(self.seats) - 1

@@ -1,4 +1,4 @@
-"""SeatedGame: what text games with several seats share, so that a game's file holds its rules alone."""
+"""SeatedGame: the base class of multi-agent text games, so that a game's own file holds only its rules."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ UNREADABLE_ANSWER = "Your answer could not be read."
 class SeatedGame(SeatedEnv):
     """A text game of several seats.
 
-    Subclasses define `deal` and `play`, and `random_action` and `expert_action`. In both they tell seats the
-    news (`tell`, `announce`), pay them (`pay`) and end the game (`finish`). A seat reads all its news when it
-    is to act. Whose turn it is, `selector` says, which `play` moves on.
+    Subclasses define `deal` and `play`, and `random_action` and `expert_action`. `deal` and `play` send texts
+    to seats (`tell`, `announce`), pay them (`pay`) and end the game (`finish`). A seat reads all its texts
+    when it acts next. `selector` holds the turn order, and `play` advances it.
     """
 
     mode: Mode = "sequential"
 
     def __init__(self, max_turns: int) -> None:
-        """Set the budget that the task states, in steps of the game."""
+        """Set the turn budget that the task states, in steps of the game."""
         if max_turns < 1:
             raise BadArgument(f"max_turns is {max_turns}; accepted: 1 or more.")
         self.max_turns = max_turns
@@ -33,41 +33,41 @@ class SeatedGame(SeatedEnv):
     # -- a game defines
 
     def deal(self) -> None:
-        """Draw an instance from `self.rng` and tell each seat the rules and what it can see."""
+        """Draw an instance from `self.rng`, and give each seat the rules and its view of the game."""
         raise NotImplementedError
 
     def play(self, moves: dict[str, str]) -> None:
-        """Take the answers of the seats whose turn it is: text that may be anything."""
+        """Take the answers of the seats whose turn it is; the text may be anything."""
         raise NotImplementedError
 
     # -- a game uses
 
     def tell(self, seat: str, text: str) -> None:
-        """Say something to one seat."""
+        """Send text to one seat."""
         self._news[seat].append(text)
 
     def announce(self, text: str) -> None:
-        """Say something to every seat."""
+        """Send text to every seat."""
         for seat in self.seats:
             self.tell(seat, text)
 
     def pay(self, seat: str, amount: float) -> None:
-        """Add to what this step pays a seat."""
+        """Add to a seat's reward for this step."""
         self._pay[seat] += amount
 
     def note(self, seat: str, **info: Any) -> None:
-        """Add to a seat's info."""
+        """Add to a seat's info for this step."""
         self._infos[seat].update(info)
 
     def finish(self, stops: Mapping[str, StopReason]) -> None:
-        """End the game, for each seat in its own way."""
+        """End the game, with a stop reason for each seat."""
         self._over = True
         for seat in self.seats:
             stop = stops[seat]
             self.note(seat, success=stop is StopReason.SOLVED, stop=stop.value)
 
     def forfeit(self, seat: str, loss: float) -> None:
-        """End the game because a seat's answer could not be read: it pays `loss`, shared by the others."""
+        """End the game because a seat's answer is unreadable; it pays `loss`, which the others share."""
         others = [other for other in self.seats if other != seat]
         self.tell(seat, f"{UNREADABLE_ANSWER} You forfeit the game.")
         self.pay(seat, -loss)

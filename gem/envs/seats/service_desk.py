@@ -1,4 +1,4 @@
-"""A service desk: a customer talks to a clerk, who has tools, a database and a policy."""
+"""ServiceDesk: a customer talks to a clerk, who has tools, a database and a policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gem.tools.calls import Found, find
 LONGEST_MESSAGE = 1000
 LONGEST_CALL = 4000
 MOST_FIGURES = 10
-"""A message with more figures than these tells nothing: it lists."""
+"""The most figures in a message that counts as telling a figure; more are a mere list."""
 
 HANG_UP = "<hang_up>"
 _FIGURE = re.compile(r"(?<![\w.])[A-Z]?\d+(?![\w]|\.\d)")
@@ -56,31 +56,31 @@ class ServiceDesk(SeatedGame):
     r"""Serve a customer of a bicycle rental by its policy.
 
     Task:
-        Two seats: `agent`, the clerk, who finds out what the customer wants and does what the policy allows,
-        and `customer`, who is played by an agent, or by a script as `expert_action("customer")`.
+        There are two seats. `agent` is the clerk, who finds out what the customer wants and does what the
+        policy allows. `customer` is played by an agent, or by a script (`expert_action("customer")`).
     Action:
         The clerk calls tools, as ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, or talks: any
-        other text is said to the customer. Several calls of an answer, up to 20, run in order. The customer
-        talks, and ends the talk with ``<hang_up>``.
+        other text goes to the customer. Several calls in one answer, up to 20, run in order. The customer
+        talks, and ends the conversation with ``<hang_up>``.
     Observation:
-        The clerk reads the policy, the tools, what the customer says and what tools give; the customer reads
-        who it is, what it wants and what the clerk says.
+        The clerk reads the policy, the tools, the customer's messages and the results of tools. The customer
+        reads its name, its request and the clerk's messages.
     Reward:
-        1 to both seats at the end when three things hold, else 0: the database is what it should be
-        (`database` in info); the customer was told the figures that matter (`told`); and, where a rule
-        forbids what was asked, that rule was named and no other (`refused`).
+        1 to both seats at the end if three conditions hold, else 0. The database is as it should be
+        (`database` in info). The clerk told the customer the required figures (`told`). If a rule forbids the
+        request, the clerk named that rule and no other (`refused`).
     End:
         When the customer hangs up, or after `max_turns` moves.
     Source:
-        The shape of S. Yao and others, "tau-bench", arXiv 2406.12045; the domain, its data, tools, policy and
-        31 generators of cases are gem's own. The clerk's solver is an oracle: it reads the case.
+        The form of S. Yao and others, "tau-bench", arXiv 2406.12045. The domain, its data, tools, policy and
+        31 generators of cases are gem's own. The clerk's solver is an oracle: it reads the hidden case.
     """
 
     seats = ("agent", "customer")
     seat_tools = MappingProxyType({"agent": tuple(tool.spec() for tool in TOOLS.values())})
 
     def __init__(self, max_turns: int = 30, scenario: str | None = None) -> None:
-        """Choose how many moves a talk may take, and one scenario where it is not to be drawn."""
+        """Choose the largest number of moves, and a scenario; None draws one per episode."""
         if scenario is not None and scenario not in SCENARIOS:
             raise BadArgument(
                 f"scenario is {scenario!r}.{did_you_mean(scenario, SCENARIOS)} "
@@ -88,7 +88,7 @@ class ServiceDesk(SeatedGame):
             )
         super().__init__(max_turns)
         self.scenario = scenario
-        self.said: list[tuple[str, str]] = []  # who said what
+        self.said: list[tuple[str, str]] = []  # seat and message
 
     def deal(self) -> None:
         """Draw a case."""
@@ -117,11 +117,11 @@ class ServiceDesk(SeatedGame):
         self.selector.next()  # the customer begins
 
     def instance(self) -> str:
-        """Return what tells cases apart."""
+        """Return the case in a form that can be compared."""
         return f"{self.case.request} {self.case.me['email']}"
 
     def play(self, moves: dict[str, str]) -> None:
-        """Say something to the other, or call a tool."""
+        """Send a message to the other seat, or call tools."""
         ((speaker, text),) = moves.items()
         if speaker == "agent" and (found := find(text, ())):
             self._call_all(found)
@@ -140,7 +140,7 @@ class ServiceDesk(SeatedGame):
             self._judge(StopReason.TURN_BUDGET)
 
     def _call_all(self, found: Sequence[Found]) -> None:
-        """Carry out the calls of one answer, in order, and tell the clerk what they gave."""
+        """Run the calls of one answer in order, and send the clerk their results."""
         if len(found) > MAX_CALLS:
             many = f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in an answer."
             self.tell("agent", f"The tool gave: {as_json({'error': many})}")
@@ -155,7 +155,7 @@ class ServiceDesk(SeatedGame):
         self.note("agent", tool_results=results)
 
     def _call(self, found: Found) -> tuple[str, bool]:
-        """Carry out one call; return what it gave, and whether that is an error."""
+        """Run one call; return its result, and whether that is an error."""
         try:
             if found.end - found.start > LONGEST_CALL:
                 raise ToolError(f"A call has at most {LONGEST_CALL} characters.")
@@ -178,10 +178,10 @@ class ServiceDesk(SeatedGame):
             self.note(seat, database=database, told=told, refused=refused)
         self.finish(dict.fromkeys(self.seats, StopReason.SOLVED if right else stop))
 
-    # -- who may play it
+    # -- the random actor and the expert
 
     def random_action(self, seat: str) -> str:
-        """Return a call of any tool, or some small talk."""
+        """Return a random tool call, or a short message."""
         rng = self.actor_rng_of(seat)
         if seat == "customer":
             return rng.choice(("Hello?", "I am not sure.", f"Never mind. {HANG_UP}"))
@@ -196,7 +196,7 @@ class ServiceDesk(SeatedGame):
         return _tool_call(name, arguments)
 
     def expert_action(self, seat: str) -> str:
-        """Return the oracle's next action for the clerk, or what the script says for the customer."""
+        """Return the oracle's next action for the clerk, or the script's next message for the customer."""
         return self._oracle() if seat == "agent" else self._script()
 
     def _oracle(self) -> str:
@@ -211,7 +211,7 @@ class ServiceDesk(SeatedGame):
         return f"That is done{f', and the figures are: {figures}' if figures else ''}. Goodbye."
 
     def _made(self) -> int:
-        """Return how many of the oracle's calls the database shows."""
+        """Return how many of the oracle's calls the database already reflects."""
         desk = Desk(copy.deepcopy(self.case.database))
         for number, (name, arguments) in enumerate(self.case.calls):
             if desk.database == self.desk.database:

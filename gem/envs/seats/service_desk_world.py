@@ -1,7 +1,7 @@
-"""The bicycle rental behind the service desk: its tables, its tools, its policy, and what customers want.
+"""The bicycle rental of the service desk: its database, tools and policy, and the customers' requests.
 
-A scenario is dealt, not stored: a generator draws who calls and what is asked, and says which calls of the
-tools a clerk who follows the policy would make. The goal is the database after those calls.
+Scenarios are generated, not stored. A generator draws the customer and the request, and lists the tool calls
+that a clerk who follows the policy would make. The goal is the database after those calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = ("city", "cargo", "electric")
 TOPICS = ("damage", "theft", "lost key")
 FAULTY, LATE = 10, 5
 LONGEST_TEXT, LARGEST_NUMBER = 100, 100_000
-"""What an argument of a tool may be."""
+"""The limits of a tool's arguments: the length of a text, and the largest number."""
 
 
 @cache
@@ -40,17 +40,17 @@ def policy() -> str:
 
 
 class Desk:
-    """The database, and the tools over it. What the policy forbids, the tools would do all the same."""
+    """The database, and the tools on it. The tools do not check the policy."""
 
     def __init__(self, database: Database) -> None:
-        """Work on `database`."""
+        """Use `database`."""
         self.database = database
 
     def call(self, name: object, arguments: object) -> Any:
-        """Carry out one call, and return what it gives as plain JSON values.
+        """Run one call, and return its result as plain JSON values.
 
         Raises:
-            ToolError: for an unknown tool, wrong arguments, or what cannot be done.
+            ToolError: for an unknown tool, wrong arguments, or an impossible request.
         """
         tool = TOOLS.get(name) if isinstance(name, str) else None
         if tool is None:
@@ -74,7 +74,7 @@ class Desk:
 
     @property
     def customer(self) -> str | None:
-        """Who is verified."""
+        """The id of the verified customer, or None."""
         return self.database["desk"]["call"]["verified"]  # type: ignore[no-any-return]
 
     @property
@@ -97,7 +97,7 @@ class Desk:
         return self.database[table][key]
 
     def free(self, bike_id: str, first: int, last: int, but: str = "") -> bool:
-        """Return whether a bicycle is free on these days, one booking of it aside."""
+        """Return whether a bicycle is free on these days, ignoring the booking `but`."""
         return not any(
             key != but
             and row["bike"] == bike_id
@@ -108,13 +108,13 @@ class Desk:
         )
 
     def days(self, first: int, last: int) -> int:
-        """Return how many days these are."""
+        """Return the number of days from `first` to `last`; raise ToolError if they cannot be booked."""
         if first < TODAY or last < first:
             raise ToolError(f"The days {first} to {last} cannot be booked; today is day {TODAY}.")
         return last - first + 1
 
     def next_id(self, table: str, prefix: str) -> str:
-        """Return the number of the next row of a table."""
+        """Return the id of the next row of a table."""
         return f"{prefix}{1 + max((int(key[1:]) for key in self.database[table]), default=0)}"
 
     # -- the tools
@@ -222,18 +222,18 @@ class Desk:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as the clerk sees it: what it does, and the type of each argument."""
+    """A tool as the clerk sees it: its function, and the type of each argument."""
 
     run: Callable[..., Any]
     parameters: dict[str, type]
 
     def __str__(self) -> str:
-        """One line: arguments and purpose."""
+        """Return one line with the name, the arguments and the purpose."""
         named = ", ".join(f"{k}: {'number' if t is int else 'text'}" for k, t in self.parameters.items())
         return f"{self.run.__name__}({named}): {docstring(self.run)}"
 
     def spec(self) -> ToolSpec:
-        """Return the tool as a model is offered it."""
+        """Return the spec of the tool for a model."""
         rules: dict[type, dict[str, Any]] = {
             int: {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER},
             str: {"type": "string", "maxLength": LONGEST_TEXT},
@@ -279,7 +279,7 @@ TOOLS: dict[str, Tool] = {
 def booking(
     customer: str, bike: str, first: int, last: int, price: int, status: str = "booked"
 ) -> dict[str, Any]:
-    """Return a row of the bookings."""
+    """Return a row for the table of bookings."""
     return {
         "customer": customer,
         "bike": bike,
@@ -293,7 +293,7 @@ def booking(
     }
 
 
-# -- who calls
+# -- customers
 
 
 NAMES = ("Ada", "Bela", "Cleo", "Dario", "Edda", "Femi", "Gita", "Hugo", "Ines", "Jonas", "Kira", "Luca")
@@ -302,10 +302,10 @@ SURNAMES = ("Abel", "Brandt", "Costa", "Dahl", "Eriksen", "Fuchs", "Grau", "Holm
 
 @dataclass(slots=True)
 class DeskCase:
-    """One call to the desk: who calls, what is asked, and what would be right.
+    """One case at the desk: the customer, the request, and the right outcome.
 
-    `calls` lead from the database to the goal. `told` are words or figures that the customer must hear.
-    `rule` is the rule that forbids what is asked, if one does.
+    `calls` are the tool calls that lead from the database to the goal. `told` are words or figures that the
+    clerk must tell the customer. `rule` is the rule that forbids the request, if one does.
     """
 
     database: Database
@@ -321,35 +321,35 @@ class DeskCase:
 
     @property
     def me(self) -> dict[str, Any]:
-        """The record of who calls."""
+        """The record of the customer."""
         return self.database["customers"][self.customer]
 
     @property
     def row(self) -> dict[str, Any]:
-        """The booking that the call is about."""
+        """The booking that the case is about."""
         return self.database["bookings"][self.booking]
 
     def set(self, first: int, days: int, status: str = "booked") -> None:
-        """Give the booking its days and its status."""
+        """Set the days and the status of the booking."""
         rate = self.database["bikes"][self.row["bike"]]["rate"]
         self.row.update(first_day=first, last_day=first + days - 1, price=days * rate, status=status)
 
     def bike(self, kind: str, other_than: str = "") -> str:
-        """Return a bicycle of a kind that nobody has booked."""
+        """Return a bicycle of a kind that has no booking."""
         taken = {row["bike"] for row in self.database["bookings"].values()} | {other_than}
         return next(k for k, b in self.database["bikes"].items() if b["kind"] == kind and k not in taken)
 
     def goal(self) -> Database:
-        """Return the database as it should be in the end."""
+        """Return the database as it should be at the end."""
         desk = Desk(copy.deepcopy(self.database))
         for name, arguments in self.calls:
-            with suppress(ToolError):  # a customer who cannot be verified
+            with suppress(ToolError):  # for a customer who cannot be verified
                 desk.call(name, arguments)
         return desk.database
 
 
 def deal(rng: Random, scenario: str | None = None) -> DeskCase:
-    """Draw a database and a case over it."""
+    """Draw a database and a case on it."""
     customers: dict[str, dict[str, Any]] = {}
     names = rng.sample(NAMES, 4)
     for i, (name, surname) in enumerate(zip(names, rng.sample(SURNAMES, 4), strict=True), 1):
@@ -390,13 +390,13 @@ def _texts() -> Mapping[str, Any]:
 
 
 def _ask(case: DeskCase, name: str, values: Values) -> None:
-    """Let a case ask by its text, whose fields are the case's bookings and the scenario's own values."""
+    """Set the request of a case: its text, filled with the case's bookings and the scenario's values."""
     text, common = _texts()[name], {"booking": case.booking, "other": case.other}
     [case.request] = filled(name, [unwrapped(text["request"])], values, common)
     case.rule = text.get("rule")
 
 
-# -- what they want: one function each, which returns the values of its text's own fields
+# -- requests: one function each, which returns the values of the fields in its text
 
 
 def _cancel(case: DeskCase, ahead: int, percent: int) -> Values:
@@ -409,12 +409,12 @@ def _cancel(case: DeskCase, ahead: int, percent: int) -> Values:
 
 
 def cancel_early(case: DeskCase) -> Values:
-    """Cancel a booking long before."""
+    """Cancel a booking long before it begins."""
     return _cancel(case, case.rng.randint(3, 12), 100)
 
 
 def cancel_late(case: DeskCase) -> Values:
-    """Cancel a booking the day before, or two days."""
+    """Cancel a booking one or two days before it begins."""
     return _cancel(case, case.rng.randint(1, 2), 50)
 
 
@@ -445,7 +445,7 @@ def move_today(case: DeskCase) -> Values:
 
 
 def move_to_taken(case: DeskCase) -> Values:
-    """Move a booking to days on which its bicycle is somebody else's."""
+    """Move a booking to days on which another customer has its bicycle."""
     other = case.database["bookings"][case.other]
     other.update(bike=case.row["bike"], first_day=TODAY + 30, last_day=TODAY + 34)
     return {"first": TODAY + 31, "last": TODAY + 33}
@@ -664,5 +664,5 @@ SCENARIOS: dict[str, Callable[[DeskCase], Values]] = {
 
 
 def as_json(value: Any) -> str:
-    """Return what a tool gave as one line."""
+    """Return the result of a tool as one line of JSON."""
     return json.dumps(value, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""The rows of games for several seats, and of one seat of them as an environment of its own."""
+"""Registry entries of multi-agent games, and of single seats of them as environments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _game(
 def _seat(
     game: str, variant: str, max_turns: int, solver: Solver | float, seat: str = "player_0", **kwargs: Any
 ) -> EnvSpec:
-    """Return the row of one seat; a number is the share of the seeds 0 to 499 in which its solver succeeds.
+    """Return the entry of one seat; a number as `solver` is its success rate over seeds 0 to 499.
 
-    `others` plays the other seats. `max_turns` are the seat's own.
+    `others` plays the other seats. `max_turns` counts the turns of this seat.
     """
     return EnvSpec(
         f"multi:{game}-{variant}",

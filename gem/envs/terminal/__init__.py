@@ -1,1 +1,1 @@
-"""Tasks at a shell, in a sandbox or a container."""
+"""Terminal environments: shell tasks in a sandbox or a container."""

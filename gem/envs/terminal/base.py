@@ -1,4 +1,4 @@
-"""TerminalTask and Machine: what a family of terminal tasks gives, and what its hidden test may use."""
+"""TerminalTask and Machine: a terminal task, and the access that its hidden test has to the final state."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gem.sandbox.base import Budget, Result, Session, checked
 
 
 class Machine:
-    """The state that the agent left, as a hidden test sees it.
+    """Access to the state that the agent left, for a hidden test.
 
-    A command runs in a clean shell, after everything that the agent left running was ended. What it prints
-    may still be the work of programs that the agent wrote, so it is data: compare it here, with what only
+    A command runs in a clean shell, after all processes of the agent have been ended. Its output may still
+    come from programs that the agent wrote, so it cannot be trusted: compare it here with values that only
     the test knows.
     """
 
     def __init__(self, session: Session, budget: Budget, setup: str = "", folder: str = "") -> None:
-        """Look at `folder` of `session`; `setup` is what the task's set-up printed before the agent came."""
+        """Use `folder` of `session`; `setup` is the output of the task's set-up, from before the agent."""
         self.session = session
         self.budget = budget
         self.setup = setup
@@ -36,28 +36,28 @@ class Machine:
         return checked(self.session.shell(command, self.budget, clean=True))
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content; None where there is no such regular file."""
+        """Return a file's content; None if there is no such regular file."""
         try:
             return self.session.read_file(posixpath.join(self._folder, path))
         except ToolError:
             return None
 
     def text(self, path: str) -> str | None:
-        """Return a file as text without blank space around it; None where there is none that is UTF-8."""
+        """Return a file as text without blank space around it; None if there is no such UTF-8 file."""
         try:
             return (self.read(path) or b"\xff").decode().strip()
         except UnicodeDecodeError:
             return None
 
     def json(self, path: str) -> Any:
-        """Return a JSON file's value; None where there is none."""
+        """Return the value of a JSON file; None if there is none."""
         try:
             return json.loads(self.text(path) or "null")
         except (ValueError, RecursionError):
             return None
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file: what a test needs beside the agent's work."""
+        """Write a file that the test needs."""
         self.session.write_file(posixpath.join(self._folder, path), data)
 
 
@@ -69,12 +69,12 @@ _UNTOUCHED = (
     "export LC_ALL=C.UTF-8 GIT_CONFIG_GLOBAL=/dev/null GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null "
     "PYTHONDONTWRITEBYTECODE=1"
 )
-"""What keeps an agent's settings out of a hidden test's commands."""
+"""Settings that protect the commands of a hidden test from the agent's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """An image to build, and what a container of it may use; `own` files of the folder stay out of it."""
+    """An image to build, and the limits of its container; `own` files of the folder stay out of the image."""
 
     folder: Path
     own: frozenset[str] = frozenset()
@@ -88,12 +88,12 @@ class Dockerfile:
 class TerminalTask:
     """One task at a terminal.
 
-    The working folder begins with a private copy of `image` (a folder, a tar file or a tar's bytes), then
-    `files`, in which then the bash script `setup` runs. `check` is the hidden
-    test. `solution` is a bash script that solves the task from what the instruction says; `loopback` asks for
-    a network in which the machine is alone. `looks` are commands that a random actor may try, `test_s` the
-    seconds that a command of the test may take. A family's tasks live in a `folder` of the working folder.
-    A task with a `dockerfile` has a container of that image as its machine, and begins as the image does.
+    The working folder begins as a private copy of `image` (a folder, a tar file or a tar's bytes). Then
+    `files` are added, and the bash script `setup` runs. `check` is the hidden test. `solution` is a bash
+    script that solves the task with only the information of the instruction. `loopback` asks for a network
+    without other machines. `looks` are commands for the random actor, and `test_s` is the limit in seconds of
+    a command of the test. The tasks of a family are in a `folder` of the working folder. A task with a
+    `dockerfile` runs in a container of that image, and begins with the image's files.
     """
 
     instruction: str
@@ -111,13 +111,13 @@ class TerminalTask:
 
 @dataclass(frozen=True, slots=True)
 class TerminalFamily:
-    """A family of tasks: `make(rng, hard)` draws one; `programs` are those it needs beside coreutils."""
+    """A family of tasks; `make(rng, hard)` draws one, and it needs `programs` besides coreutils."""
 
     make: Callable[[Random, bool], TerminalTask]
     programs: tuple[str, ...] = ()
 
     def draw(self, rng: Random, hard: bool) -> TerminalTask:
-        """Draw a task, in a folder of its own name, so that no answer fits another instance unchanged."""
+        """Draw a task in a folder with a random name, so that no answer fits another instance unchanged."""
         folder = f"{rng.choice(WORDS)}-{rng.randint(100, 999)}"
         task = self.make(rng, hard)
         return replace(
@@ -143,7 +143,7 @@ sunset tavern temple thistle timber tunnel turtle valley velvet violet walnut wi
 
 
 def expect(path: str, wanted: str) -> Check:
-    """Return the test that a text file holds exactly the wanted text, but for blank space around it."""
+    """Return a test that a text file holds the wanted text, apart from blank space around it."""
 
     def check(machine: Machine) -> str:
         found = machine.text(path)
@@ -156,7 +156,7 @@ def expect(path: str, wanted: str) -> Check:
 
 
 def script_verdict(reward: str | None, done: Result) -> str:
-    """Return what a test's script says: by the reward that it wrote, without one by how it ended."""
+    """Return the verdict of a test script: by its reward, or without a reward by its exit code."""
     if reward is None:
         return "" if done.ok else f"the test's script ended with {done.exit_code}"
     try:

@@ -1,6 +1,6 @@
-"""Boxes of tasks that bring a Dockerfile: the image is built by an engine, and a shell runs in its container.
+"""Containers for tasks with a Dockerfile: an engine builds the image, and a shell runs in its container.
 
-Nothing is asked of the image but sh, head, mkdir, cat, rm and timeout, as of coreutils or busybox.
+The image needs only sh, head, mkdir, cat, rm and timeout, for example from coreutils or busybox.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ START_S = 60.0
 LATE_S = 10.0
 _LONGEST_FILE = 64 << 20
 _STATE_BYTES = 64 << 10
-# What root of a task's image commonly needs; none of it reaches beyond the container.
+# The capabilities that root of an image commonly needs; none has an effect outside the container.
 _KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE")
 
 _building = threading.Lock()
 
 
 def build(asked: Dockerfile, engine: Engine) -> str:
-    """Return the name of the folder's image, which is built where no image of this content is there yet.
+    """Return the name of the folder's image, and build it if there is no image with this content.
 
     Raises:
-        SandboxFailed: when that fails, with the end of what the engine said.
+        SandboxFailed: when the build fails, with the end of the engine's output.
     """
     with tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True) as context:
         try:
@@ -75,13 +75,13 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()[:24]
 
 
-# The first process: signals from within do not reach it, and it ends with the client that holds its stdin.
-# For every line it starts something, and so collects orphans that ended: nobody else would.
+# The first process. Signals from inside the container do not reach it, and it ends when the client closes its
+# stdin. For every line it starts a process, and so reaps orphans that have ended.
 _INIT = "while read -r _; do (:); (:); (:); done"
 
-# Its arguments: a name for its files, the seconds, the bytes to show, the shell, and where the last command
-# left it: the folder on the first line, then what it exported. stdin is a mark, which no command sees, and
-# the command.
+# Runs one command. Its arguments: a name for its files, the seconds, the bytes to show, the shell, and the
+# state after the last command (the folder on the first line, then the exported variables). stdin holds a
+# mark, which the command cannot see, and the command.
 _OUTER = r"""
 at=${TMPDIR:-/tmp}/.gem-$1 seconds=$2 longest=$3 shell=$4
 IFS= read -r mark
@@ -99,10 +99,10 @@ rm -rf "$at"; exit "$code"
 
 
 class ContainerSession:
-    """A container of an image, in which a shell runs commands; see `gem.sandbox.base.Session`.
+    """A container in which a shell runs commands; see `gem.sandbox.base.Session`.
 
     Raises:
-        SandboxFailed: when it does not start.
+        SandboxFailed: when the container does not start.
     """
 
     restarts = 0
@@ -155,9 +155,9 @@ class ContainerSession:
             time.sleep(0.05)
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
-        """Run a command; working directory and exported variables are kept for the next one.
+        """Run a command; the working directory and exported variables are kept for the next command.
 
-        `clean` first ends everything else that runs in the container, and starts as the image does, as root.
+        `clean` first ends all other processes in the container, and starts as root in the image's state.
         """
         self._check_open()
         budget = budget or self.budget
@@ -183,9 +183,9 @@ class ContainerSession:
         info = {"backend": "container", "engine": self.engine.command}
         parts = [] if done is None else done.stdout.split(mark.encode())
         if done is None or len(parts) != 4:
-            if self._running() and done is not None and not clean:  # the agent has spoiled its own tools
+            if self._running() and done is not None and not clean:  # the agent broke the container's tools
                 words, code = done.stderr.decode("utf-8", "replace")[:longest], done.returncode
-                if code < 0:  # it had no end of things to say
+                if code < 0:  # killed because of its endless output
                     return Result(Status.OLE, stderr=words, signal=-code, wall_s=wall_s, cut=True, info=info)
                 return Result(Status.RE, stderr=words, exit_code=code, wall_s=wall_s, info=info)
             self._lost = True
@@ -211,7 +211,7 @@ class ContainerSession:
         self.write_files({path: data}, mode=mode)
 
     def write_files(self, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
-        """Write files, by the engine and not by any program of the container; absolute paths."""
+        """Write files at absolute paths, with the engine and not with a program of the container."""
         self._check_open()
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -225,7 +225,7 @@ class ContainerSession:
         """Read a regular file at an absolute path.
 
         Raises:
-            ToolError: where there is none.
+            ToolError: if there is no such file.
             SandboxFailed: when the engine does not answer.
         """
         self._check_open()
@@ -255,15 +255,15 @@ class ContainerSession:
         raise self._refusal(f"there is no regular file at {path!r}.")
 
     def execute(self, code: str, budget: Budget | None = None) -> NoReturn:
-        """Refuse: an image need not have a Python."""
+        """Raise BadArgument, because an image may have no Python."""
         raise BadArgument("the container of a task has a shell, and no Python session.")
 
     def snapshot(self) -> NoReturn:
-        """Refuse: the state is a whole container."""
+        """Raise CannotFork, because the state is a whole container."""
         raise CannotFork("the container of a task cannot be saved.")
 
     def fork(self) -> NoReturn:
-        """Refuse: the state is a whole container."""
+        """Raise CannotFork, because the state is a whole container."""
         raise CannotFork("the container of a task cannot be forked.")
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ class ContainerSession:
         client = self._client
         assert client.stdin is not None
         assert client.stderr is not None
-        with contextlib.suppress(OSError):  # what it did not take any more
+        with contextlib.suppress(OSError):  # if the client has ended
             client.stdin.close()
         try:
             client.wait(LATE_S)
@@ -302,7 +302,7 @@ class ContainerSession:
             raise self._refusal(f"{self.engine.command} {args[0]}: the files cannot be written.") from None
 
     def _refusal(self, words: str) -> ToolError:
-        """Return what to raise. Raises SandboxFailed when the engine does not answer."""
+        """Return the error to raise. Raises SandboxFailed when the engine does not answer."""
         return ToolError(words if self._running() else "the container has ended.")
 
     def _exec(
@@ -313,10 +313,10 @@ class ContainerSession:
         user: Sequence[str] = (),
         longest: int = 1 << 16,
     ) -> subprocess.CompletedProcess[bytes] | None:
-        """Run a program in the container; None where it does not end.
+        """Run a program in the container; return None if it does not end in time.
 
-        Whatever runs there may be the agent's, and what it says without end: it is killed after `longest`
-        bytes of a stream, and these are returned.
+        The program may be the agent's, and its output may be endless. It is killed after `longest` bytes of a
+        stream, and these bytes are returned.
         """
         line = [self.engine.command, "exec", "--interactive", *user, self.name, *command]
         pipe = subprocess.PIPE
@@ -359,16 +359,16 @@ class ContainerSession:
 
 
 def open_container(asked: Dockerfile, budget: Budget) -> ContainerSession:
-    """Build a task's image where it is not there yet, and open a machine of it. Raises SandboxFailed."""
+    """Build a task's image if it is missing, and start a container of it. Raises SandboxFailed."""
     engine = find_engine()
     return ContainerSession(engine, build(asked, engine), asked, budget)
 
 
 def container_test(files: Mapping[str, bytes], command: str) -> Check:
-    """Return the hidden test that is a bash script in ``/tests``, as Harbor and Terminal-Bench have it.
+    """Return a hidden test that runs a bash script in ``/tests``, as in Harbor and Terminal-Bench.
 
-    It comes into the container when the agent's processes are gone, and passes by a reward of 1 or more in
-    ``/logs/verifier/reward.txt``, or, without such a file, by ending with exit code 0.
+    The script is copied into the container after the agent's processes have been ended. The test passes with
+    a reward of 1 or more in ``/logs/verifier/reward.txt``, or, without such a file, with exit code 0.
     """
 
     def check(machine: Machine) -> str:

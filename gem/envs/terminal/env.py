@@ -1,4 +1,4 @@
-"""TerminalEnv: tasks in a Linux box, at a shell, scored by a hidden test of what is left in the end."""
+"""TerminalEnv: shell tasks on a Linux machine, scored by a hidden test of the final state."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ class TerminalEnv(WorkspaceEnv):
     r"""A task at a bash shell.
 
     Task:
-        Bring the files of a small Linux box, without internet, into the state that the instruction asks for.
-        Each id is a family of tasks, drawn from the seed: searching and reports, logs, archives, git,
-        permissions, processes, a web service, a build, a package with defects. Or any task folder in the
-        layout of Terminal-Bench and Harbor, by ``TerminalEnv(task_dir=...)``.
+        Change the files of a small Linux machine without internet as the instruction asks. Each id is a
+        family of tasks that are drawn from the seed: searching and reports, logs, archives, git, permissions,
+        processes, a web service, a build, a package with defects. ``TerminalEnv(task_dir=...)`` takes any
+        task folder in the layout of Terminal-Bench or Harbor.
     Action:
         Bash commands in ``<bash>...</bash>`` or fenced ``bash`` blocks, or calls of the tool `bash`; up to 20
         run in order. ``<submit/>``, ``\boxed{done}`` or a call of `submit` ends the task, after the commands
-        of the same turn. What stands inside ``<think>`` does not count. An action with neither, or with more
-        calls, is answered with how to write one, and its turn is gone. Beside a call that cannot be carried
-        out a submission does not count.
+        of the same turn. Text inside ``<think>`` is ignored. After an action with neither, or with more
+        calls, the agent reads how to write one, and the turn is used up. A submission in the same turn as an
+        invalid call does not count.
     Observation:
-        What the commands print, standard output before errors, the middle cut out of what is long, and the
-        exit code where it is not 0.
+        The output of the commands: standard output, then errors, with the middle of long output left out;
+        and the exit code if it is not 0.
     Reward:
-        1 where the hidden test passes, else 0; nothing before the end.
+        1 if the hidden test passes, else 0; nothing before the end.
     End:
-        When the agent submits; or when the turns, or the seconds that its commands may take in all, are used
-        up: then too what is in the machine counts. A command that takes longer than it may is stopped; one
-        that bursts the machine (memory, output without end) fails the task. All that still runs is ended
-        before the test looks.
+        When the agent submits, or when the turns or the seconds for all commands are used up. In each case
+        the test judges the final state. A command over its time limit is stopped. A command that exceeds the
+        limits of the machine (memory, endless output) fails the task. All processes are ended before the test
+        runs.
     Source:
         The families are gem's own; the layouts of task folders are Harbor's and Terminal-Bench's.
 
-    The machine is made when the first command runs. It cannot be forked or saved. The task follows from the
-    seed; clocks and process numbers are real, so a transcript need not repeat to the letter.
+    The machine starts with the first command. It cannot be forked or saved. The task depends only on the
+    seed. Clocks and process ids are real, so a transcript may not repeat exactly.
     """
 
     forkable: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class TerminalEnv(WorkspaceEnv):
         sandbox_type: str | Sandbox | None = None,
         task: TerminalTask | None = None,
     ) -> None:
-        """Choose a family of tasks, a task folder, or a task of one's own.
+        """Choose a family of tasks, a task folder, or your own task.
 
         Args:
             name: a family, as ``GitMerge``.
@@ -96,12 +96,12 @@ class TerminalEnv(WorkspaceEnv):
             max_turns: the turns that the task states.
             command_s: seconds that the commands of one turn may take.
             time_s: seconds that all commands of an episode may take.
-            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
-            task: a task of one's own instead; with an image, a hidden test, and all.
+            sandbox_type: the sandbox's backend, or a Sandbox object; None takes the best backend here.
+            task: your own TerminalTask instead, with its image and hidden test.
 
         Raises:
             BadArgument: for an unknown family or level, or a task folder that cannot be read.
-            MissingExtra: when a program that the family needs is absent.
+            MissingExtra: when a program that the family needs is not installed.
             SandboxFailed: when this machine has no sandbox, or its best one has no shell; or, for a task
                 folder with a Dockerfile, no container engine.
         """
@@ -127,7 +127,7 @@ class TerminalEnv(WorkspaceEnv):
         for program in FAMILIES[name].programs if name else ():
             if shutil.which(program) is None:
                 raise MissingExtra(
-                    f"terminal:{name} needs the program {program}: install it, as by apt install."
+                    f"terminal:{name} needs the program {program}: install it, for example with apt."
                 )
         if self.given_task is not None and self.given_task.dockerfile is not None:
             find_engine()
@@ -143,7 +143,7 @@ class TerminalEnv(WorkspaceEnv):
     # -- the contract
 
     def reset(self, seed: int | None = None) -> Start:
-        """Draw a task; see Env.reset. The machine is made when the first command runs."""
+        """Draw a task; see Env.reset. The machine starts with the first command."""
         super().reset(seed)
         self._end_session()
         self.turn = 0
@@ -162,12 +162,12 @@ class TerminalEnv(WorkspaceEnv):
         return Start(f"{self.task.instruction}\n\n{how}", {})
 
     def close(self) -> None:
-        """End the machine and everything in it."""
+        """Stop the machine and all its processes."""
         self._end_session()
         super().close()
 
     def sample_random_action(self) -> str:
-        """Return a harmless look around, or a submission; see Env.sample_random_action."""
+        """Return a harmless command, or a submission; see Env.sample_random_action."""
         looks = self._need_task().looks or ("ls", "pwd")
         if self.actor_rng.random() < 0.3:
             return "<submit/>"
@@ -177,7 +177,7 @@ class TerminalEnv(WorkspaceEnv):
         """Return the family's solution, then the submission; see Env.solve.
 
         Raises:
-            NoSolver: for a task folder without one.
+            NoSolver: for a task folder without a solution.
         """
         solution = self._need_task().solution
         if not solution:
@@ -187,11 +187,11 @@ class TerminalEnv(WorkspaceEnv):
     # -- the machine
 
     def tools(self) -> list[BaseTool]:
-        """Return the shell; see WorkspaceEnv."""
+        """Return the shell tool; see WorkspaceEnv."""
         return [_BASH]
 
     def begin_turn(self) -> None:
-        """Give the turn its seconds; see WorkspaceEnv."""
+        """Set the time limit of the turn; see WorkspaceEnv."""
         self._until = self.used_s + max(0.1, min(self.command_s, self.time_s - self.used_s))
 
     def carry_out(self, call: WorkCall, said: Said) -> None:
@@ -205,11 +205,11 @@ class TerminalEnv(WorkspaceEnv):
             raise Burst("a command burst the machine")
 
     def used_up(self) -> str:
-        """Say when no seconds are left; see WorkspaceEnv."""
+        """Return a message when the time for commands is used up; see WorkspaceEnv."""
         return "The time for commands is used up." if self.used_s >= self.time_s else ""
 
     def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
-        """Run one command; return what the agent reads, whether it did well, whether the machine was lost."""
+        """Run one command; return what the agent reads, whether it succeeded, whether the machine is lost."""
         session = self._open()
         result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
         self.used_s += result.wall_s
@@ -247,29 +247,29 @@ class TerminalEnv(WorkspaceEnv):
         self._setup_said = ""
 
     def judge(self) -> str:
-        """Let the hidden test look; see WorkspaceEnv."""
-        if self._session is None and self.given_task is None:  # no family's task is done from the beginning
+        """Judge the final state with the hidden test; see WorkspaceEnv."""
+        if self._session is None and self.given_task is None:  # every family's task needs a change
             return "nothing was done"
         task = self._need_task()
         budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
         return task.check(Machine(self._open(), budget, self._setup_said, task.folder))
 
     def finish(self, said: Said, stop: StopReason, why: str) -> Step:
-        """End the machine with the episode; see WorkspaceEnv."""
+        """Stop the machine and return the last step; see WorkspaceEnv."""
         self._end_session()
         return super().finish(said, stop, why)
 
     def _need_task(self) -> TerminalTask:
-        assert self.task is not None  # reset() comes first: gem.Env sees to it
+        assert self.task is not None  # gem.Env makes sure that reset() comes first
         return self.task
 
 
 @functools.cache
 def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = False) -> None:
-    """Refuse a machine whose sandbox has no shell, or no network of its own, at once and in words.
+    """Check that the sandbox here has a shell, and with `loopback` its own network.
 
     Raises:
-        SandboxFailed: as said.
+        SandboxFailed: if it has not.
     """
     sandbox = default_sandbox(sandbox_type)
     try:
@@ -282,7 +282,7 @@ def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = F
     except (ToolError, NotImplementedError) as error:
         raise SandboxFailed(
             f"terminal: environments need a sandbox with a shell; the backend {sandbox.backend!r} has none: "
-            f"{error} `pip install 'gem-gym[terminal]'` brings one; `gem-gym sandbox` shows what is here."
+            f"{error} `pip install 'gem-gym[terminal]'` installs one; `gem-gym sandbox` lists what is here."
         ) from error
     finally:
         session.close()

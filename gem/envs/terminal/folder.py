@@ -17,10 +17,10 @@ from gem.errors import BadArgument
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 _TEST_S = 120.0
 _PLACES = {"/app": "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
-"""What the folders of a container are in the machine, in scripts and tests."""
+"""Folders of a container, and the folders that replace them in scripts and tests without a container."""
 
 _PREPARE = (
-    "rm -rf .tests .logs && mkdir -p .tests .logs/verifier .logs/agent"  # whatever the agent left there
+    "rm -rf .tests .logs && mkdir -p .tests .logs/verifier .logs/agent"  # removes what the agent left there
 )
 _SETTINGS = (
     "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
@@ -29,18 +29,18 @@ _SETTINGS = (
 
 
 def read_folder(path: str | PathLike[str]) -> TerminalTask:
-    """Return the task of a folder.
+    """Read the task of a folder.
 
-    Harbor's layout is ``task.toml``, ``instruction.md``, ``tests/test.sh``, with the files that the agent
-    begins with in ``environment/``, and ``solution/solve.sh``; Terminal-Bench's is ``task.yaml``,
-    ``run-tests.sh``, ``tests/``, with the other files for the agent, and ``solution.sh``. The working folder
-    stands for ``/app``. The test passes where it writes a reward of 1 or more to
-    ``/logs/verifier/reward.txt``, or, without such a file, where its script ends with exit code 0. Where
-    there is a Dockerfile the machine is a container of its image, and ``/app`` is whatever that has there; a
-    docker-compose file beside it has to have that one service, and nothing else of it counts.
+    Harbor's layout is ``task.toml``, ``instruction.md``, ``tests/test.sh``, ``solution/solve.sh``, and
+    ``environment/`` with the agent's initial files. Terminal-Bench's layout is ``task.yaml``,
+    ``run-tests.sh``, ``tests/``, ``solution.sh``, and the agent's files beside them. The test passes if it
+    writes a reward of 1 or more to ``/logs/verifier/reward.txt``, or, without such a file, if its script ends
+    with exit code 0. Without a Dockerfile, the working folder replaces ``/app``. With one, the machine is a
+    container of its image, and ``/app`` is the image's. A docker-compose file beside the Dockerfile must have
+    exactly one service, and is otherwise ignored.
 
     Raises:
-        BadArgument: for another layout, or a folder that wants several containers.
+        BadArgument: for another layout, or a folder that needs several containers.
     """
     folder = Path(path)
     harbor = (folder / "task.toml").is_file()
@@ -53,13 +53,13 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
     for name in _COMPOSE:
         if (ground / name).is_file() and not (dockerfile and len(_services(_text(ground / name))) == 1):
             raise BadArgument(
-                f"task folder {str(folder)!r} describes its machine by {name}; accepted: a Dockerfile, "
-                "beside which such a file may have one service, or neither of them."
+                f"task folder {str(folder)!r} defines its machine in {name}; accepted: neither file, a "
+                "Dockerfile, or a Dockerfile and a docker-compose file with one service."
             )
     script = folder / ("tests/test.sh" if harbor else "run-tests.sh")
     if not script.is_file():
         raise BadArgument(
-            f"task folder {str(folder)!r} has no {script.relative_to(folder)}: nothing would score it."
+            f"task folder {str(folder)!r} has no {script.relative_to(folder)}, which must score the task."
         )
     if harbor:
         instruction = _text(folder / "instruction.md")
@@ -105,11 +105,11 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
 
 
 def script_test(files: Mapping[str, bytes]) -> Check:
-    """Return the hidden test that is a bash script, ``test.sh`` among `files`.
+    """Return a hidden test that runs a bash script, ``test.sh`` among `files`.
 
-    It comes into the machine, with the other files, when the agent's processes are gone; ``$TEST_DIR`` is its
-    folder. It passes by a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such a file,
-    by ending with exit code 0.
+    The files are copied into the machine after the agent's processes have been ended; ``$TEST_DIR`` is their
+    folder. The test passes with a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such
+    a file, with exit code 0.
     """
 
     def check(machine: Machine) -> str:
@@ -124,7 +124,7 @@ def script_test(files: Mapping[str, bytes]) -> Check:
 
 
 def _rewritten() -> str:
-    """Return the command that puts the machine's folders in place of a container's, in every test file."""
+    """Return the command that replaces a container's folders by the machine's, in every test file."""
     edits = "; ".join(
         f"s#\\(^\\|[^A-Za-z0-9_./~-]\\){place}\\b#\\1{real}#g" for place, real in _PLACES.items()
     )
@@ -147,7 +147,7 @@ def _text(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the tables of a task.toml that are read here. Raises BadArgument."""
+    """Return the tables of a task.toml that are used here. Raises BadArgument."""
     try:
         said = tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -169,7 +169,7 @@ def _number(value: Any) -> float | None:
 
 
 def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
-    """Return what a task asks for, as ``memory_mb`` or as ``memory = "2G"``."""
+    """Return the memory that a task asks for, from ``memory_mb`` or ``memory = "2G"``."""
     found = re.fullmatch(
         r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
     )
@@ -187,7 +187,7 @@ def _services(text: str) -> list[str]:
 
 
 def _yaml(text: str) -> dict[str, str]:
-    """Return the top-level scalars and block texts of a YAML file, which is all that a task is read for."""
+    """Return the top-level scalars and block texts of a YAML file; a task needs no more."""
     said: dict[str, str] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines):

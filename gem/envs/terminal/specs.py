@@ -1,4 +1,4 @@
-"""The rows of tasks at a shell."""
+"""Registry entries of the terminal environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TERMINAL = """
 Archives Checksums ConfigEdit CsvReport Duplicates Encodings FindText GitHistory GitMerge JsonLines
 LogAnalysis Makefile PatchRepo Permissions Processes Rename Schedule Service Symlinks
 """.split()  # noqa: SIM905  a column of quoted names would fill the screen
-"""Families of tasks at a shell, each in two levels."""
+"""The families of terminal tasks, each with two levels."""
 
 SPECS = tuple(
     EnvSpec(
@@ -17,7 +17,7 @@ SPECS = tuple(
         {"name": name, "level": level},
         extra="terminal",
         max_turns=20,
-        deterministic=False,  # the tasks are; clocks and process numbers in what is shown are not
+        deterministic=False,  # the tasks are deterministic; clocks and process ids in observations are not
         forkable=False,
         waits=True,
         needs=Needs(sandbox=True),

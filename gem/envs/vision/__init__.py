@@ -1,1 +1,1 @@
-"""Questions about pictures: geometry and charts that a program draws, and a data set."""
+"""Questions about pictures: generated geometry and charts, and a data set."""

@@ -1,4 +1,4 @@
-"""Charts with a question: bars, lines, pies and grouped bars."""
+"""Generator of charts with questions: bars, lines, pies and grouped bars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.tasks.procedural import Problem
 
 WIDTH, HEIGHT = 460, 320
 LEFT, TOP, BOTTOM = 50, 46, 270
-"""The chart's own edges, in pixels of the picture."""
+"""The edges of the chart inside the picture, in pixels."""
 
 TOPICS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Fruit sold", ("apples", "pears", "plums", "lemons", "figs", "grapes", "limes", "dates")),
@@ -27,7 +27,7 @@ YEARS = ("2021", "2022", "2023")
 
 @dataclass(frozen=True)
 class Data:
-    """What a chart shows: `series` of numbers by name, a number per label; the axis ends at `top`."""
+    """The data of a chart: `series` of numbers by name, one number per label; the axis ends at `top`."""
 
     topic: str
     labels: tuple[str, ...]
@@ -38,7 +38,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Charts:
-    """Draws charts of several kinds, with so many labels, and asks one of several questions about each."""
+    """A generator of charts with one of several `questions` about each."""
 
     kinds: tuple[str, ...]
     questions: tuple[str, ...]
@@ -46,7 +46,7 @@ class Charts:
     written: bool
 
     def __call__(self, rng: Random) -> Problem:
-        """Draw one."""
+        """Draw a chart and a question about it."""
         kind = rng.choice(self.kinds)
         data = _pie_data(rng, self.labels) if kind == "pie" else _data(rng, self.labels, kind == "groups")
         asked = rng.choice(self.questions)
@@ -64,7 +64,7 @@ class Charts:
 
 
 def _data(rng: Random, labels: tuple[int, int], grouped: bool) -> Data:
-    """Draw numbers on the lines of the grid, no two of a series equal, so that each can be read exactly."""
+    """Draw different numbers on the lines of the grid for each series, so that each can be read exactly."""
     topic, names = rng.choice(TOPICS)
     drawn = rng.sample(names, min(len(names), rng.randint(*labels)))
     some = tuple(name for name in names if name in drawn)
@@ -153,7 +153,7 @@ QUESTIONS: dict[str, Callable[[Random, Data], tuple[str, str]]] = {
 
 
 def _axis(canvas: Canvas, data: Data) -> Callable[[float], float]:
-    """Draw the grid and its numbers, and return where a value stands."""
+    """Draw the grid and its numbers, and return the function from a value to its y."""
     right = WIDTH - 20
 
     def height(number: float) -> float:
@@ -173,7 +173,7 @@ def _columns(data: Data) -> list[float]:
 
 
 def bars(canvas: Canvas, data: Data, written: bool) -> None:
-    """Draw a bar per label and series, side by side."""
+    """Draw one bar per label and series, side by side."""
     height = _axis(canvas, data)
     *middles, wide = _columns(data)
     each = wide * 0.7 / len(data.series)
@@ -190,7 +190,7 @@ def bars(canvas: Canvas, data: Data, written: bool) -> None:
 
 
 def lines(canvas: Canvas, data: Data, written: bool) -> None:
-    """Draw a point per label, joined by a line."""
+    """Draw one point per label, joined by a line."""
     height = _axis(canvas, data)
     *middles, _ = _columns(data)
     for which, numbers in enumerate(data.series.values()):
@@ -204,7 +204,7 @@ def lines(canvas: Canvas, data: Data, written: bool) -> None:
 
 
 def pie(canvas: Canvas, data: Data, written: bool) -> None:
-    """Draw a slice per label; its share stands beside its name."""
+    """Draw one slice per label; its share is written next to its name."""
     (numbers,) = data.series.values()
     centre, radius, begun = (WIDTH / 2, (TOP + HEIGHT) / 2 - 4), 96.0, 0
     for which, (label, number) in enumerate(zip(data.labels, numbers, strict=True)):

@@ -1,4 +1,4 @@
-r"""Mathematics with pictures: MathVisualEnv over any data set, and two families that a program draws."""
+r"""Mathematics with pictures: MathVisualEnv over any data set, and two generated families."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gem.tasks.sources import Source
 
 
 class MathVisualEnv(MathEnv):
-    r"""Solve a problem that is told in words and pictures.
+    r"""Solve a problem given in words and pictures.
 
     Task:
         A problem of a data set with a column of pictures: by name, or your own rows, file or folder, with any
         column names. A picture may be bytes, base64, a path in the data's folder or a Pillow image; there may
         be several. Otherwise as MathEnv.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer.
     Observation:
         Text and Image parts: the pictures where the problem's text says ``<image>``, or else before it; then
         how to answer.
@@ -66,7 +66,7 @@ class MathVisualEnv(MathEnv):
 
 
 class DrawnEnv(MathVisualEnv):
-    """Questions about pictures that a generator draws: the base of GeometryEnv and ChartsEnv."""
+    """Base class of GeometryEnv and ChartsEnv: questions about generated pictures."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class DrawnEnv(MathVisualEnv):
         Raises:
             MissingExtra: without Pillow.
         """
-        pillow()  # absent, it is better missed now than at the first picture
+        pillow()  # if it is absent, fail now and not at the first picture
         super().__init__(
             dataset=ProceduralTasks(name, generator, size, seed, split),
             max_attempts=max_attempts,
@@ -99,10 +99,10 @@ class GeometryEnv(DrawnEnv):
 
     Task:
         A figure of one of `kinds`: count, angle, rectangle, circle (easy), parallels, right_triangle,
-        polygon, notched (hard). Figures are true to scale. There are `size` tasks under each `seed`;
-        ``split="train"`` and ``split="test"`` have none in common.
+        polygon, notched (hard). Figures are true to scale. Each `seed` makes `size` tasks. ``split="train"``
+        and ``split="test"`` have none in common.
     Action:
-        Any text; the answer counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer.
     Observation:
         An Image part with the figure; a Text part with the question, and how to answer.
     Reward:
@@ -124,7 +124,7 @@ class GeometryEnv(DrawnEnv):
         retry_discount: float = 1.0,
         use_format_error_reward: bool = False,
     ) -> None:
-        """Set the kinds of figure, how many there are, and what an attempt earns."""
+        """Set the kinds of figure, the number of tasks, and what an attempt earns."""
         generator = geometry.Geometry(chosen("kinds", kinds, tuple(geometry.KINDS)))
         super().__init__(
             generator, "figures", size, split, seed, max_attempts, retry_discount, use_format_error_reward
@@ -137,10 +137,10 @@ class ChartsEnv(DrawnEnv):
     Task:
         A chart of one of `kinds` (bars, groups, lines, pie) with `labels` labels (a number, or a range (low,
         high)) and one of `questions` about it: value, most, difference, total, above, change. Values lie on
-        the lines of the grid, so that they can be read exactly; with `written` they also stand in the chart.
-        There are `size` tasks under each `seed`; ``split="train"`` and ``split="test"`` have none in common.
+        the lines of the grid, so that they can be read exactly. With `written` the chart also shows them as
+        numbers. Each `seed` makes `size` tasks. ``split="train"`` and ``split="test"`` have none in common.
     Action:
-        Any text; the answer, a number or a label, counts that stands in the last ``\boxed{}``.
+        Any text. The content of the last ``\boxed{}`` is the answer: a number or a label.
     Observation:
         An Image part with the chart; a Text part with the question, and how to answer.
     Reward:
@@ -165,7 +165,7 @@ class ChartsEnv(DrawnEnv):
         retry_discount: float = 1.0,
         use_format_error_reward: bool = False,
     ) -> None:
-        """Set the charts and questions, how many there are, and what an attempt earns."""
+        """Set the charts and questions, the number of tasks, and what an attempt earns."""
         generator = charts.Charts(
             chosen("kinds", kinds, tuple(charts.KINDS)),
             chosen("questions", questions, tuple(charts.QUESTIONS)),

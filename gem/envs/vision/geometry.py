@@ -1,4 +1,4 @@
-r"""Figures with a question: angles, sides, areas, counting."""
+r"""Generator of figures with questions: angles, sides, areas, counting."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TRIPLES = ((3, 4, 5), (5, 12, 13), (8, 15, 17), (7, 24, 25), (20, 21, 29))
 
 @dataclass(frozen=True)
 class Geometry:
-    """Draws figures of several kinds."""
+    """A generator of figures of several kinds, with a question about each."""
 
     kinds: tuple[str, ...]
 
     def __call__(self, rng: Random) -> Problem:
-        """Draw one."""
+        """Draw a figure and a question about it."""
         return KINDS[rng.choice(self.kinds)](rng)
 
 
@@ -220,7 +220,7 @@ HARD = ("parallels", "right_triangle", "polygon", "notched")
 
 
 def _fitted(corners: list[tuple[float, float]]) -> list[Point]:
-    """Return corners, y upwards, scaled into the picture's middle, y downwards."""
+    """Scale corners to fit the middle of the picture, and turn y from upwards to downwards."""
     xs, ys = [x for x, _ in corners], [y for _, y in corners]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
     scale = min((WIDTH - 100) / wide, (HEIGHT - 90) / high)
@@ -233,13 +233,13 @@ def _edges(corners: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[
 
 
 def _ordered(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return points in their order around their middle."""
+    """Return points ordered by angle around their middle."""
     x, y = sum(p[0] for p in points) / len(points), sum(p[1] for p in points) / len(points)
     return sorted(points, key=lambda p: (math.atan2(p[1] - y, p[0] - x), p))
 
 
 def _simple(corners: list[tuple[int, int]]) -> bool:
-    """Tell whether every corner of a polygon turns left: it is convex, and no corner is flat."""
+    """Return whether every corner of a polygon turns left: it is convex, and no corner is flat."""
     turns = []
     for at, (x, y) in enumerate(corners):
         (a, b), (c, d) = corners[at - 2], corners[at - 1]
@@ -266,7 +266,7 @@ def _inside(canvas: Canvas, corners: list[Point], corner: Point, words: str) -> 
 
 
 def _beside(canvas: Canvas, corners: list[Point], edge: int, words: str) -> None:
-    """Write beside an edge, on its outer side; the corners run counterclockwise as one sees them."""
+    """Write beside an edge, on its outer side; the corners are in counterclockwise order."""
     (x, y), (to_x, to_y) = corners[edge], corners[(edge + 1) % len(corners)]
     length = math.hypot(to_x - x, to_y - y)
     out = ((y - to_y) / length, (to_x - x) / length)

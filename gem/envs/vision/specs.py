@@ -1,4 +1,4 @@
-"""The rows of questions about pictures: drawn by a program, and a data set."""
+"""Registry entries of questions about pictures: generated ones, and a data set."""
 
 from __future__ import annotations
 

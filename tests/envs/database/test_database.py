@@ -309,5 +309,5 @@ def test_a_domain_that_has_nothing_to_ask_says_so():
         (lambda rng, tables: Question("?", "SELECT id FROM t"),),
         (),
     )
-    with pytest.raises(BadArgument, match="Empty made nothing worth asking"):
+    with pytest.raises(BadArgument, match="Empty made no usable task"):
         DatabaseEnv(empty).reset(seed=0)

@@ -128,7 +128,7 @@ def test_wrong_seats_players_and_calls_are_refused():
     env.reset(seed=0)
     with pytest.raises(BadAction):
         env.step(None)
-    with pytest.raises(BadArgument, match="one agent already"):
+    with pytest.raises(BadArgument, match="only one seat"):
         gem.make("multi:KuhnPoker-v0-vs-solver", game="game:GuessTheNumber-v0-easy")
 
 

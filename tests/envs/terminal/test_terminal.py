@@ -458,7 +458,7 @@ def test_a_folder_that_needs_an_engine_or_has_no_test_says_so(tmp_path, monkeypa
     with pytest.raises(SandboxFailed, match="no-engine-of-this-name is not installed"):
         TerminalEnv(task_dir=tmp_path)
     (tmp_path / "environment/docker-compose.yaml").write_text("services:\n  a:\n    x: y\n  b:\n    x: y\n")
-    with pytest.raises(BadArgument, match="describes its machine by docker-compose"):
+    with pytest.raises(BadArgument, match="defines its machine in docker-compose"):
         TerminalEnv(task_dir=tmp_path)
     (tmp_path / "environment/docker-compose.yaml").unlink()
     (tmp_path / "environment/Dockerfile").unlink()

@@ -1,7 +1,7 @@
-"""Basics: small programming problems of our own, each with a reference solution and hidden tests.
+"""Basics: gem's own small programming problems, each with a reference solution and hidden tests.
 
-They need no download: statements and solutions are the functions in `easy`, `medium` and `hard`, and the
-tests are drawn for them when they are first asked for.
+They need no download. The functions in `easy`, `medium` and `hard` are the statements and the solutions, and
+the tests are drawn from them when first needed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import get_args
 
-from gem.envs.code.basics import easy, hard, medium  # noqa: F401  they enter their problems
+from gem.envs.code.basics import easy, hard, medium  # noqa: F401  importing them registers their problems
 from gem.envs.code.basics.problem import PROBLEMS, CodeProblem, Level
 from gem.errors import BadArgument
 from gem.tasks.base import Task
@@ -20,16 +20,16 @@ __all__ = ["PROBLEMS", "Basics", "CodeProblem", "Level"]
 
 @dataclass(frozen=True)
 class Basics:
-    """The problems of a level, or all, as a TaskSet; the info holds solution and level."""
+    """The problems of one level, or all, as a TaskSet; a task's info holds solution and level."""
 
     level: Level | None = None
     name: str = field(default="code:Basics", init=False)
 
     def __post_init__(self) -> None:
-        """Refuse a level that there is not.
+        """Check the level.
 
         Raises:
-            BadArgument: with those that there are.
+            BadArgument: for an unknown level, with the known ones.
         """
         if self.level is not None and self.level not in get_args(Level):
             raise BadArgument(
@@ -38,11 +38,11 @@ class Basics:
 
     @property
     def problems(self) -> list[CodeProblem]:
-        """The problems."""
+        """The problems of the level."""
         return [each for each in PROBLEMS.values() if self.level in (None, each.level)]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of problems."""
         return len(self.problems)
 
     def __getitem__(self, index: int) -> Task:

@@ -1,8 +1,8 @@
-"""CodeProblem: a small programming task, written as the function that solves it.
+"""CodeProblem: a small programming task, defined by the function that solves it.
 
-The function's docstring is the statement, its source the reference solution; what it returns for drawn
-inputs are the hidden tests, so that neither can drift from the other. The examples' results are written by
-hand. A reference stands alone: whatever it needs is inside it.
+The function's docstring is the statement and its source is the reference solution. Its results for drawn
+inputs are the hidden tests, so that tests and solution always agree. The results of the examples are written
+by hand. A reference solution runs on its own: everything that it needs is inside the function.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gem.tools.schema import docstring
 
 Level = Literal["easy", "medium", "hard"]
 Draw: TypeAlias = Callable[[Random, int], Any]
-"""Draws an input of about a size: the arguments as a tuple, or for a program the text that it reads."""
+"""A function that draws an input of roughly a size: a tuple of arguments, or a program's input text."""
 
 SIZES = (1, 2, 3, 4, 6, 9, 13, 18, 25, 40)
-"""The sizes for which inputs are drawn, one each."""
+"""The sizes of the drawn inputs, one input per size."""
 
 PROBLEMS: dict[str, CodeProblem] = {}
-"""Every problem by name, in the order of writing."""
+"""Every problem by name, in the order of definition."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class CodeProblem:
 
     @property
     def name(self) -> str:
-        """The function's name, which is the problem's."""
+        """The name of the function, which is also the problem's."""
         return self.solution.__name__
 
     @cached_property
@@ -63,7 +63,7 @@ class CodeProblem:
 
     @cached_property
     def statement(self) -> str:
-        """What the agent is told: the task, and examples."""
+        """The text that the agent reads: the task and examples."""
         task = docstring(self.solution)
         if self.program:
             shown = [f"Example input:\n{given}\nExample output:\n{wanted}" for given, wanted in self.examples]
@@ -76,11 +76,11 @@ class CodeProblem:
 
     @cached_property
     def tests(self) -> dict[str, Any]:
-        """The tests, those shown first, as a data set's `tests` column holds them."""
+        """The tests in the form of a data set's `tests` column, with the shown ones first."""
         return self.drawn(0)
 
     def drawn(self, seed: int) -> dict[str, Any]:
-        """Return tests of another draw."""
+        """Return the tests that a seed draws."""
         rng = seeding.stream(seed, "code:Basics", self.name)
         given = [example[0] for example in self.examples]
         for case in (*self.edges, *(self.draw(rng, size) for size in SIZES)):
@@ -110,7 +110,7 @@ def function(
     compare: str = "tokens",
     checker: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function as the solution of a problem whose answer is a function."""
+    """Register a function as the solution of a problem that asks for a function."""
     return _enter(level, False, examples, draw, edges, compare, checker)
 
 
@@ -122,7 +122,7 @@ def program(
     compare: str = "tokens",
     checker: str | None = None,
 ) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
-    """Enter a function as the solution of a problem whose answer is a program: input text to output text."""
+    """Register a function from input to output text as the solution of a problem that asks for a program."""
     return _enter(level, True, examples, draw, edges, compare, checker)
 
 
@@ -134,7 +134,7 @@ def _enter(level: Level, program: bool, *rest: Any) -> Callable[[Callable[..., A
     return enter
 
 
-# -- what inputs are drawn from
+# -- draws for inputs
 
 
 def numbers(rng: Random, count: int, low: int, high: int) -> list[int]:

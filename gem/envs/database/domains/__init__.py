@@ -1,4 +1,4 @@
-"""The worlds of the db: environments: for each a schema (.sql), texts (.toml), and what draws them (.py)."""
+"""The domains of the db: environments, each with a schema (.sql), texts (.toml) and generators (.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gem.envs.database.specs import DATABASES
 
 
 class _Domains(Mapping[str, Domain]):
-    """The domains by name; one is loaded when it is first asked for."""
+    """The domains by name; each is loaded at first use."""
 
     def __getitem__(self, name: str) -> Domain:
         if name not in DATABASES:
@@ -29,6 +29,6 @@ class _Domains(Mapping[str, Domain]):
 
 _load = cache(load)
 DOMAINS: Mapping[str, Domain] = _Domains()
-"""Every world by name."""
+"""Every domain by name."""
 
 __all__ = ["DOMAINS", "TODAY", "Domain", "Operation", "Question", "Tables"]

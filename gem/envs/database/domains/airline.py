@@ -52,7 +52,7 @@ def income(rng: Random, tables: Tables) -> Values:
 
 
 def dearest(rng: Random, tables: Tables) -> Values:
-    """Ask for the dearest booking of each passenger."""
+    """Ask for the most expensive booking of each passenger."""
     return {"cabin": rng.choice(CLASSES), "miles": 1000 * rng.randrange(5, 76)}
 
 
@@ -65,7 +65,7 @@ def cancel(rng: Random, tables: Tables) -> Values:
 
 
 def upgrade(rng: Random, tables: Tables) -> Values:
-    """Upgrade those who fly much."""
+    """Upgrade frequent passengers."""
     return {"miles": 1000 * rng.randrange(40, 76), "start": day(rng, "2025-02-01", "2025-09-30")}
 
 

@@ -34,18 +34,18 @@ def rich(rng: Random, tables: Tables) -> Values:
 
 
 def silent(rng: Random, tables: Tables) -> Values:
-    """Ask for accounts that sent nothing."""
+    """Ask for accounts without a transfer out since a day."""
     return {"kind": rng.choice(KINDS), "since": day(rng, "2024-07-01", "2025-04-30")}
 
 
 def between(rng: Random, tables: Tables) -> Values:
-    """Ask for what flows between towns."""
+    """Ask for the money transferred between towns."""
     town, (first, last) = rng.choice(TOWNS), period(rng, 200, 450)
     return {"first": first, "last": last, "town": town}
 
 
 def net(rng: Random, tables: Tables) -> Values:
-    """Ask for what accounts won or lost in a time."""
+    """Ask for the net change of accounts in a period."""
     (first, last), least = period(rng, 120, 400), 1000 * rng.randrange(20, 81)
     return {"first": first, "last": last, "least": least}
 
@@ -60,11 +60,11 @@ def transfer(rng: Random, tables: Tables) -> Values:
 
 
 def undo(rng: Random, tables: Tables) -> Values:
-    """Take a transfer back."""
+    """Reverse a transfer."""
     number, source, target, cents, _ = rng.choice(tables["transfers"])
     return {"number": number, "cents": cents, "source": source, "target": target}
 
 
 def freeze(rng: Random, tables: Tables) -> Values:
-    """Freeze what lost much and charge it."""
+    """Freeze the accounts that sent much, and charge them."""
     return {"least": rng.choice((150_000, 200_000)), "fee": 100 * rng.randrange(1, 10)}

@@ -36,7 +36,7 @@ def fill(rng: Random) -> Tables:
 
 
 def never_seen(rng: Random, tables: Tables) -> Values:
-    """Ask for patients who never came to a field."""
+    """Ask for patients who never kept an appointment in a field."""
     return {"field": rng.choice(FIELDS), "born": day(rng, "1950-01-01", "2005-12-31")}
 
 
@@ -58,19 +58,19 @@ def last_drug(rng: Random, tables: Tables) -> Values:
 
 
 def hand_over(rng: Random, tables: Tables) -> Values:
-    """Give a doctor's booked appointments to another."""
+    """Give a doctor's booked appointments to another doctor."""
     old = rng.choice([row for row in tables["appointments"] if row[5] == "booked"])[1]
     new = rng.choice([row[0] for row in tables["doctors"] if row[0] != old])
     return {"old": old, "new": new}
 
 
 def forget(rng: Random, tables: Tables) -> Values:
-    """Delete a patient with everything."""
+    """Delete a patient and all rows about the patient."""
     return {"patient": rng.choice(tables["appointments"])[2]}
 
 
 def keep(rng: Random, tables: Tables) -> Values:
-    """Enter what happened at an appointment."""
+    """Record the result of an appointment."""
     visit = rng.choice([row for row in tables["appointments"] if row[5] == "booked"])
     drug, days = rng.choice(DRUGS), rng.choice((5, 7, 10))
     number, longer = len(tables["prescriptions"]) + 1, rng.choice((5, 10, 15))

@@ -1,4 +1,4 @@
-"""Domain: a schema, the data that a seed gives it, and what can be asked and ordered there."""
+"""Domain: a database schema, a generator of its rows, and kinds of questions and operations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Tables: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
 """The rows of each table, in the order of its columns."""
 
 TODAY = "2025-06-30"
-"""The day on which every story takes place: `date('now')` inside the database."""
+"""The current day in every task: `date('now')` inside the database."""
 
 
 class Question(NamedTuple):
-    """A question, the query that answers it, and whether the order of the rows was asked for."""
+    """A question, the query that answers it, and whether the order of the rows matters."""
 
     text: str
     sql: str
@@ -30,7 +30,7 @@ class Question(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An order to change the database, and statements that carry it out."""
+    """An instruction to change the database, and the statements that carry it out."""
 
     text: str
     sql: str
@@ -38,10 +38,10 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One world of tables.
+    """A kind of database, with generators of its rows and tasks.
 
-    `schema`: the CREATE statements. `fill(rng)`: its rows; whatever the seed, every name that the texts use
-    is there. `questions`, `operations`: functions of `rng` and the rows, each of which makes one of a kind.
+    `schema`: the CREATE statements. `fill(rng)`: returns the rows, which always include the names that the
+    texts use. `questions`, `operations`: functions of `rng` and the rows; each makes tasks of one kind.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Domain:
     operations: tuple[Callable[[Random, Tables], Operation], ...]
 
     def script(self, tables: Tables) -> str:
-        """Return the SQL that makes the database."""
+        """Return the SQL that creates the database."""
         parts = [self.schema.strip()]
         for table, rows in tables.items():
             if rows:
@@ -63,21 +63,21 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of question or operation: what draws the values of its fields, and its templates."""
+    """A kind of question or operation: its templates, and the function that draws their values."""
 
     draw: Callable[[Random, Tables], Values]
     text: str
     sql: str
 
     def texts(self, rng: Random, tables: Tables) -> list[str]:
-        """Draw the values, and return text and SQL with them."""
+        """Draw the values, and return the text and the SQL filled with them."""
         templates = [unwrapped(self.text), unwrapped(self.sql)]
         return filled(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionKind(_Kind):
-    """A kind of question, as a domain's file has it."""
+    """A kind of question, as written in a domain's file."""
 
     ordered: bool = False
 
@@ -89,7 +89,7 @@ class QuestionKind(_Kind):
 
 @dataclass(frozen=True, slots=True)
 class OperationKind(_Kind):
-    """A kind of operation, as a domain's file has it."""
+    """A kind of operation, as written in a domain's file."""
 
     def __call__(self, rng: Random, tables: Tables) -> Operation:
         """Draw one."""
@@ -97,13 +97,13 @@ class OperationKind(_Kind):
 
 
 def load(name: str) -> Domain:
-    """Return the domain of this package that ``name.sql``, ``name.toml`` and ``name.py`` make.
+    """Load a domain of this package from ``name.sql``, ``name.toml`` and ``name.py``.
 
-    The first is the schema. The second holds the templates of `questions` and `operations`; each stands under
-    the name of the function of the third that draws the values of its fields. ``{today}`` is TODAY in all.
+    The first file is the schema. The second holds the templates of `questions` and `operations`, each under
+    the name of a function in the third file, which draws its values. ``{today}`` is TODAY in all templates.
 
     Raises:
-        ValueError: where texts and functions do not match, or a text's fields and what is drawn for them.
+        ValueError: if texts and functions do not match, or the fields of a text and its drawn values.
     """
     stem = name.lower()
     module = import_module(f"{_PACKAGE}.{stem}")
@@ -119,12 +119,12 @@ def load(name: str) -> Domain:
     operations = tuple(OperationKind(draws[key], **texts) for key, texts in data["operations"].items())
     tables = fill(Random(0))
     for kind in (*questions, *operations):
-        kind.texts(Random(0), tables)  # what does not fit is an error here
+        kind.texts(Random(0), tables)  # raises an error for values that do not fit
     return Domain(name, data["about"], read(_PACKAGE, f"{stem}.sql"), fill, questions, operations)
 
 
 def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
-    """Return a day between two, both included."""
+    """Draw a day between two days, both included."""
     start = _ordinal(first)
     return date.fromordinal(start + rng.randrange(_ordinal(last) - start + 1)).isoformat()
 
@@ -132,7 +132,7 @@ def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
 def period(
     rng: Random, least: int, most: int, first: str = "2024-01-01", last: str = TODAY
 ) -> tuple[str, str]:
-    """Return the first and the last day of a time of `least` to `most` days between two days."""
+    """Draw a period of `least` to `most` days between two days; return its first and last day."""
     days = rng.randrange(least, most + 1)
     start = _ordinal(first) + rng.randrange(_ordinal(last) - _ordinal(first) + 2 - days)
     return date.fromordinal(start).isoformat(), date.fromordinal(start + days - 1).isoformat()
@@ -144,7 +144,7 @@ def _ordinal(day: str) -> int:
 
 
 def people(rng: Random, count: int) -> list[str]:
-    """Return different full names."""
+    """Draw different full names."""
     return rng.sample(_names(), count)
 
 

@@ -34,7 +34,7 @@ def fill(rng: Random) -> Tables:
 
 
 def income(rng: Random, tables: Tables) -> Values:
-    """Ask for what hotels of a city earned."""
+    """Ask for the income of a city's hotels."""
     city, (first, last) = rng.choice(CITIES), period(rng, 200, 450, last="2025-12-01")
     return {"city": city, "first": first, "last": last}
 
@@ -45,17 +45,17 @@ def empty(rng: Random, tables: Tables) -> Values:
 
 
 def loyal(rng: Random, tables: Tables) -> Values:
-    """Ask for guests of several cities."""
+    """Ask for guests who stayed in several cities."""
     return {"count": rng.choice((2, 3)), "start": day(rng, "2024-01-15", "2025-01-31")}
 
 
 def dear(rng: Random, tables: Tables) -> Values:
-    """Ask for rooms above the mean of their kind."""
+    """Ask for rooms priced above the mean of their kind."""
     return {"stars": rng.choice((3, 4)), "more": rng.randrange(10, 121)}
 
 
 def reserve(rng: Random, tables: Tables) -> Values:
-    """Enter a stay."""
+    """Add a stay."""
     room, guest = rng.choice(tables["rooms"])[0], rng.choice(tables["guests"])
     number, nights = len(tables["stays"]) + 1, rng.randrange(2, 8)
     arrives = day(rng, "2026-01-01", "2026-12-01")
@@ -71,7 +71,7 @@ def reserve(rng: Random, tables: Tables) -> Values:
 
 
 def close(rng: Random, tables: Tables) -> Values:
-    """Close a hotel and make up for the stays to come."""
+    """Close a hotel and compensate its future stays."""
     return {"hotel": rng.choice(tables["rooms"])[1], "points": 10 * rng.randrange(5, 40)}
 
 

@@ -14,7 +14,7 @@ STATES = ("new", "good", "worn")
 
 
 def fill(rng: Random) -> Tables:
-    """Return the rows of a library; a loan without a date of return is still out."""
+    """Return the rows of a library; a loan without a return date is not returned yet."""
     titles = [f"The {first} {second}" for first in FIRST for second in SECOND]
     books = [(i, t, rng.choice(GENRES), rng.randrange(1950, 2024)) for i, t in enumerate(titles, 1)]
     copies = [(i, (i - 1) % len(books) + 1, rng.choice(STATES)) for i in range(1, 81)]
@@ -32,12 +32,12 @@ def fill(rng: Random) -> Tables:
 
 
 def overdue(rng: Random, tables: Tables) -> Values:
-    """Ask for loans out beyond a day."""
+    """Ask for loans that are not returned and were due by a day."""
     return {"genre": rng.choice(GENRES), "until": day(rng, "2025-06-15", "2025-07-20")}
 
 
 def never_lent(rng: Random, tables: Tables) -> Values:
-    """Ask for books that nobody borrowed in a time."""
+    """Ask for books that nobody borrowed in a period."""
     first, last = period(rng, 120, 400)
     return {"first": first, "last": last}
 
@@ -54,7 +54,7 @@ def readers(rng: Random, tables: Tables) -> Values:
 
 
 def take_back(rng: Random, tables: Tables) -> Values:
-    """Take a copy back, worn."""
+    """Record the return of a worn copy."""
     loan = rng.choice([row for row in tables["loans"] if row[5] is None])
     fine = 50 * rng.randrange(1, 8)
     return {"loan": loan[0], "fine": fine, "copy": loan[1], "member": loan[2]}
@@ -66,5 +66,5 @@ def remove(rng: Random, tables: Tables) -> Values:
 
 
 def remind(rng: Random, tables: Tables) -> Values:
-    """Charge who is late."""
+    """Charge members with late loans."""
     return {"fine": 10 * rng.randrange(5, 50)}

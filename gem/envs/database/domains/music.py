@@ -28,13 +28,13 @@ def fill(rng: Random) -> Tables:
 
 
 def charts(rng: Random, tables: Tables) -> Values:
-    """Ask for the most played tracks of a time."""
+    """Ask for the most played tracks of a period."""
     (first, last), count = period(rng, 120, 400), rng.choice((3, 4, 5))
     return {"count": count, "first": first, "last": last}
 
 
 def unheard(rng: Random, tables: Tables) -> Values:
-    """Ask for tracks that nobody of a plan played."""
+    """Ask for tracks that no listener of a plan played."""
     return {
         "plan": rng.choice(PLANS),
         "genre": rng.choice(GENRES),
@@ -59,13 +59,13 @@ def withdraw(rng: Random, tables: Tables) -> Values:
 
 
 def move(rng: Random, tables: Tables) -> Values:
-    """Change the plan of those who listen much."""
+    """Change the plan of frequent listeners."""
     (old, new), count, since = rng.sample(PLANS, 2), rng.choice((3, 4, 5)), day(rng, last="2024-09-30")
     return {"new": new, "old": old, "count": count, "since": since}
 
 
 def release(rng: Random, tables: Tables) -> Values:
-    """Enter a track and its first play."""
+    """Add a track and its first play."""
     artist, listener = rng.choice(tables["artists"])[0], rng.choice(tables["listeners"])[0]
     track, play = len(tables["tracks"]) + 1, len(tables["plays"]) + 1
     seconds, old = rng.randrange(100, 500), rng.choice(tables["tracks"])

@@ -55,7 +55,7 @@ def never_ordered(rng: Random, tables: Tables) -> Values:
 
 
 def best_customers(rng: Random, tables: Tables) -> Values:
-    """Ask for those who spent more than an amount."""
+    """Ask for customers who spent more than an amount."""
     return {"amount": 10 * rng.randrange(15, 51), "since": day(rng, "2024-01-15", "2024-12-31")}
 
 

@@ -38,7 +38,7 @@ def credit(rng: Random, tables: Tables) -> Values:
 
 
 def outside(rng: Random, tables: Tables) -> Values:
-    """Ask for students who take nothing of a subject."""
+    """Ask for students who take no course of a subject."""
     return {
         "subject": rng.choice(SUBJECTS),
         "year": rng.choice((2021, 2022, 2023)),

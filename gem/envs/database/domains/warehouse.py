@@ -1,4 +1,4 @@
-"""Warehouses: suppliers, parts, where they lie, and what was ordered."""
+"""Warehouses: suppliers, parts, their storage sites, and orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = ("Works", "Trading", "Supply")
 
 
 def fill(rng: Random) -> Tables:
-    """Return the rows of warehouses; a delivery without a day of arrival is still on its way."""
+    """Return the rows of warehouses; a delivery without an arrival day is still on its way."""
     firms = [f"{name} {form}" for name in NAMES for form in FORMS]
     suppliers = [(i, firm, rng.choice(COUNTRIES)) for i, firm in enumerate(firms, 1)]
     parts = [
@@ -44,19 +44,19 @@ def idle(rng: Random, tables: Tables) -> Values:
 
 
 def value(rng: Random, tables: Tables) -> Values:
-    """Ask for the worth of each site."""
+    """Ask for the value of the stock at each site."""
     kinds, least = sorted(rng.sample(KINDS, 2)), rng.randrange(5, 41)
     return {"kind": kinds[0], "other_kind": kinds[1], "least": least}
 
 
 def open_orders(rng: Random, tables: Tables) -> Values:
-    """Ask for running sums of what is on its way."""
+    """Ask for running sums of the deliveries on their way."""
     sites, since = sorted(rng.sample(SITES, 2)), day(rng, "2024-01-15", "2025-02-28")
     return {"site": sites[0], "other_site": sites[1], "since": since}
 
 
 def arrive(rng: Random, tables: Tables) -> Values:
-    """Take a delivery in."""
+    """Receive a delivery."""
     delivery = rng.choice([row for row in tables["deliveries"] if row[5] is None])
     arrived = day(rng, delivery[4])
     return {
@@ -74,7 +74,7 @@ def drop(rng: Random, tables: Tables) -> Values:
 
 
 def restock(rng: Random, tables: Tables) -> Values:
-    """Order where little is left."""
+    """Order a part, and raise low minimum quantities."""
     return {
         "part": rng.choice(tables["parts"])[0],
         "number": len(tables["deliveries"]) + 1,

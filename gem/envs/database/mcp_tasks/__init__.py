@@ -1,4 +1,4 @@
-"""Families of database tasks, each drawn from a seed: what is asked, what is there, and a hidden verifier."""
+"""Families of database tasks; a seed draws an instruction, the initial tables, and a hidden verifier."""
 
 from __future__ import annotations
 

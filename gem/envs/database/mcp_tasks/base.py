@@ -1,4 +1,4 @@
-"""PostgresTask and Judge: what a family of database tasks gives, and what its verifier may use."""
+"""PostgresTask and Judge: a database task, and the checks that its verifier may use."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ _PACKAGE = "gem.envs.database.mcp_tasks"
 Level = Literal["easy", "hard"]
 
 ANALYST, CLERK, AUDITOR = GROUPS = ("gem_analyst", "gem_clerk", "gem_auditor")
-"""Group roles of the server, without login: what tasks about permissions grant to and revoke from."""
+"""Group roles of the server, without login; tasks about privileges grant to them and revoke from them."""
 
 _ROLES = {"analyst": ANALYST, "clerk": CLERK, "auditor": AUDITOR, "groups": ", ".join(GROUPS)}
 
 
 class Wrong(Exception):
-    """The state is not as the instruction asks: what is wrong with it."""
+    """The state is not as the instruction asks; the message says what is wrong."""
 
 
 class Refused(Exception):
     """The server refused a statement of a verifier."""
 
     def __init__(self, message: str, sqlstate: str = "") -> None:
-        """Keep both; `sqlstate` is PostgreSQL's code of five characters."""
+        """Keep the message and `sqlstate`, PostgreSQL's code of five characters."""
         super().__init__(message, sqlstate)
         self.message, self.sqlstate = message, sqlstate
 
 
 class Judge:
-    """The final state, as a verifier sees it: one transaction of an unprivileged role, never committed.
+    """Access to the final state for a verifier: one transaction of an unprivileged role, never committed.
 
-    The role is a member of the agent's and of GROUPS, so it may do what they may and no more. What the agent
-    wrote (views, triggers, policies) runs under it and is data: compare what it gives with what only the
-    verifier knows, before and after the rows under it are changed. In the SQL, ``@name`` stands for a name in
-    the task's schema; every other name is PostgreSQL's own, whatever the agent made of the same name.
+    The role is a member of the agent's role and of GROUPS, so it has only their privileges. Code of the agent
+    (views, triggers, policies) runs under this role, and its results cannot be trusted. Compare them with
+    values that only the verifier knows, before and after the rows are changed. In the SQL, ``@name`` is a
+    name in the task's schema. Every other name is PostgreSQL's own, whatever names the agent's objects have.
     """
 
     def __init__(self, send: Callable[[str], Sequence[Row]], schema: str) -> None:
-        """Judge `schema` by `send`, which runs one statement and raises Refused where the server does.
+        """Judge `schema` with `send`, which runs one statement and raises Refused if the server refuses it.
 
-        It gives numbers as int or float, and what is no number or bool as PostgreSQL's text.
+        `send` returns numbers as int or float, and values other than numbers and bools as PostgreSQL's text.
         """
         self._send = send
         self.schema = schema
 
     def rows(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> list[Row]:
-        """Run a statement, as a member of GROUPS where `role` is given, and return its rows.
+        """Run a statement and return its rows; `role` is a member of GROUPS to run it as.
 
         Raises:
             Refused: when the server refuses it.
         """
-        # What the agent wrote may have changed the settings of this session a statement ago.
+        # The agent's code may have changed the settings of this session in the last statement.
         self._send("RESET ALL")
         self._send("SET search_path = pg_catalog, pg_temp")
         for name, value in (settings or {}).items():
@@ -70,13 +70,13 @@ class Judge:
         return [tuple(row) for row in rows]
 
     def value(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> Any:
-        """Return the first value of a statement's first row; None where there is no row."""
+        """Return the first value of a statement's first row; None if there is no row."""
         rows = self.rows(sql, role, settings)
         return rows[0][0] if rows else None
 
     @contextlib.contextmanager
     def trial(self, *changes: str) -> Iterator[None]:
-        """Make changes that are undone when the block is left."""
+        """Make changes that are undone at the end of the block."""
         self._send("SAVEPOINT trial")
         try:
             for change in changes:
@@ -87,7 +87,7 @@ class Judge:
             self._send("RELEASE SAVEPOINT trial")
 
     def refused(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> str:
-        """Return the SQLSTATE with which the server refuses a statement, '' where it does not; undo it."""
+        """Run and undo a statement; return the SQLSTATE if the server refuses it, else ''."""
         try:
             with self.trial():
                 self.rows(sql, role, settings)
@@ -97,25 +97,25 @@ class Judge:
         return ""
 
     def need(self, condition: Any, why: str) -> None:
-        """Raise Wrong unless something holds."""
+        """Raise Wrong unless `condition` is true."""
         if not condition:
             raise Wrong(why)
 
     def needs_refused(self, sql: str, role: str = "", **settings: str) -> None:
-        """Raise Wrong where the server lets a statement pass, or refuses it as no SQL that it knows."""
+        """Raise Wrong if the server accepts a statement, or refuses it for a syntax error or missing name."""
         state = self.refused(sql, role, settings)
         who = f" by {role}" if role else ""
         self.need(state, f"it is not refused{who}: {sql}")
-        absent = state[:3] == "42P" or state in ("42601", "42703", "42883")  # no such thing as it names
+        absent = state[:3] == "42P" or state in ("42601", "42703", "42883")  # syntax errors and missing names
         self.need(not absent, f"it cannot be tried{who}: {sql}")
 
     def needs_accepted(self, sql: str, role: str = "", **settings: str) -> None:
-        """Raise Wrong where the server refuses a statement."""
+        """Raise Wrong if the server refuses a statement."""
         state = self.refused(sql, role, settings)
         self.need(not state, f"it is refused ({state}){f' to {role}' if role else ''}: {sql}")
 
     def needs_no_right_to(self, name: str, *roles: str) -> None:
-        """Raise Wrong where a role has a right to read of a table, if it may enter the schema or not."""
+        """Raise Wrong if a role has a privilege to read a table, even without access to the schema."""
         for role in roles:
             asked = f"SELECT has_any_column_privilege('{role}', '@{name}', 'SELECT')"
             self.need(self.value(asked) is False, f"{role} may read {name}")
@@ -126,7 +126,7 @@ class Judge:
         self.need(not differs, f"{why}: {differs}")
 
     def kind(self, name: str) -> str:
-        """Return pg_class.relkind of a relation of the task's schema, '' where there is none of that name."""
+        """Return pg_class.relkind of a relation of the task's schema, '' if there is no such relation."""
         return str(
             self.value(
                 "SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -144,22 +144,22 @@ class Judge:
         return {str(column): str(kind) for column, kind in rows}
 
     def holds(self, name: str, columns: str, wanted: Sequence[Row], kind: str = "r") -> None:
-        """Raise Wrong unless a table, no view that poses as one, holds the wanted rows in those columns."""
+        """Raise Wrong unless a relation of this kind (by default a table) holds the wanted rows."""
         found = self.kind(name)
         self.need(found == kind, f"{name} is {'missing' if not found else 'no such table as is asked for'}")
         self.gives(f"SELECT {columns} FROM @{name}", wanted, f"the rows of {name} are not as asked")
 
     def untouched(self, tables: Mapping[str, Table], *names: str) -> None:
-        """Raise Wrong where a table that the task began with is another."""
+        """Raise Wrong if one of the task's initial tables has changed."""
         for name in names or tables:
             self.holds(name, ", ".join(tables[name].names), tables[name].rows)
 
     def follows(
         self, name: str, columns: str, reference: str, *changes: str, refresh: str = "", role: str = ""
     ) -> None:
-        """Raise Wrong unless a relation gives what the reference query gives, after each change of rows too.
+        """Raise Wrong unless a relation gives the rows of the reference query, also after each change.
 
-        Each change is tried alone; `refresh` is run after it; `role` is who reads.
+        Each change is tried alone, and `refresh` is run after it. `role` reads the relation.
         """
         first = self.rows(reference)
         moved = False
@@ -174,14 +174,14 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that a task begins with: its columns as in CREATE TABLE, a line each, and its rows."""
+    """A table that a task begins with: its columns as in CREATE TABLE, one per line, and its rows."""
 
     ddl: str
     rows: Sequence[Row]
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
+        """The names of the columns."""
         return [line.split()[0] for line in self.ddl.strip().splitlines() if not line.strip()[0].isupper()]
 
     def script(self, name: str) -> list[str]:
@@ -193,11 +193,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PostgresTask:
-    """One task at a database.
+    """One task on a database.
 
-    It begins with `tables` and then the statements of `setup`. `check` raises Wrong, or Refused, where the
-    final state is not as the instruction asks. `solution` are statements that solve the task, with
-    ``@schema`` for the schema's name.
+    It begins with `tables` and then the statements of `setup`. `check` raises Wrong or Refused if the final
+    state is not as the instruction asks. `solution` has statements that solve the task, with ``@schema`` for
+    the schema's name.
     """
 
     instruction: str
@@ -208,21 +208,21 @@ class PostgresTask:
     schema: str = "public"
 
     def script(self) -> list[str]:
-        """Return the statements that make what the task begins with."""
+        """Return the statements that make the initial state."""
         made = [sql for name, table in self.tables.items() for sql in table.script(name)]
         return [f"CREATE SCHEMA {self.schema}", f"SET search_path = {self.schema}", *made, *self.setup]
 
 
 @cache
 def texts(name: str) -> Mapping[str, Any]:
-    """Return what ``name.toml`` of this package holds: templates, for a task the three that `task` reads."""
+    """Return the templates in ``name.toml`` of this package."""
     return read_toml(_PACKAGE, f"{name}.toml")
 
 
 def task(
     name: str, tables: Mapping[str, Table], check: Callable[[Judge], None], /, **values: Any
 ) -> PostgresTask:
-    """Return a task: `instruction`, `solution` and `setup` of ``name.toml``, with the values in their fields.
+    """Return a task: `instruction`, `solution` and `setup` of ``name.toml``, with their fields filled in.
 
     The group roles have fields too: analyst, clerk and auditor, and groups for all of them.
 
@@ -237,7 +237,7 @@ def task(
 
 
 def load_tables(name: str, **rows: Sequence[Row]) -> dict[str, Table]:
-    """Return tables with these rows, and the columns that the CREATE TABLE statements of ``name.sql`` say."""
+    """Return tables with these rows, and with the columns of the CREATE TABLE statements in ``name.sql``."""
     columns = _columns(name)
     return {table: Table(columns[table], values) for table, values in rows.items()}
 
@@ -256,7 +256,7 @@ class PostgresFamily:
     level: Level
 
     def draw(self, rng: Random) -> PostgresTask:
-        """Draw a task, in a schema of its own name, so that no answer fits another instance unchanged."""
+        """Draw a task in a schema with a random name, so that no answer fits another instance unchanged."""
         schema = f"{rng.choice(_SCHEMAS)}_{rng.randint(100, 999)}"
         task = self.make(rng)
         return replace(

@@ -1,4 +1,4 @@
-"""Tasks about the rows: duplicates, feeds, backfills, repairs, and documents taken apart."""
+"""Tasks about rows: duplicates, feeds, backfills, repairs, and JSON documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gem.envs.database.mcp_tasks.worlds import bank, day, people, shop
 
 
 def deduplicate(rng: Random) -> PostgresTask:
-    """Merge rows of the same thing, take along what refers to them, and let none come again."""
+    """Merge duplicate rows, update the references to them, and prevent new duplicates."""
     names = people(rng, 20)
     contacts: list[Any] = []
     kept: dict[str, list[Any]] = {}
@@ -42,7 +42,7 @@ def deduplicate(rng: Random) -> PostgresTask:
 
 
 def merge_feed(rng: Random) -> PostgresTask:
-    """Bring a table up to date from a feed, and say what was done."""
+    """Update a table from a feed, and record what was done."""
     world = shop(rng)
     products = world["products"].rows
     gone = {row[0] for row in rng.sample(products, 3)}
@@ -98,7 +98,7 @@ def merge_feed(rng: Random) -> PostgresTask:
 
 
 def backfill(rng: Random) -> PostgresTask:
-    """Fill a new column from other tables where it is unknown, then demand it."""
+    """Fill a new column from other tables, then make it required."""
     world = shop(rng)
     totals: dict[int, float] = {}
     for order, _, quantity, price in world["items"].rows:
@@ -129,7 +129,7 @@ def backfill(rng: Random) -> PostgresTask:
 
 
 def repair_ledger(rng: Random) -> PostgresTask:
-    """Undo bookings that were made twice, and bring the balances in order."""
+    """Undo duplicate bookings, and correct the balances."""
     world = bank(rng)
     entries = [list(row) for row in world["entries"].rows]
     ids = [row[0] for row in world["accounts"].rows]
@@ -208,7 +208,7 @@ def repair_ledger(rng: Random) -> PostgresTask:
 
 
 def json_columns(rng: Random) -> PostgresTask:
-    """Take columns out of JSON documents."""
+    """Extract columns from JSON documents."""
     key = rng.choice(["amount", "price", "fee"])
     kinds = rng.sample(["click", "order", "refund", "visit", "call"], 3)
     events: list[Any] = []

@@ -1,4 +1,4 @@
-"""Tasks about what a database does by itself, and who may do what: triggers, functions, grants."""
+"""Tasks about triggers, functions and privileges."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def audit_log(rng: Random) -> PostgresTask:
 
 
 def balances(rng: Random) -> PostgresTask:
-    """Mend sums that have drifted, keep them by a trigger, and refuse an overdraft."""
+    """Correct wrong sums, keep them right with a trigger, and refuse an overdraft."""
     world = bank(rng)
     limit = rng.randrange(100, 400, 50)
     right = list(world["accounts"].rows)
@@ -135,7 +135,7 @@ def function_contract(rng: Random) -> PostgresTask:
 
 
 def guarded_function(rng: Random) -> PostgresTask:
-    """Let a role change rows through a function alone."""
+    """Let a role change rows only through a function."""
     world = bank(rng)
     most = rng.randrange(50, 200, 25)
     name = rng.choice(["post_refund", "give_refund", "refund"])
@@ -148,7 +148,7 @@ def guarded_function(rng: Random) -> PostgresTask:
         )
         judge.need(facts[0][0], f"{name} does not run with its owner's rights")
         judge.need("search_path=" in facts[0][1], f"{name} leaves the search_path to its caller")
-        for role in (ANALYST, AUDITOR):  # asked of the catalogue: without USAGE on the schema all is refused
+        for role in (ANALYST, AUDITOR):  # read from the catalogue: without USAGE all is refused
             asked = f"SELECT has_function_privilege('{role}', '@{name}(integer,numeric)', 'EXECUTE')"
             judge.need(judge.value(asked) is False, f"{role} can call {name}")
         for sql in (
@@ -185,7 +185,7 @@ def guarded_function(rng: Random) -> PostgresTask:
 
 
 def grants(rng: Random) -> PostgresTask:
-    """Give three roles what they need and take away what they should not have."""
+    """Grant three roles the privileges that they need, and revoke the others."""
     world = shop(rng)
     hidden = rng.choice(["email", "city"])
     open_columns = ", ".join(
@@ -284,7 +284,7 @@ def row_security(rng: Random) -> PostgresTask:
 
 
 def masked_view(rng: Random) -> PostgresTask:
-    """Show a role a table without what is private in it."""
+    """Show a role a table without its private columns."""
     world = shop(rng)
     name = rng.choice(["customers_masked", "customers_public", "customers_safe"])
     keep = rng.randint(1, 3)

@@ -1,4 +1,4 @@
-"""Tasks about reading: views and reports that follow the rows, and plans that use an index."""
+"""Tasks about reading: views and reports that stay up to date, and query plans that use an index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def revenue_view(rng: Random) -> PostgresTask:
 
 
 def hierarchy(rng: Random) -> PostgresTask:
-    """Report on a tree of people by recursion."""
+    """Report on a hierarchy of people with a recursive query."""
     world = staff(rng)
     name = rng.choice(["org_chart", "org_report", "reporting_lines"])
     arrow = rng.choice([" > ", " / ", " -> "])
@@ -133,7 +133,7 @@ def _plan(judge: Judge, query: str) -> list[dict[str, Any]]:
 
 
 def index_plan(rng: Random) -> PostgresTask:
-    """Index a table such that three queries need not read all of it."""
+    """Index a table so that three queries do not read all of it."""
     rows = rng.randrange(20_000, 24_000)
     user, kind = rng.randrange(1, 9000), rng.randrange(400)
     queries = texts("index_plan")["queries"].strip().format(user=user, kind=kind).splitlines()

@@ -1,4 +1,4 @@
-"""Tasks about the shape of a database: constraints, columns, types, tables split and partitioned."""
+"""Tasks about the schema: constraints, columns, types, and tables split and partitioned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gem.envs.database.mcp_tasks.worlds import CITIES, day, fleet, people, shop
 
 
 def constraints(rng: Random) -> PostgresTask:
-    """Move rows that break a rule away, then make the rule a constraint."""
+    """Move away rows that break a rule, then make the rule a constraint."""
     world = shop(rng)
     most = rng.randint(12, 60)
     items = [list(row) for row in world["items"].rows]
@@ -73,7 +73,7 @@ def foreign_keys(rng: Random) -> PostgresTask:
 
 
 def migrate_column(rng: Random) -> PostgresTask:
-    """Turn a column of text in several forms into an amount and a currency."""
+    """Convert a text column with several formats into an amount and a currency."""
     world = shop(rng)
     unknown = rng.choice(["n/a", "on request", "?"])
     forms = ["{:.2f} EUR", "EUR {:.2f}", "{:.2f} USD", "${:.2f}", "€{:.2f}"]
@@ -138,7 +138,7 @@ def normalise(rng: Random) -> PostgresTask:
 
 
 def partition(rng: Random) -> PostgresTask:
-    """Turn a table into one that is partitioned by month, with the same rows."""
+    """Convert a table into one partitioned by month, with the same rows."""
     world = fleet(rng)
     readings = world["readings"]
     months = sorted({row[1][:7] for row in readings.rows})
@@ -168,7 +168,7 @@ def partition(rng: Random) -> PostgresTask:
 
 
 def sequences(rng: Random) -> PostgresTask:
-    """Let new rows get ids again after an import that left the sequences behind."""
+    """Repair sequences after an import, so that new rows get ids again."""
     world = shop(rng)
     ddl = {
         "customers": "id serial PRIMARY KEY",
@@ -208,7 +208,7 @@ def sequences(rng: Random) -> PostgresTask:
 
 
 def compatible_view(rng: Random) -> PostgresTask:
-    """Rename a table and its columns; programs that use the old names go on."""
+    """Rename a table and its columns, while programs that use the old names still work."""
     world = shop(rng)
     table = rng.choice(["clients", "patrons", "buyers"])
     name, since = rng.choice(["full_name", "display_name"]), rng.choice(["client_since", "member_since"])
@@ -264,7 +264,7 @@ def generated_column(rng: Random) -> PostgresTask:
 
 
 def enum_column(rng: Random) -> PostgresTask:
-    """Turn untidy text into an enumerated type."""
+    """Convert inconsistent text into an enumerated type."""
     labels = rng.choice(
         [("low", "normal", "urgent"), ("open", "waiting", "closed"), ("draft", "review", "final")]
     )

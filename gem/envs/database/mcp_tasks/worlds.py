@@ -1,4 +1,4 @@
-"""The small worlds that tasks begin with, drawn from the seed."""
+"""Generators of the small databases that tasks begin with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATUSES = ("cancelled", "new", "paid", "shipped")
 
 
 def people(rng: Random, count: int) -> list[str]:
-    """Return names, no two the same."""
+    """Draw different names."""
     return rng.sample(_names(), count)
 
 
@@ -26,7 +26,7 @@ def _names() -> list[str]:
 
 
 def day(rng: Random, year: int = 2025, months: int = 12) -> str:
-    """Return a day of the first months of a year, as ISO text."""
+    """Draw a day in the first `months` of a year, as ISO text."""
     return (date(year, 1, 1) + timedelta(days=rng.randrange(months * 30))).isoformat()
 
 
@@ -59,7 +59,7 @@ def shop(rng: Random) -> dict[str, Table]:
 
 
 def staff(rng: Random) -> dict[str, Table]:
-    """Return a company: departments, and employees, each but the first under one with a smaller id."""
+    """Return a company: departments and employees; every manager has a smaller id than the employee."""
     departments = [(i, name) for i, name in enumerate(("Board", "Care", "Labs", "Sales", "Works"), 1)]
     employees = [
         (
@@ -90,7 +90,7 @@ def bank(rng: Random) -> dict[str, Table]:
 
 
 def fleet(rng: Random, keep: float = 1.0) -> dict[str, Table]:
-    """Return sensors with a reading every hour over some months' ends; a share of the readings is kept."""
+    """Return sensors with hourly readings around the ends of some months; `keep` is the share kept."""
     devices = [(i, f"sensor-{rng.randint(100, 999)}-{i}", rng.choice(CITIES)) for i in range(1, 6)]
     hours = [
         datetime(2025, month, 28, 18) + timedelta(hours=hour) for month in range(1, 5) for hour in range(20)

@@ -1,4 +1,4 @@
-"""Families of terminal tasks, each drawn from a seed: what is asked, what is there, and a hidden test."""
+"""Families of terminal tasks; a seed draws an instruction, the initial files, and a hidden test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks on programs: a build to write, a package to mend."""
+"""Tasks on programs: a build to write, a package to repair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.envs.terminal.tasks.texts import instruction, program, solution
 
 
 def makefile(rng: Random, hard: bool) -> TerminalTask:
-    """Write the rules of a small build."""
+    """Write the makefile of a small build."""
     texts = {
         f"src/{name}.in": f"{sentence(rng, 5)}\n{sentence(rng, 3)}\n"
         for name in rng.sample(WORDS, 8 if hard else 3)
@@ -46,7 +46,7 @@ def makefile(rng: Random, hard: bool) -> TerminalTask:
             if sources is later:
                 machine.run(
                     "touch -d '+2 seconds' src/*.in"
-                )  # newer than what was built, whatever the clock's grain
+                )  # newer than the build, even with a coarse clock
             if not machine.run("make").ok:
                 return "make fails"
             for path, text in outcome(sources).items():
@@ -83,11 +83,11 @@ _DEFECTS: dict[str, tuple[tuple[str, str], ...]] = {
     "parse_duration": (('            digits = ""\n', ""), ('"m": 60', '"m": 100')),
     "justify": (("index < blanks % gaps", "index <= blanks % gaps"), ("words[0].ljust(width)", "words[0]")),
 }
-"""Defects by function: what stands there, and what a repository has in its place."""
+"""Defects by function: the original text, and the text that replaces it in a repository."""
 
 
 def patch_repo(rng: Random, hard: bool) -> TerminalTask:
-    """Mend a Python package until its hidden tests pass."""
+    """Repair a Python package until its hidden tests pass."""
     source = resources("gem.envs.terminal.tasks").joinpath("textkit.py").read_text(encoding="utf-8")
     broken = source.partition("\n\n\n")[2]
     broken = f'"""Small text functions."""\n\n\n{broken}'
@@ -144,7 +144,7 @@ def patch_repo(rng: Random, hard: bool) -> TerminalTask:
 
 
 def _cases(name: str, rng: Random, count: int) -> list[list[Any]]:
-    """Return arguments for one of textkit's functions; the last ones show every defect of it."""
+    """Return arguments for one of textkit's functions; the last ones reveal each of its defects."""
     made: list[Any] = []
     for _ in range(count):
         words = [rng.choice(WORDS) for _ in range(rng.randint(2, 9))]

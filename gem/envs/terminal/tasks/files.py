@@ -50,7 +50,7 @@ def archives(rng: Random, hard: bool) -> TerminalTask:
 
 
 def _tar(files: dict[str, bytes], *, packed: bool) -> bytes:
-    """Return a tar of `files`, gzipped if `packed`; the same bytes at any time."""
+    """Return a tar of `files`, gzipped if `packed`; the bytes do not depend on the time."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for name, content in files.items():
@@ -80,7 +80,7 @@ def permissions(rng: Random, hard: bool) -> TerminalTask:
         modes = ["755", "700", "775"] if path in folders else ["644", "755", "600", "664", "700"]
         setup.append(f"chmod {rng.choice(modes)} '{path}'")
     setup[-1:] = [f"chmod 664 '{path}'" for path in sorted(files)[:1]] + setup[-1:]
-    setup.append(f"chmod 666 '{sorted(files)[-1]}'")  # there is always something to mend
+    setup.append(f"chmod 666 '{sorted(files)[-1]}'")  # at least one mode is wrong
 
     def check(machine: Machine) -> str:
         found = machine.run("find site -printf '%m %y %p\\n'").stdout.splitlines()
@@ -100,7 +100,7 @@ def permissions(rng: Random, hard: bool) -> TerminalTask:
 
 
 def symlinks(rng: Random, hard: bool) -> TerminalTask:
-    """Mend the symbolic links whose files were moved."""
+    """Repair symbolic links whose files were moved."""
     names = [f"{name}.txt" for name in rng.sample(WORDS, 24 if hard else 8)]
     files: dict[str, bytes] = {}
     wanted: dict[str, str] = {}
@@ -217,7 +217,7 @@ def checksums(rng: Random, hard: bool) -> TerminalTask:
     for path, data in good.items():
         flipped = bytes([data[0] ^ 255]) + data[1:]
         files[f"live/{path}"] = flipped if path in bad else data
-        intact = rng.randrange(len(generations))  # of the copies of each file one is intact, at least
+        intact = rng.randrange(len(generations))  # at least one copy of each file is intact
         for number, generation in enumerate(generations):
             files[f"{generation}/{path}"] = data if number == intact or rng.random() < 0.3 else flipped[::-1]
     if hard:

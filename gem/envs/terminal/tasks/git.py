@@ -9,7 +9,7 @@ from gem.envs.terminal.tasks.texts import instruction, solution
 
 _WHO = "Ada <ada@example.org>"
 _DAY = 86_400
-_START = (  # history arrives as one stream, so that a long one costs one process
+_START = (  # the history is one stream, so that it needs only one process
     "git init -q -b main repo && cd repo && git config user.name Ada && git config user.email "
     "ada@example.org "
     "&& git fast-import --quiet < ../history && rm ../history && git checkout -q -f main"

@@ -10,7 +10,7 @@ from gem.envs.terminal.tasks.texts import instruction, program, solution
 
 
 def processes(rng: Random, hard: bool) -> TerminalTask:
-    """Find one of several running workers and end it in good order."""
+    """Find one of several running workers and end it cleanly."""
     count = 9 if hard else 4
     names = [f"worker-{name}" for name in rng.sample(WORDS, count)]
     jobs = rng.sample(WORDS, count)
@@ -47,7 +47,7 @@ def processes(rng: Random, hard: bool) -> TerminalTask:
 
 
 def service(rng: Random, hard: bool) -> TerminalTask:
-    """Ask a small web service, page by page."""
+    """Query a small web service page by page."""
     port = rng.randint(20000, 40000)
     kinds = rng.sample(WORDS, 4)
     rows = [
@@ -78,7 +78,7 @@ def service(rng: Random, hard: bool) -> TerminalTask:
             "service/server.py": program("server").replace(b"PORT", str(port).encode()),
             **({"service/client.ini": f"[client]\nkey = {key}\n".encode()} if hard else {}),
         },
-        # the rows are read and removed before the agent comes: the service is the only way to them
+        # the rows are read and removed before the agent starts: only the service has them
         setup="python3 -I service/server.py < service/rows > /dev/null 2>&1 &\n"
         "until [ -e service/ready ]; do sleep 0.02; done; rm service/ready service/rows service/server.py",
         loopback=True,

@@ -28,7 +28,7 @@ def find_text(rng: Random, hard: bool) -> TerminalTask:
         folder = "/".join(["notes", *rng.sample(WORDS[:20], rng.randint(0, 2))])
         kind = (
             rng.choice(["md", "md", "txt", "log"]) if number != 2 else "md"
-        )  # the one that always has the word
+        )  # this file always has the word
         path = f"{folder}/{number:02d}-{rng.choice(WORDS)}.{kind}"
         lines = [sentence(rng, 8, plain) for _ in range(rng.randint(3, 12))]
         for mark in [rng.choice(near), rng.choice(marks)][: number % 3]:
@@ -136,7 +136,7 @@ def log_analysis(rng: Random, hard: bool) -> TerminalTask:
 
 
 def schedule(rng: Random, hard: bool) -> TerminalTask:
-    """List when a job of a crontab runs."""
+    """List the times at which a job of a crontab runs."""
     jobs = [f"{verb}-{name}" for verb, name in zip(["sync", "backup", "purge", "mail", "index"] * 2,
                                                    rng.sample(WORDS, 10), strict=True)]  # fmt: skip
     lines, ours = [], rng.randrange(len(jobs))
@@ -157,7 +157,7 @@ def schedule(rng: Random, hard: bool) -> TerminalTask:
             else ([*range(7)], "*")
         )
         dates, dom = [*range(1, 32)], "*"
-        if hard and dow == "*":  # cron joins the two by "or" where both are given, so only one of them is
+        if hard and dow == "*":  # cron combines the two with "or", so only one of them is set
             dates = sorted(rng.sample(range(1, 29), 5))
             dom = ",".join(map(str, dates))
         lines.append(f"{minute} {hour} {dom} * {dow} {job}")
@@ -218,7 +218,7 @@ def config_edit(rng: Random, hard: bool) -> TerminalTask:
 
 
 def encodings(rng: Random, hard: bool) -> TerminalTask:
-    """Bring texts in several encodings to UTF-8."""
+    """Convert texts in several encodings to UTF-8."""
     letters = {
         "iso-8859-1": "äöüéèñ",
         "cp1251": "жшяыю",

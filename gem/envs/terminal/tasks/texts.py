@@ -1,4 +1,4 @@
-"""The tasks' texts: instructions.toml, the solutions' bash scripts, and programs that tasks put in place."""
+"""The texts of the tasks: instructions.toml, bash scripts of solutions, and programs that tasks need."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from gem.envs.kit.templates import filled, read, read_toml, unwrapped
 
 
 def instruction(name: str, **values: Any) -> str:
-    """Return an instruction of ``instructions.toml`` with values in its fields."""
+    """Return an instruction of ``instructions.toml`` with its fields filled in."""
     return filled(name, [unwrapped(_instructions()[name])], values)[0]
 
 
 def solution(name: str, **values: Any) -> str:
-    """Return the bash script ``name.sh``: as it stands, or as a template where there are values."""
+    """Return the bash script ``name.sh``; with `values`, it is a template that they fill in."""
     text = _file(f"{name}.sh")
     return filled(f"{name}.sh", [text], values)[0] if values else text
 
 
 def program(name: str) -> bytes:
-    """Return the Python program ``name.py.txt``; its name keeps it from being taken for a module of ours."""
+    """Return the Python program ``name.py.txt``; with this ending it is not mistaken for a module of gem."""
     return f"{_file(f'{name}.py.txt')}\n".encode()
 
 
