@@ -171,7 +171,7 @@ def test_words_and_tables_say_the_same():
         ({"environments": [{"id": "a:A", "until": 0.5}]}, "the table of a:A has 'until'"),
         (
             {"environments": [{"id": "a:A"}], "curriculum": [{"id": "a:A"}, {"id": "b:B"}]},
-            "environments are played at once, a curriculum in order; give one of them",
+            "environments are played together, a curriculum in sequence; give one of them",
         ),
         ({"curriculum": [{"id": "a:A"}, {"id": "b:B"}], "env": "c:C"}, "env and curriculum both say"),
         ({"advance_at": 1.0}, "advance_at is 1.0; accepted: 0 or more, and less than 1"),

@@ -268,8 +268,8 @@ def test_at_the_planned_end_a_run_is_not_stopped_early(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"patience": 3}, "patience goes by held-out evaluations; say how often they are"),
-        ({"target": 0.9}, "target goes by held-out evaluations; say how often they are"),
+        ({"patience": 3}, "patience needs held-out evaluations; set how often they run"),
+        ({"target": 0.9}, "target needs held-out evaluations; set how often they run"),
         ({"target": float("nan"), "eval_every": 1}, "target is nan; accepted: a number"),
     ],
 )

@@ -306,8 +306,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(long, tmp_path):
     process = begin(out)
     said, complained = stop_at(process, out, 3, signal.SIGINT)
     assert process.returncode == 130, complained
-    line = next(line for line in said.splitlines() if line.startswith("stopped; the run stands."))
-    command = shlex.split(line.partition("Go on with: ")[2])
+    line = next(line for line in said.splitlines() if line.startswith("stopped; the run is saved."))
+    command = shlex.split(line.partition("Resume it with: ")[2])
     assert command == [sys.executable, "-m", "gem", "train", "--out", str(out), "--resume"]
     assert len(RunFolder(out).history()) < LONG.iterations
     done = subprocess.run(command, capture_output=True, text=True, check=True)
