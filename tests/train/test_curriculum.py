@@ -147,7 +147,7 @@ def test_an_interrupted_curriculum_goes_on_as_the_same_run(whole, tmp_path, stop
 
 def test_stages_that_do_not_say_what_success_is_are_refused(tmp_path):
     config = replace(CLIMB, curriculum=(STAGES[0], Stage("multi:KuhnPoker-v0")), out=tmp_path)
-    with pytest.raises(BadArgument, match="goes by success, and multi:KuhnPoker-v0 does not say what it is"):
+    with pytest.raises(BadArgument, match="needs success, which multi:KuhnPoker-v0 does not report"):
         train(config)
 
 

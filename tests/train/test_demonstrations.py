@@ -125,9 +125,7 @@ def test_a_store_of_one_task_cannot_be_split(tmp_path):
     write_demos(QUICK.env, tmp_path / "demos.jsonl", episodes=1, kwargs=QUICK.env_kwargs)
     with (
         EpisodeStore(tmp_path / "demos.jsonl", read_only=True) as store,
-        pytest.raises(
-            BadArgument, match=r"demos_held_out is 0.5; .* of 1 task, of which that leaves none to clone"
-        ),
+        pytest.raises(BadArgument, match=r"demos_held_out is 0.5; .* of 1 task, which leaves none to clone"),
     ):
         cloning.split(store, 0.5, 0)
 
