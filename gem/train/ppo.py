@@ -5,8 +5,7 @@ advantage estimates over turns (arXiv 1506.02438) replace returns. The critic is
 plus old value, in the same steps as the policy (arXiv 1707.06347).
 
 Where an outside limit truncated an episode, the critic's value of the last observation replaces the rewards
-that are missing (the table in `gem.rollout.episode`). Where the task itself ended, no value
-is added.
+that are missing (the table in `gem.rollout.episode`). Where the task itself ended, no value is added.
 """
 
 from __future__ import annotations

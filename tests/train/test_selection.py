@@ -117,7 +117,7 @@ def test_an_agent_is_the_last_or_the_best(whole):
 
 def test_a_run_without_evaluations_keeps_no_best(tmp_path):
     train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
-    with pytest.raises(StoreError, match=r"keeps no best weights .* \(--eval-every\)"):
+    with pytest.raises(StoreError, match=r"has no best weights .* \(--eval-every\)"):
         trained_agent(tmp_path, weights="best")
 
 

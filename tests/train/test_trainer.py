@@ -327,7 +327,7 @@ def test_a_run_is_not_overwritten(whole):
 
 def test_a_run_goes_on_as_it_began(whole):
     out, _ = whole
-    with pytest.raises(BadArgument, match="began with another gamma, lr; a run goes on as it began"):
+    with pytest.raises(BadArgument, match="has another gamma, lr; a resumed run keeps its settings"):
         train(replace(QUICK, out=out, gamma=0.123, lr=1.0), resume=True)
 
 
