@@ -57,7 +57,8 @@ class WeightsAndBiases(Log):
             if not wandb.login(prompt=False, verify=False):
                 raise BadArgument(
                     f"{MODE} is {self.mode!r}, and there is no API key for Weights & Biases; run "
-                    f"`wandb login`. Without {MODE} the run is written offline, and `wandb sync` uploads it later."
+                    f"`wandb login`. Without {MODE} the run is written offline, and `wandb sync` uploads it "
+                    "later."
                 )
         self.run: Any = None
 
