@@ -14,7 +14,7 @@ from gem.record import Ask
 
 
 class Renderer(Protocol):
-    """The conversion of one model's conversations to token ids.
+    """A converter of one model's conversations to token ids.
 
     A renderer whose `knows_tools` is absent or false is never given tools or calls, and need not take them.
     """

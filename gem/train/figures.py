@@ -1,4 +1,4 @@
-"""The figures of a run's final table: what a policy is measured in, and the measurement.
+"""The measurement of the figures in a run's final table.
 
 A policy is measured in each environment, and in a game with opponents against each opponent separately.
 """

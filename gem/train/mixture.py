@@ -183,7 +183,7 @@ class Shares:
 
 
 class TokenShares:
-    """A conversion of shares of tokens into shares of episodes, from the tokens of past episodes.
+    """A converter of shares of tokens into shares of episodes, from the tokens of past episodes.
 
     An environment's share of episodes is proportional to its weight divided by its mean tokens per episode.
     The mean is over complete iterations, where every episode counts, however long it took. Each iteration

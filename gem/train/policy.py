@@ -70,7 +70,10 @@ class Policy(Protocol):
         ...
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the hidden state at each of a batch's places, (U, D), with gradient, on the device."""
+        """Return the hidden state at each of the batch's places, (U, D), with gradient.
+
+        The states are on the model's device.
+        """
         ...
 
     def logits(self, states_UD: Tensor) -> Tensor:

@@ -158,7 +158,7 @@ def penalise(
     config: TrainConfig,
     progress: Progress,
 ) -> list[list[float]] | None:
-    """Return what the divergence from the reference takes off each turn's reward; None: nothing.
+    """Return the KL penalty to subtract from each turn's reward; None where there is none.
 
     It is the sum over the turn's tokens of ``log policy - log reference`` when they were sampled, times the
     present weight. Source: Ouyang et al., arXiv 2203.02155, section 3.5.

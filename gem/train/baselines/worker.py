@@ -156,7 +156,7 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
 
 
 def versions(commits: list[str]) -> dict[str, str]:
-    """Return the versions of gem and its packages; several commits where another one resumed the run."""
+    """Return the versions of gem, PyTorch and Python; several commits where another one resumed the run."""
     import torch
 
     return {

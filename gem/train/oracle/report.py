@@ -1,4 +1,4 @@
-"""The oracle's table: for each algorithm in each environment, what its mean step is."""
+"""The oracle's table: a row with figures and a verdict for each algorithm in each environment."""
 
 from __future__ import annotations
 
