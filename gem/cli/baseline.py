@@ -1,4 +1,4 @@
-"""``gem-gym baseline``: environments, variants and seeds as a file says, and their table."""
+"""The command ``gem-gym baseline``: the runs of a study, and their table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gem.train.baselines.study import Study
 
 RUNS = Path("runs/baselines")
-"""Where the folders of runs are."""
+"""The default folder of the runs' folders."""
 
 PAGES = Path("docs/baselines")
-"""Where pages and pictures are."""
+"""The default folder of pages and pictures."""
 
 
 def baseline(
@@ -38,23 +38,23 @@ def baseline(
     runs: Path = RUNS,
     page: Path = PAGES,
 ) -> int:
-    """Train each variant on each environment with each seed, as a study says, and tell what came of it.
+    """Train each variant on each environment with each seed of a study, and show the results.
 
-    What is finished is not run again, what was interrupted goes on where it stopped, what failed is tried
-    again. Several of these commands may work on one study. A row of figures per environment and variant is
-    written into a folder beside the file, as JSON to be kept in git. The exit code is 1 where a run failed.
+    Finished runs are not run again, interrupted ones are resumed, and failed ones are tried again. Several of
+    these commands may work on one study. A row of figures per environment and variant is written into a
+    folder beside the file, as JSON to be kept in git. The exit code is 1 where a run failed.
 
     Args:
-        file: the study; `gem/train/baselines/study.py` and the guide say what stands in it.
-        only: environments, by name.
-        variant: variants, by name.
-        seed: seeds.
-        workers: runs at once; left out, one per core, and one alone where runs take threads or a GPU.
-        dry_run: run nothing; say how each run stands.
-        report: run nothing; tell what is finished.
-        overwrite: run again what was run under other settings, and begin anew what failed.
-        keep_older: go on with runs and rows that are older than a setting, as of its default.
-        runs: folder of the runs' own folders.
+        file: the study; its format is in the guide and in `gem/train/baselines/study.py`.
+        only: run these environments only, by name.
+        variant: run these variants only, by name.
+        seed: run these seeds only.
+        workers: runs at once; by default one per core, or one alone where runs take threads or a GPU.
+        dry_run: run nothing; show the state of each run.
+        report: run nothing; show the results of finished runs.
+        overwrite: run again what was run under other settings, and restart failed runs from the beginning.
+        keep_older: continue runs and rows that are older than a setting, with its default.
+        runs: folder of the runs' folders.
         page: folder of the page and the picture.
     """
     from gem.train.baselines.runs import Carrier, Plan
@@ -79,7 +79,7 @@ def baseline(
     study = read_study(file)
     plan = chosen(study)
     if dry_run and report:
-        raise BadArgument("--dry-run and --report both run nothing, and tell different things; choose one.")
+        raise BadArgument("--dry-run and --report both run nothing, and show different things; choose one.")
     if workers is not None and workers < 1:
         raise BadArgument(f"workers is {workers}; accepted: 1 or more.")
     if dry_run:
@@ -89,17 +89,17 @@ def baseline(
     if not report:
         if not overwrite and (changed := plan.changed()):
             told = "\n".join(f"  {name}: {what}" for name, what in changed.items())
-            way = "Take the settings back, or run them again (--overwrite)."
+            way = "Restore the settings, or run them again (--overwrite)."
             if any("newer than" in what for what in changed.values()):
-                way += " What is only older than a setting can go on as of its default (--keep-older)."
+                way += (
+                    " A run that is only older than a setting can continue with its default (--keep-older)."
+                )
             raise BadArgument(f"these were run under other settings than {file} has now:\n{told}\n{way}")
         carrier = Carrier(plan, workers=workers or _workers(plan), overwrite=overwrite, tell=_tell)
         try:
             outcome = carrier.carry_out()
         except KeyboardInterrupt as stop:
-            stop.add_note(
-                f"what ran goes on from its last checkpoint with: gem-gym baseline {shlex.quote(str(file))}"
-            )
+            stop.add_note(f"to continue from the last checkpoints: gem-gym baseline {shlex.quote(str(file))}")
             raise
         code = FAILED if outcome.failed else 0
     _report(study, page)

@@ -11,15 +11,17 @@ from gem.content import printable
 
 
 def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None) -> int:
-    """List the language models that can be loaded by name: what they are, and where, or how to get them.
+    """List the language models that can be loaded by name: size, licence, and place, or how to get them.
 
-    Those that the cache of the Hugging Face hub holds are listed too. Any of them can be trained, as in
-    `gem-gym train --model NAME`.
+    Models in the cache of the Hugging Face hub are listed too. Any of them can be trained, as in `gem-gym
+    train --model NAME`.
 
     Args:
-        fetch: bring the model of this name by pip into the cache: GEM_CACHE, else gem-gym in the user's own.
-        json: the list as JSON, one object a line.
-        device: time products of the shapes of SmolLM2-135M in float32 and bfloat16 there, as cpu or cuda.
+        fetch: download the model of this name with pip, to the cache folder: GEM_CACHE, else gem-gym in the
+            user's own.
+        json: print the list as JSON, one object per line.
+        device: time matrix products of the shapes of SmolLM2-135M, in float32 and bfloat16, on this device,
+            such as cpu or cuda.
     """
     from dataclasses import asdict
     from json import dumps

@@ -1,4 +1,4 @@
-"""``gem-gym report``: training runs on one page."""
+"""The command ``gem-gym report``: training runs on one page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def report(
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")],
     out: MaybePath = None,
 ) -> None:
-    """Write a training run as one HTML page; of several runs, a page that compares them.
+    """Write a training run as one HTML page; for several runs, a page that compares them.
 
-    The page needs nothing else and loads nothing. A run may be going on, or have stopped: what its files hold
-    is shown. `gem-gym train` writes the page of its run at the end.
+    The page is a single file that loads nothing else. It shows what the files of a run hold, whether the run
+    has ended, was stopped or still goes on. `gem-gym train` writes the page of its run at the end.
 
     Args:
         runs: folders of training runs, or folders of such folders.
-        out: the file; by default report.html in the folder of the run, or in the one that holds all of them.
+        out: the file; by default report.html in the folder of the run, or in the folder of all of them.
     """
     from gem.viewer.report import write_report
 

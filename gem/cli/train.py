@@ -1,4 +1,4 @@
-"""``gem-gym train``: a run, and its page at the end."""
+"""The command ``gem-gym train``: a run, and its report at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def command(args: list[str], prog: str) -> int:
-    """Carry out ``gem-gym train``, which `gem.train.command` describes."""
+    """Run ``gem-gym train``, which `gem.train.command` describes."""
     from gem.train.command import command as train
 
     return train(args, prog, report=_report)

@@ -1,7 +1,7 @@
 """Estimators: returns, advantages and GAE, as pure functions over plain floats.
 
-Each cites its source. A batch is normalised over what was scored alone: an episode without verdict has no
-returns, never returns of 0.
+Each cites its source. Only episodes with a verdict enter the means of a batch: an episode without verdict has
+no returns, never returns of 0.
 """
 
 from gem.estimators.advantages import (

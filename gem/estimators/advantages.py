@@ -20,7 +20,7 @@ Kind = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ROUNDING = 1e-9
-"""Values whose spread is below this share of the largest of them count as equal."""
+"""Values whose spread is below this share of the largest absolute value count as equal."""
 
 
 def turn_advantages(
@@ -32,18 +32,18 @@ def turn_advantages(
 ) -> list[list[float] | None]:
     """Return the advantages of a seat's turns, parallel to `episodes` and to their ``turns_of(seat)``.
 
-    An episode without verdict gives None and enters no mean and no deviation. Episodes that a limit from
-    outside truncated are not bootstrapped: without a critic, what was cut off counts as 0.
+    An episode without verdict gives None and enters no mean and no deviation. Truncated episodes are not
+    bootstrapped: without a critic, rewards that were cut off count as 0.
 
     Args:
         episodes: a batch; ``rloo``, ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
-        kind: ``reinforce``, ``rebn``, ``turn_rebn`` (by place in the episode), ``rloo``, ``grpo``, or
+        kind: ``reinforce``, ``rebn``, ``turn_rebn`` (by turn number), ``rloo``, ``grpo``, or
             ``dr_grpo`` (grpo without the deviation).
-        gamma: the discount per turn, in [0, 1]. The score of an episode in the three that compare is its
-            discounted return; their papers have 1.
+        gamma: the discount per turn, in [0, 1]. ``rloo``, ``grpo`` and ``dr_grpo`` compare discounted
+            returns; their papers use 1.
         seat: whose turns.
-        penalties: what is taken off the reward of each turn, parallel to `episodes` and their turns, such as
-            a divergence from a reference; None: nothing.
+        penalties: numbers to subtract from the reward of each turn, parallel to `episodes` and their turns,
+            such as a divergence from a reference; None: nothing.
 
     Raises:
         BadArgument: for another kind, or a reward that is not finite in an episode with verdict.
@@ -80,14 +80,14 @@ def turn_advantages(
 def has_signal(advantages: Sequence[Sequence[float] | None]) -> bool:
     """Return whether any advantage is not 0; without one the batch has no gradient.
 
-    So it is for ``rebn`` when all returns are equal and for ``grpo`` when they are equal within each
-    group, as when every episode fails: a policy at that point does not recover by itself.
+    ``rebn`` has no signal when all returns are equal, ``grpo`` when they are equal within each group, for
+    example when every episode fails. A policy at that point does not recover by itself.
     """
     return any(any(turns) for turns in advantages if turns)
 
 
 def reinforce(returns: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return the returns themselves: the policy gradient without a baseline.
+    """Return the returns unchanged: the policy gradient without a baseline.
 
     Source: Williams, Machine Learning 8 (1992); Sutton and Barto (2018), section 13.3.
     """
@@ -105,12 +105,12 @@ def rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def turn_rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Normalise the returns of the batch's first turns among themselves, of its second turns, and so on.
+    """Normalise the returns by turn number: first turns among themselves, second turns, and so on.
 
-    As `rebn`, with a mean and a deviation for each place in an episode: where early turns return less than
-    late ones, as with rewards that come closer to the end, an early turn is not worse for being early. A
-    baseline that depends on time is none of the policy's doing: Greensmith, Bartlett and Baxter, J. Machine
-    Learning Research 5 (2004). A place that one episode alone has reached has advantage 0.
+    This is `rebn` with a mean and a deviation for each turn number. Where early turns return less than late
+    ones, as with discounted rewards near the end, an early turn is not penalised for being early. A baseline
+    that depends on time alone is independent of the action: Greensmith, Bartlett and Baxter, J. Machine
+    Learning Research 5 (2004). A turn number that only one episode has reached has advantage 0.
     """
     made = [[0.0] * len(turns) for turns in returns]
     for place in range(max(map(len, returns), default=0)):
@@ -128,7 +128,7 @@ def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = T
 
     Args:
         scores: one return per episode.
-        groups: which episodes belong together, parallel to `scores`.
+        groups: the group of each episode, parallel to `scores`.
         scale: divide by the standard deviation. Without it: Dr. GRPO (Liu et al., arXiv 2503.20783), where
             groups of nearly equal scores do not count more.
 
@@ -149,7 +149,7 @@ def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = T
 
 
 def rloo(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
-    """Return each episode's score less the mean of the others in its group.
+    """Return each episode's score minus the mean of the others in its group.
 
     REINFORCE Leave-One-Out: ``A_i = R_i - mean of R_j, j != i``; the baseline does not depend on the sample,
     so the gradient is unbiased. It is ``dr_grpo`` times n / (n - 1). Sources: Kool et al. (2019); Ahmadian et
@@ -181,7 +181,7 @@ def _normalise(values: Sequence[float], scale: bool = True) -> list[float]:
 
 
 def turn_rewards(episode: Episode, seat: str = SEAT) -> list[float]:
-    """Return what each of a seat's turns earned; 0 where nobody said.
+    """Return the reward of each of a seat's turns; 0 where there is none.
 
     Raises:
         BadArgument: for a reward that is not finite in an episode with verdict.
@@ -191,6 +191,6 @@ def turn_rewards(episode: Episode, seat: str = SEAT) -> list[float]:
         if not math.isfinite(reward):
             raise BadArgument(
                 f"episode {episode.id!r}, turn {number} of {seat!r}: the reward is {reward}, but the episode "
-                "has a verdict; a scored reward is finite, and what broke has Verdict.NONE."
+                "has a verdict; its rewards must be finite. A broken episode has Verdict.NONE."
             )
     return rewards

@@ -13,9 +13,9 @@ def discounted_returns(rewards: Sequence[float], gamma: float, bootstrap: float 
     Source: Sutton and Barto, Reinforcement Learning (2nd ed., 2018), equation 3.9.
 
     Args:
-        rewards: what each turn earned.
+        rewards: the reward of each turn.
         gamma: the discount per turn, in [0, 1].
-        bootstrap: the value of what a truncation cut off; 0 where the task itself ended.
+        bootstrap: the value of the state where the episode was truncated; 0 where the task itself ended.
 
     Raises:
         BadArgument: for a discount outside [0, 1].
@@ -37,11 +37,11 @@ def gae(
     ``V_T = bootstrap``. Source: Schulman et al., arXiv 1506.02438, equations 11 and 16.
 
     Args:
-        rewards: what each turn earned.
+        rewards: the reward of each turn.
         values: a critic's value of the state before each turn.
         gamma: the discount per turn, in [0, 1].
         lam: from 0 (one-step differences) to 1 (return minus value).
-        bootstrap: the critic's value of the state that a truncation cut off; 0 where the task ended.
+        bootstrap: the critic's value of the state where the episode was truncated; 0 where the task ended.
 
     Raises:
         BadArgument: for unequal lengths, or `gamma` or `lam` outside [0, 1].

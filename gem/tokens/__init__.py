@@ -1,1 +1,1 @@
-"""Tokens: messages to ids and the delta of a turn, and episodes to training rows."""
+"""Tokens: conversations to token ids, and episodes to training rows."""

@@ -1,12 +1,11 @@
-"""Any Hugging Face tokenizer's chat template as a Renderer.
+"""A renderer for the chat template of any Hugging Face tokenizer.
 
-The delta of a turn is cut out of a fixed two-message conversation. History is never rendered again, so
+The ids that a turn adds are cut out of a fixed two-message conversation. History is never rendered again, so
 templates that change earlier text (strip its thinking, drop its whitespace) cannot change held tokens.
 
-Tools go through the template too, where it knows them: the tools that are offered, an assistant's calls, and
-the results, as messages of the role ``tool``. By a template that knows none, offered tools are left out (the
-environment's own text says how to call them), calls are text in ``<tool_call>`` tags, and results are the
-user's.
+A template that knows tools renders them too: the offered tools, an assistant's calls, and the results, as
+messages of the role ``tool``. With any other template, offered tools are left out (the environment's own text
+explains how to call them), calls are text in ``<tool_call>`` tags, and results are user messages.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ except ImportError:
 _CUT = "\ufdd0"  # a noncharacter: no text holds it, because those that do lose it first
 _ANSWER = "ANSWER-\ufdd1"  # found again in what the template makes of the base; likewise
 _ENDS_TOO = frozenset(("<|eom_id|>",))
-"""Control tokens that end an answer too, in place of the template's own: Llama's, where it calls a tool."""
+"""Further control tokens that can end an answer instead of the template's own: Llama's, after a tool call."""
 
 _USER = Message("user", "x")
 _BASE = (_USER, Message("assistant", _ANSWER))
@@ -50,7 +49,7 @@ _STYLES: tuple[Style, ...] = ("objects", "strings", "texts")
 
 
 class ChatTemplateRenderer:
-    """Renders by a tokenizer's chat template.
+    """A renderer that uses a tokenizer's chat template.
 
     Text that spells a control token (``<|im_end|>`` in an observation) is encoded as text: what an
     environment or a model says cannot close a turn or open one. Pictures appear as their `alt`.
@@ -59,10 +58,10 @@ class ChatTemplateRenderer:
     def __init__(self, tokenizer: Any, **options: Any) -> None:
         """Render with `tokenizer`, a transformers tokenizer; `options` go to its template.
 
-        An option is what the template knows, such as ``enable_thinking=False``.
+        Options are variables of the template, such as ``enable_thinking=False``.
 
         Raises:
-            BadArgument: for a tokenizer without chat template, or with which no answer ever ends.
+            BadArgument: for a tokenizer without chat template, or without a token that ends an answer.
         """
         if not tokenizer.chat_template:
             raise BadArgument(
@@ -93,7 +92,7 @@ class ChatTemplateRenderer:
 
     @cached_property
     def knows_tools(self) -> bool:
-        """Whether the template shows offered tools, calls and results."""
+        """Whether the template renders offered tools, calls and results."""
         try:
             text = self._text_of_calls(_PROBED, (_PROBE,))
         except BadArgument:
@@ -101,7 +100,7 @@ class ChatTemplateRenderer:
         return all(mark in text for mark in (_PROBE.description, "asked_5f1d", "told_5f1d"))
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
-        """Return the ids of a whole conversation, up to and with the start of the next answer.
+        """Return the ids of a whole conversation, up to and including the start of the next answer.
 
         Raises:
             BadArgument: when the template refuses the messages.
@@ -113,8 +112,8 @@ class ChatTemplateRenderer:
     ) -> tuple[int, ...]:
         """Return the ids that follow `held`: the close of its answer, `fresh`, the next answer's start.
 
-        Where the answer ended with the id that the close begins with, that id is not repeated; nor is it put
-        behind another that stands in its place.
+        Where the answer ended with the first id of its close, that id is not repeated. It is not added either
+        after another id that ends an answer in its place.
 
         Raises:
             BadArgument: when the template refuses the messages.
@@ -126,7 +125,7 @@ class ChatTemplateRenderer:
     def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text, with the id that ends it.
 
-        Calls are written as the template writes them; where it does not, in ``<tool_call>`` tags.
+        Calls are written as the template writes them, or in ``<tool_call>`` tags where it does not.
         """
         said = self._called(text, calls) if calls else None
         if said is None:
@@ -148,7 +147,7 @@ class ChatTemplateRenderer:
                 raise
             return self._encode(self._tail_of_calls(fresh, tools))
         if not found:
-            raise BadArgument("the chat template does not show what the assistant said before.")
+            raise BadArgument("the chat template does not show earlier messages of the assistant.")
         return self._encode(tail)
 
     def _tail_of_calls(self, fresh: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
@@ -167,7 +166,7 @@ class ChatTemplateRenderer:
         return close + after[len(before) :]
 
     def _called(self, text: str, calls: Sequence[ToolCall]) -> str | None:
-        """Return an answer with calls as the template writes it; None where that cannot be told."""
+        """Return an answer with calls as the template writes it; None where this cannot be determined."""
         if not self.knows_tools:
             return None
         said = Message("assistant", text, tool_calls=tuple(calls))
@@ -280,7 +279,7 @@ class ChatTemplateRenderer:
 
 
 class Mismatch(NamedTuple):
-    """A conversation whose held tokens and whose whole re-rendering differ; both as text and ids."""
+    """A conversation whose held tokens differ from a rendering of the whole; both as text and ids."""
 
     answer: str
     held: str
@@ -293,12 +292,12 @@ def certify(
     renderer: ChatTemplateRenderer,
     answers: Sequence[str] = ("\\boxed{7}", "I guess 12.", "<think>\nHigher.\n</think>\n\n\\boxed{9}"),
 ) -> Mismatch | None:
-    """Return a counter-example to the template being append-only, or None when there is none.
+    """Check that the template is append-only; return a counter-example, or None when there is none.
 
     For each answer: prompt, answer, delta, answer, delta must equal the rendering of the whole conversation;
-    where the template knows tools, also with a call as the first answer and its result as what follows.
-    Where they differ, training here is sound all the same, as nothing is rendered again; but a server that
-    is sent messages would show the model other tokens than the ones it is trained on here.
+    where the template knows tools, also with a call as the first answer and its result as what follows. Where
+    they differ, training here is correct all the same, as nothing is rendered again. But a server that is
+    sent messages would show the model other tokens than those it is trained on here.
     """
     for answer in answers:
         plain = (Message("assistant", answer), Message("user", "Higher."))

@@ -11,11 +11,11 @@ from gem.tokens.renderer import Renderer, knows_tools
 
 
 def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
-    """Return the episode with the tokens of a seat's turns, as `renderer` would show and write them.
+    """Return the episode with the tokens of a seat's turns, as `renderer` renders them.
 
-    The episode must have been played with the whole history as a chat. Log probabilities are 0: nobody
-    sampled these tokens. Native calls are written as the renderer writes them; where it knows no tools, they
-    are text.
+    The episode must have been played with the whole history as a chat. Log probabilities are 0, because no
+    model sampled these tokens. Native calls are written as the renderer writes them; where it knows no tools,
+    they are text.
     """
     turns = list(episode.turns)
     mine = episode.exchanges(seat)

@@ -1,7 +1,7 @@
-"""Messages to token ids, and the delta of a turn: the one place where a conversation becomes tokens.
+"""Renderers, which turn messages into token ids: the only place where a conversation becomes tokens.
 
-An agent never tokenises history again: the ids of earlier turns, as the model saw and sampled them, come
-back with each `Ask` in `held`, and only what is new is rendered behind them.
+An agent never tokenises history again. The ids of earlier turns, as the model saw and sampled them, come with
+each `Ask` in `held`, and only the new messages are rendered after them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gem.record import Ask
 
 
 class Renderer(Protocol):
-    """How one model's conversation looks in tokens.
+    """A converter of one model's conversations to token ids.
 
     A renderer whose `knows_tools` is absent or false is never given tools or calls, and need not take them.
     """
@@ -26,16 +26,16 @@ class Renderer(Protocol):
 
     @property
     def vocab_hash(self) -> str:
-        """A hash of the vocabulary and template; checkpoints hold it and refuse another."""
+        """A hash of the vocabulary and template; a checkpoint stores it and loads with no other."""
         ...
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Ids that end an answer; the one that did is part of the answer's `token_ids`."""
+        """Ids that end an answer; the one that ended it is part of the answer's `token_ids`."""
         ...
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
-        """Return the ids of a whole conversation, up to and with the start of the next answer."""
+        """Return the ids of a whole conversation, up to and including the start of the next answer."""
         ...
 
     def delta(
@@ -59,7 +59,7 @@ class Renderer(Protocol):
 def render(renderer: Renderer, ask: Ask, *, tools: bool = True) -> tuple[int, ...]:
     """Return every id the model must see to answer `ask`; it extends ``ask.held`` where that is given.
 
-    Without `tools`, and by a renderer that knows none, the tools of the ask are not offered.
+    The tools of the ask are left out without `tools`, and where the renderer does not know tools.
     """
     offered = (ask.tools,) if tools and ask.tools and knows_tools(renderer) else ()
     if ask.held:
@@ -69,5 +69,5 @@ def render(renderer: Renderer, ask: Ask, *, tools: bool = True) -> tuple[int, ..
 
 
 def knows_tools(renderer: Renderer) -> bool:
-    """Tell whether a renderer, which may be older than tools are, has a form of its own for them."""
+    """Return whether a renderer has its own form for tools; one without this attribute has not."""
     return bool(getattr(renderer, "knows_tools", False))

@@ -1,4 +1,4 @@
-"""Episodes to training rows: the tokens as the model saw and sampled them, never made again from text."""
+"""Training rows of episodes: the tokens that the model saw and sampled, never made again from text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gem.record import SEAT, Episode, Turn
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sequence to train on; the four run in parallel, one entry per token.
+    """One sequence to train on: four parallel sequences, with one entry per token.
 
-    `mask`: 1 on sampled tokens that a trainer learns on, else 0. `logprobs`: of sampled tokens under the
-    policy that sampled them, NaN where nobody knows them; else 0. `turn`: the number of the turn, among its
-    seat's, that sampled the token, else -1. A row without a single token stands for nothing, and fills a
-    batch that has to have a certain size.
+    `mask`: 1 on sampled tokens that a trainer learns from, else 0. `logprobs`: of sampled tokens under the
+    policy that sampled them, NaN where they are not known; else 0. `turn`: the number of the turn, among its
+    seat's, that sampled the token, else -1. A row without tokens only fills a batch that must have a certain
+    size.
     """
 
     ids: Sequence[int] = ()
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def learnt(self) -> list[int]:
-        """Where the tokens stand that a trainer learns on."""
+        """The positions of the tokens that a trainer learns from."""
         return [at for at, learn in enumerate(self.mask) if learn]
 
     def first(self, tokens: int | None) -> Row:
@@ -36,24 +36,24 @@ class Row:
         return Row(self.ids[:tokens], self.mask[:tokens], self.logprobs[:tokens], self.turn[:tokens])
 
     def split(self) -> tuple[Row, Row]:
-        """Return prompt and completion: the tokens before the first sampled one, and all from there on."""
+        """Return prompt and completion: the tokens before the first sampled one, and the rest."""
         at = next((i for i, turn in enumerate(self.turn) if turn >= 0), len(self.ids))
         rest = Row(self.ids[at:], self.mask[at:], self.logprobs[at:], self.turn[at:])
         return self.first(at), rest
 
 
 BLANK = Row()
-"""A row of no tokens: nothing is learned on it."""
+"""A row without tokens: nothing is learnt from it."""
 
 
 def rows(episode: Episode, seat: str = SEAT) -> list[Row]:
     """Return the training rows of a seat's turns, in the order in which they begin.
 
-    A turn whose prompt is all of its parent's prompt and answer, and more, goes on with the parent's row;
-    any other turn begins a row of its own, as does a second turn behind the same parent. So an append-only
-    conversation is one row, each branch of several conversations is one, and each sampled token is learned
-    on in one row, once, behind exactly the tokens it was sampled behind. Rows without a token to learn on
-    are left out. Time and memory are linear in the tokens of the rows.
+    A turn whose prompt extends its parent's prompt and answer continues the parent's row. Any other turn
+    begins a new row, as does a second turn after the same parent. So an append-only conversation is one row,
+    and each branch of several conversations is one. Each sampled token is learnt in one row, once, after
+    exactly the tokens it was sampled after. Rows without a token to learn from are left out. Time and memory
+    are linear in the tokens of the rows.
 
     Raises:
         BadArgument: for a turn without tokens.

@@ -1,4 +1,4 @@
-"""Tool calls out of sampled text, in the forms that chat templates teach models to write."""
+"""Parsing of tool calls in sampled text, in the forms that chat templates teach models to write."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Named = tuple[str, dict[str, Any]]
 def taken(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
     """Return a reply's text without its tool calls, and the calls.
 
-    Read are ``<tool_call>{...}</tool_call>`` (Hermes, Qwen, SmolLM), an answer that is one or more objects
+    It reads ``<tool_call>{...}</tool_call>`` (Hermes, Qwen, SmolLM), an answer that is one or more objects
     ``{"name": ..., "parameters": {...}}`` (Llama 3), and ``[TOOL_CALLS][...]`` or
-    ``[TOOL_CALLS]name[ARGS]{...}`` (Mistral). Where a call cannot be read, or where taking the calls out
-    would change what the whole asks for, all of it stays text, for the environment to read. Drafts inside
-    closed ``<think>`` tags stay text too.
+    ``[TOOL_CALLS]name[ARGS]{...}`` (Mistral). Where a call cannot be read, or where the calls cannot be
+    removed without changing the request, the whole reply stays text, for the environment to read. Drafts
+    inside closed ``<think>`` tags stay text too.
 
     Args:
-        text: what was sampled; it may be anything.
-        turn: goes into the ids of the calls, so that no two of an episode are the same.
+        text: the sampled text, which may be anything.
+        turn: the number of the turn, which makes the ids of calls unique in an episode.
     """
     try:
         for reader in (_hermes, _mistral, _llama):
@@ -46,7 +46,7 @@ def taken(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
 
 
 def _checked(text: str, rest: str, named: Sequence[Named], turn: int) -> tuple[str, tuple[ToolCall, ...]]:
-    """Return what was read, where the text that is made of it again asks for the same calls."""
+    """Return what was read, if the text that is written from it again asks for the same calls."""
     made = tuple(
         ToolCall(f"t{turn:04d}n{place:03d}", name, json.dumps(arguments, ensure_ascii=False))
         for place, (name, arguments) in enumerate(named)

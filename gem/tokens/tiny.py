@@ -1,7 +1,7 @@
 """The tiny model's tokenizer and chat format: words of the games, numbers to 99, bytes for the rest.
 
 The vocabulary is a file of this package, in a fixed order: a vocabulary built from a set changes with the
-interpreter's hash seed and scrambles every checkpoint. `vocab_hash` stands in checkpoints.
+interpreter's hash seed and breaks every checkpoint. Checkpoints store `vocab_hash`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gem.tools import calls as written
 SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 END, SYSTEM, USER, ASSISTANT = range(4)
 PAD = END
-"""What fills rows of a batch; never attended to, never learnt on."""
+"""The padding token of batches; never attended to, never learnt."""
 
 _ROLES: dict[Role, int] = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT, "tool": USER}
 SHORT = 1000
-"""Characters up to which a text's ids are remembered."""
+"""Maximum number of characters of a text whose ids are cached."""
 
 _FIRST_BYTE = len(SPECIAL)
 BRACE = _FIRST_BYTE + ord("}")
@@ -38,12 +38,12 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 class TinyRenderer:
-    """Text to ids and back, without loss for any text, and the chat format around it.
+    """The tiny model's tokenizer, lossless for any text, and its chat format.
 
-    An answer ends with the end token or with a closing brace, the end of a boxed answer. Without the latter
-    the model would be free to babble behind its box, where no reward tells one text from another.
+    An answer ends with the end token or with a closing brace, the end of a boxed answer. Without the brace,
+    the model could write any text after its box, because the reward does not depend on it.
 
-    The model was never shown a tool: those that are offered are left out, and calls are text.
+    The model does not know tools: offered tools are left out, and calls are text.
     """
 
     knows_tools = False
@@ -62,7 +62,7 @@ class TinyRenderer:
         self.vocab_hash = blake2b("\n".join(meaning).encode(), digest_size=8).hexdigest()
 
     def __reduce__(self) -> tuple[type[TinyRenderer], tuple[()]]:
-        """Pickle nothing: another one is the same."""
+        """Pickle no state: a new renderer is the same."""
         return type(self), ()
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class TinyRenderer:
         return len(self._bytes)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of `text`; short texts, which come again and again, are remembered."""
+        """Return the ids of `text`; those of short texts are cached."""
         return self._encode_short(text) if len(text) <= SHORT else self._encode(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ class TinyRenderer:
         return tuple(ids)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
-        """Return the ids of a whole conversation, up to and with the start of the next answer."""
+        """Return the ids of a whole conversation, up to and including the start of the next answer."""
         ids: list[int] = []
         for message in messages:
             text = message.text
@@ -98,7 +98,7 @@ class TinyRenderer:
     def delta(
         self, held: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> tuple[int, ...]:
-        """Return the ids that follow `held`; what does not end with the end token is closed first."""
+        """Return the ids that follow `held`; an answer without the end token is closed first."""
         close = () if held[-1] == END else (END,)
         return (*close, *self.prompt(fresh))
 

@@ -1,10 +1,10 @@
-"""What goes wrong in a run, told in plain words from the figures of its iterations.
+"""Warnings about a training run, computed from the metrics of its iterations.
 
-`alarms` takes the history of a run after each iteration and returns what begins to be wrong with the last
-one. It is a function of the history alone: a resumed run is told the same. Each trouble is told when it
-begins, and again only after it was gone for `AGAIN` iterations. To add one: a function in `CHECKS`.
+`alarms` takes the history of a run after each iteration and returns the problems that begin with the last
+one. It depends on the history alone, so a resumed run gives the same alarms. Each problem is reported when it
+begins, and again only after it was absent for `AGAIN` iterations. To add one, add a function to `CHECKS`.
 
-A figure that was not taken is NaN; what rests on it is then silent.
+A figure that was not measured is NaN; a check that needs it then reports nothing.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from gem.train.config import TrainConfig
 from gem.train.run import Metrics
 
 AGAIN = 20
-"""Iterations for which a trouble has to be gone before it is told anew."""
+"""Number of iterations for which a problem must be absent before it is reported again."""
 WINDOW = 5
-"""Iterations that a level is the mean of, so that one odd batch is no trouble."""
+"""Number of iterations that a level is averaged over, so that one odd batch raises no alarm."""
 NO_SIGNAL = 3
-"""Iterations in a row that trained nothing."""
+"""Number of iterations in a row that trained nothing."""
 ENTROPY_LEFT = 0.05
-"""Share of the run's first entropy below which the policy has hardened."""
+"""Share of the run's first entropy below which the entropy has collapsed."""
 SOLVED = 0.9
-"""Success above which a hardened policy, or one that learns no more, is as it should be."""
+"""Success rate from which a low entropy or a flat trend is no problem."""
 UNREADABLE_RISE = 0.2
 """How far the share of unreadable answers may rise above its lowest level."""
 STANDARD_ERRORS = 4.0
-"""That rise has to be so many standard errors of a share of so many episodes, too."""
+"""The rise must also be at least this many standard errors of the difference between the two shares."""
 NO_VERDICT = 0.1
-"""Share of episodes without a verdict above which the rest may not stand for all."""
+"""Share of episodes without a verdict above which the rest may not be a fair sample."""
 STEP_KL = 0.1
 """Divergence of the steps, nats per token. Well-tuned runs stay near 0.01 (Schulman et al., arXiv 1707.06347,
 adapt their penalty to targets of 0.003 to 0.03)."""
 KL_RISE = 5.0
-"""How many times the divergence from the reference may be its median over the `AGAIN` iterations before."""
+"""The divergence from the reference may be this many times its median over the `AGAIN` iterations before."""
 KL_LEAST = 0.5
-"""Divergence from the reference, nats per token, that is no matter, however fast it came."""
+"""Divergence from the reference, in nats per token, up to which there is no alarm."""
 LOGPROB_GAP = 0.05
 """Mean absolute difference, in nats, of the log probabilities of the same tokens under the same weights, in
-the sampler and in the trainer. Both in float32 differ by about 1e-5, bfloat16 by about 0.01."""
+the sampler and in the trainer. In float32 they differ by about 1e-5, in bfloat16 by about 0.01."""
 SHARE = 0.5
 """Share of the run after which it should have learnt something."""
 P_VALUE = 0.025
-"""Trends that chance gives more often than this are none."""
+"""Largest p-value at which a trend is significant."""
 BLOCKS = 50
-"""Means of neighbouring iterations that the trend is sought in: as many at most."""
+"""Maximum number of means of neighbouring iterations that the trend is tested on."""
 LEAST_BLOCKS = 10
-"""With fewer of them nothing is said about the trend."""
+"""Minimum number of these means for a test of the trend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A trouble that began with an iteration: what was seen, what it usually means, what to do."""
+    """A problem that began with an iteration: what was seen, its usual cause, what to do."""
 
     name: str
     iteration: int
@@ -64,7 +64,7 @@ class Alarm:
 
 
 def alarms(history: Sequence[Metrics], config: TrainConfig) -> list[Alarm]:
-    """Return what begins to be wrong with the last iteration of `history`, one Alarm for each."""
+    """Return the problems that begin with the last iteration of `history`, one Alarm for each."""
     found = []
     for name, check in CHECKS.items():
         text = check(history, config)
@@ -77,7 +77,7 @@ def alarms(history: Sequence[Metrics], config: TrainConfig) -> list[Alarm]:
 
 
 def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """All returns are equal: `NO_SIGNAL` iterations in a row had a return and trained nothing."""
+    """Detect equal returns: `NO_SIGNAL` iterations in a row had a return and trained nothing."""
     last = history[-NO_SIGNAL:]
     if len(last) < NO_SIGNAL or any(m.tokens_trained or math.isnan(m.reward) for m in last):
         return None
@@ -94,7 +94,7 @@ def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:
 
 
 def entropy_collapsed(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """Entropy fell below `ENTROPY_LEFT` of that of the first iterations, and success is below `SOLVED`."""
+    """Detect entropy below `ENTROPY_LEFT` of the first iterations' while success is below `SOLVED`."""
     first, last = _level(history[:WINDOW], "entropy"), _level(history[-WINDOW:], "entropy")
     if len(history) < 2 * WINDOW or not last < ENTROPY_LEFT * first:
         return None
@@ -104,12 +104,12 @@ def entropy_collapsed(history: Sequence[Metrics], config: TrainConfig) -> str | 
         f"Entropy fell to {last:.3g} nats per token, from {first:.3g}, and success is "
         f"{_level(history[-WINDOW:], 'success'):.0%}. The policy says the same thing every time and can no "
         "longer find anything better. Take a smaller lr, a larger kl or entropy, or a higher temperature, "
-        "and begin again from before it fell."
+        "and restart from weights before the fall."
     )
 
 
 def format_lost(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """Unreadable answers rose by `UNREADABLE_RISE`, and by more than chance, above their lowest share."""
+    """Detect a rise of unreadable answers by `UNREADABLE_RISE` above their lowest share, beyond chance."""
     if len(history) < 2 * WINDOW:
         return None
     last = _level(history[-WINDOW:], "unreadable")
@@ -122,33 +122,33 @@ def format_lost(history: Sequence[Metrics], config: TrainConfig) -> str | None:
         return None
     return (
         f"{last:.0%} of episodes end in an answer that cannot be read; it was {best:.0%}. The policy is "
-        "forgetting the format: the steps are too large, or nothing holds it to what it was. Take a smaller "
+        "forgetting the format: the steps are too large, or kl is too small. Take a smaller "
         "lr or a larger kl, and read some of the last episodes (gem-gym store show)."
     )
 
 
 def verdicts_lost(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """More than `NO_VERDICT` of the last episodes have no verdict."""
+    """Detect that more than `NO_VERDICT` of the last episodes have no verdict."""
     last = history[-WINDOW:]
     share = fmean(m.no_verdict for m in last) / config.batch if len(last) == WINDOW else 0.0
     if share <= NO_VERDICT:
         return None
     return (
         f"{share:.0%} of the last {WINDOW * config.batch:,} episodes have no verdict: something around the "
-        "environment breaks (a server, a sandbox, a time limit). What is left is not a fair sample, for long "
-        "and hard episodes break most often. Look at what broke (gem-gym store ls --no-verdict), and mend it."
+        "environment breaks (a server, a sandbox, a time limit). The rest is not a fair sample, because long "
+        "and hard episodes break most often. Look at what broke (gem-gym store ls --no-verdict), and fix it."
     )
 
 
 def kl_exploding(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """The steps diverge by more than `STEP_KL`, or the reference is `KL_RISE` times as far as it was."""
+    """Detect steps above `STEP_KL`, or a divergence from the reference `KL_RISE` times its median."""
     if len(history) < WINDOW:
         return None
     steps = _level(history[-WINDOW:], "step_kl")
     if steps > STEP_KL:
         return (
             f"The last updates moved the policy by {steps:.3g} nats per token each, where 0.01 is usual. "
-            "The samples no longer stand for the policy that is trained on them. Take a smaller lr, fewer "
+            "The samples no longer represent the policy that is trained on them. Take a smaller lr, fewer "
             "epochs or larger minibatches."
         )
     last = _level(history[-WINDOW:], "kl")
@@ -157,29 +157,30 @@ def kl_exploding(history: Sequence[Metrics], config: TrainConfig) -> str | None:
         return None
     return (
         f"The divergence from the policy before RL rose to {last:.3g} nats per token, from "
-        f"{earlier[len(earlier) // 2]:.3g} a few iterations ago. The policy is running away from what it "
-        "knew, often towards something that the reward overlooks. Read some episodes; take a smaller lr or a "
+        f"{earlier[len(earlier) // 2]:.3g} a few iterations ago. The policy is moving far from its "
+        "start, often because it exploits a flaw of the reward. Read some episodes; take a smaller lr or a "
         "larger kl."
     )
 
 
 def sampler_disagrees(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """The sampler's and the trainer's log probabilities of the same tokens differ by `LOGPROB_GAP`."""
+    """Detect that the sampler's and the trainer's log probabilities differ by `LOGPROB_GAP`."""
     gap = _level(history[-WINDOW:], "logprob_gap")
     if len(history) < WINDOW or not gap > LOGPROB_GAP:
         return None
     return (
         f"The sampler and the trainer differ by {gap:.3g} nats per token about what was sampled, under the "
         "same weights. The gradient is then that of another policy. Usual causes: another precision or "
-        "attention in one of them, another temperature or template, weights that were not handed over. "
+        "attention in one of them, another temperature or template, weights that were not updated. "
         "Sample and train in the same dtype, with the same model."
     )
 
 
 def not_learning(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """At `SHARE` of the run neither success nor return has a rising trend (Mann-Kendall, at `P_VALUE` each).
+    """Detect that neither success nor return has a rising trend at `SHARE` of the run.
 
-    It is looked at once, so that it says so once. Of runs that learn nothing about one in twenty escapes it.
+    Both are tested by Mann-Kendall, at `P_VALUE` each. They are tested once, so that it is reported once.
+    About one in twenty runs that learn nothing is not detected.
     """
     if config.opponents or config.curriculum:  # what is played grows harder on the way
         return None
@@ -211,17 +212,17 @@ CHECKS: dict[str, Callable[[Sequence[Metrics], TrainConfig], str | None]] = {
     "sampler_disagrees": sampler_disagrees,
     "not_learning": not_learning,
 }
-"""What is looked for, by name; each says what is wrong with the last iteration of a history, or None."""
+"""The checks by name; each returns what is wrong with the last iteration of a history, or None."""
 
 
 def _level(metrics: Sequence[Metrics], name: str) -> float:
-    """Return the mean of a figure where it was taken; NaN where it never was."""
+    """Return the mean of a figure over the iterations where it was measured; NaN where there are none."""
     known = [value for m in metrics if not math.isnan(value := getattr(m, name, math.nan))]
     return fmean(known) if known else math.nan
 
 
 def _trend(history: Sequence[Metrics], name: str) -> float | None:
-    """Return the p-value of a rising trend of a figure; None where there is too little of it."""
+    """Return the p-value of a rising trend of a figure; None where there are too few values."""
     size = max(1, -(-len(history) // BLOCKS))
     means = [_level(history[i : i + size], name) for i in range(0, len(history), size)]
     known = [mean for mean in means if not math.isnan(mean)]

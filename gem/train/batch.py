@@ -1,8 +1,8 @@
-"""Training rows as tensors: what one forward pass needs, and nothing twice.
+"""Training rows as tensors: batches whose rows share the computation of common prefixes.
 
-Rows of one batch have much in common: the rules at their beginning, the first turns of a game, whole
-conversations. `collate` lays them out as prefix trees, so that each distinct token behind its history is
-computed once, however many rows hold it, and with gradient from all of them.
+Rows of a batch have much in common: the rules at their beginning, the first turns of a game, whole
+conversations. `collate` arranges them as prefix trees. A token with the same history is computed once,
+however many rows contain it, and gets the gradient of all of them.
 
 Axes: B packs, T places of a pack, P tokens of the shared prefix, U places whose next token was sampled, N
 sampled tokens of the batch, M turns that they belong to.
@@ -25,7 +25,7 @@ from gem.tokens.rows import Row, rows
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a turn is trained towards: its advantage, and for a critic its return and its value before."""
+    """Training targets of a turn: its advantage, and for a critic its return and its old value."""
 
     advantage: float = 0.0
     returns: float = 0.0
@@ -39,9 +39,9 @@ NOTHING = Target()
 class Weighted:
     """A training row and the target of each of its turns; a turn that is not listed has advantage 0.
 
-    `source`: which of a batch's episodes it is of. `noted`: what the learner knows of the row's sampled
-    tokens, by name, each (n, ...): their log probabilities under the policy before the update, or what the
-    reference says.
+    `source`: the index of its episode in the batch. `noted`: tensors over the row's n sampled tokens, by
+    name, each (n, ...): their log probabilities under the policy before the update, or outputs of the
+    reference.
     """
 
     row: Row
@@ -54,16 +54,16 @@ class Weighted:
 class Batch:
     """Rows of one forward pass.
 
-    `prefix` (P,): the tokens that all rows begin with. `ids` (B, T): what follows, in packs, padded on the
-    right; `position` (B, T): where in its row each token stands, the first of the row at 0; `sees` (B, T, T):
-    which places of its pack a token looks back at, itself among them, beside the whole prefix. None where
-    each pack is a single chain: then it is all up to itself.
+    `prefix` (P,): the tokens that all rows begin with. `ids` (B, T): the tokens after it, in packs, padded on
+    the right. `position` (B, T): the position of each token in its row, from 0. `sees` (B, T, T): the places
+    of its pack that a token attends to, itself included; it also attends to the whole prefix. None where each
+    pack is a single chain: a token then attends to all places up to itself.
 
-    `place` (U,): the places, of B times T, whose next token was sampled. `of` (N,): which of the U precedes
-    each sampled token, in ascending order. `target`, `old_logprob` (N,): the token, and its log probability
-    when it was sampled. `turn` (N,): which of the M turns it belongs to; `row` (N,): which row. `first` (M,):
-    each turn's first token, of N. `advantage`, `returns`, `value` (M,): see Target. `noted`: see Weighted,
-    each (N, ...).
+    `place` (U,): the places, of B times T, whose next token was sampled. `of` (N,): the index, of U, of the
+    place before each sampled token, in ascending order. `target`, `old_logprob` (N,): the token, and its log
+    probability when it was sampled. `turn` (N,): the index of its turn, of M; `row` (N,): the index of its
+    row. `first` (M,): the index of each turn's first token, of N. `advantage`, `returns`, `value` (M,): see
+    Target. `noted`: see Weighted, each (N, ...).
     """
 
     prefix: Tensor
@@ -84,12 +84,12 @@ class Batch:
 
     @property
     def turns(self) -> int:
-        """How many turns the batch holds."""
+        """The number of turns in the batch."""
         return len(self.first)
 
     @property
     def positions(self) -> int:
-        """How many positions a forward pass computes, padding included."""
+        """The number of positions that a forward pass computes, padding included."""
         return len(self.prefix) + self.ids.numel()
 
 
@@ -112,10 +112,10 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
 
     Args:
         weighted: the rows, each with a token to learn on.
-        pad: the id that fills packs.
-        capacity: tokens that a pack may hold, at least the longest row's. None: for models that cannot be
-            told what a token looks back at: no prefix is shared, and a pack is one row and rows that are a
-            beginning of it.
+        pad: the token id for padding.
+        capacity: maximum tokens of a pack, but at least those of the longest row. None: for models that take
+            no mask of what a token attends to. Then no prefix is shared, and a pack is one row and rows that
+            are a prefix of it.
     """
     order = sorted(range(len(weighted)), key=lambda b: tuple(weighted[b].row.ids))
     all_ids = [weighted[b].row.ids for b in order]
@@ -193,7 +193,7 @@ class _Pack:
         self._added: list[tuple[int, list[int]]] = []  # where a row's own tokens begin, and the path to them
 
     def shares(self, ids: Sequence[int]) -> int:
-        """Return how many of a row's tokens stand here already."""
+        """Return how many of a row's tokens are already in the pack."""
         if not self.paths:
             return 0
         path = self.paths[-1]
@@ -213,7 +213,7 @@ class _Pack:
         self.paths.append([*path, *range(start, len(self.ids))])
 
     def look(self, sees_TT: Tensor) -> None:
-        """Mark in `sees` which places each place looks back at."""
+        """Mark in `sees_TT` which places each place attends to."""
         ends = [start for start, _ in self._added[1:]]
         for (start, path), end in zip(self._added, (*ends, len(self.ids)), strict=True):
             sees_TT[start:end, path] = True
@@ -243,9 +243,9 @@ def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
 
 
 def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:
-    """Return the rows in random minibatches of at most `size`, as equal as can be.
+    """Return the rows in random minibatches of at most `size` rows, of nearly equal size.
 
-    A remainder of its own would take a step of full length on a handful of rows.
+    Otherwise a small remainder would get a full optimiser step on a few rows.
     """
     order = torch.randperm(len(weighted), generator=generator).tolist()
     count = -(-len(order) // size)
@@ -254,9 +254,9 @@ def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Genera
 
 
 def microbatches(weighted: Sequence[Weighted], tokens: int | None) -> list[list[Weighted]]:
-    """Return rows in parts of about `tokens` distinct tokens, for one step in several passes; None: one part.
+    """Split the rows of one step into parts of about `tokens` distinct tokens; None: one part.
 
-    Neighbours share the most. A row of more tokens is a part of its own.
+    Rows that share the most are neighbours. A row of more tokens is a part of its own.
     """
     if tokens is None:
         return [list(weighted)]

@@ -1,8 +1,8 @@
-"""Checkpoints: a run can be killed at any moment and goes on from its last finished iteration.
+"""Checkpoints: writing and reading the state that a killed run resumes from.
 
-A file is written beside the old one and renamed over it, so that there is always one whole checkpoint. All
-chance of a run is derived from its seed and its counters, so these are the state of every generator and of
-every environment.
+A file is written beside the old one and renamed over it, so that there is always one complete checkpoint. All
+randomness of a run is derived from its seed and its counters, so these are the state of every random
+generator and of every environment.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch
 from gem.errors import SchemaMismatch, StoreError
 
 SCHEMA = 1
-"""Number of the stored form."""
+"""Version number of the file format."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint so that a crash leaves the old one or the new one, never a torn one.
+    """Write a checkpoint atomically: a crash leaves the old one or the new one, never a partial one.
 
     Raises:
         StoreError: when it cannot be written; the old one stays.
@@ -38,8 +38,8 @@ def save(path: Path, state: dict[str, Any]) -> None:
         with suppress(OSError):
             partial.unlink()  # half a checkpoint is of no use, and fills the disk
         raise StoreError(
-            f"checkpoint {path} cannot be written: {error}. The one before it stands; free the disk or "
-            "choose another --out, then go on with --resume."
+            f"checkpoint {path} cannot be written: {error}. The previous one is kept; free disk space "
+            "or choose another --out, then continue with --resume."
         ) from error
 
 
@@ -57,7 +57,7 @@ def load(path: Path) -> dict[str, Any]:
     except Exception as error:  # a torn file may break the unpickling anywhere
         first = (str(error) or type(error).__name__).splitlines()[0]
         raise StoreError(
-            f"checkpoint {path} cannot be read: {first}. It may be damaged: put back a copy, or train "
+            f"checkpoint {path} cannot be read: {first}. It may be damaged: restore a copy, or train "
             "anew (--overwrite)."
         ) from error
     found = state.get("schema") if isinstance(state, dict) else None

@@ -1,4 +1,4 @@
-"""``gem-gym train``: a run from the command line, with its table and its picture at the end."""
+"""The command ``gem-gym train``: its flags, the run, and the table and picture at its end."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from gem.train.run import RunFolder
 class Arguments:
     """Train a language model on an environment with a policy gradient.
 
-    The defaults are the demonstration: the embedded tiny model learns game:GuessTheNumber-v0-easy from its
-    text prompts, on one core, in minutes. Some follow --algorithm and --model: --help shows those of what
-    stands beside it.
+    With the defaults, the built-in tiny model learns game:GuessTheNumber-v0-easy from text prompts, on one
+    core, in minutes. Some defaults depend on --algorithm and --model: add these flags to --help to see them.
     """
 
     config: Annotated[TrainConfig, tyro.conf.arg(name="")]
-    """The run."""
+    """Settings of the run."""
 
     resume: bool = False
-    """Go on with the run in the folder --out, from its last checkpoint."""
+    """Resume the run in the folder --out from its last checkpoint."""
 
     overwrite: bool = False
     """Replace the run in the folder --out."""
@@ -43,20 +42,20 @@ class Arguments:
     files: Annotated[
         tuple[Path, ...], tyro.conf.arg(name="config", metavar="FILE"), tyro.conf.UseAppendAction
     ] = ()
-    """Take settings from a TOML file, by their names here with _ for -; of several files the later counts,
-    and flags count before files. Paths in a file are taken from where the command runs."""
+    """Read settings from a TOML file, named as the flags here with _ for -. A later file overrides an earlier
+    one, and flags override files. Paths in a file are relative to the working folder."""
 
     print_config: bool = False
-    """Print the settings that the run would have, as TOML that --config reads, and train nothing."""
+    """Print the settings of the run as TOML that --config reads, and train nothing."""
 
 
 def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = None) -> int:
-    """Carry out ``gem-gym train``; the defaults fit the flags, or are the run's own with --resume.
+    """Run ``gem-gym train``; defaults depend on the flags, or with --resume on the stored run.
 
-    `report` writes a page about the run in a folder and says where; it is called when the run has ended.
+    `report` writes a page about the run in a folder and returns its path; it is called at the end of the run.
 
     Raises:
-        BadArgument: for flags that contradict each other, or the run that stands.
+        BadArgument: for flags that contradict each other or the stored run.
     """
     read = read_configs(Path(file) for file in _flags(args, "config") if file)
     folder = RunFolder(Path(_flag(args, "out") or read.get("out", TrainConfig.out)))
@@ -66,13 +65,13 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         given = TrainConfig.fitting(**{**read, **_decisive(args)})
     else:
         given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
-    # Unchecked, because a flag may mend what a file cannot say alone; what comes of both is checked.
+    # Not checked here: a flag may complete what a file leaves open. The combination is checked.
     default = Arguments(TrainConfig.unchecked(**given))
     parsed = tyro.cli(
         Arguments, prog=prog, args=args, default=default, config=(tyro.conf.FlagCreatePairsOff,)
     )
     if parsed.resume and parsed.overwrite:
-        raise BadArgument("--resume goes on with a run and --overwrite replaces it; choose one.")
+        raise BadArgument("--resume continues a run and --overwrite replaces it; choose one.")
     config = parsed.config
     if stored is not None:
         config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
@@ -80,8 +79,8 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
             name = changed[0]
             raise BadArgument(
                 f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
-                f"{getattr(config, name)!r}; a run goes on as it began. Leave it out of the flags and "
-                "configs, or begin another run with another --out."
+                f"{getattr(config, name)!r}; a resumed run keeps its settings. Leave it out of the "
+                "flags and configs, or start another run with another --out."
             )
     if parsed.print_config:
         sys.stdout.write(to_toml(config))
@@ -94,7 +93,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:
-    """Return the flags that other defaults follow; what is wrong with them is said by the parser."""
+    """Return the flags that other defaults depend on; the parser reports errors in them."""
     given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
     if given.get("algorithm") not in ALGORITHMS:
         given.pop("algorithm", None)
@@ -137,7 +136,7 @@ def _carry_out(
         watcher.close()
         if folder.checkpoint.exists():
             console.print(
-                "stopped; the run stands. Go on with: "
+                "stopped; the run is saved. Resume it with: "
                 f"{_invoked()} train --out {shlex.quote(str(config.out))} --resume",
                 highlight=False,
                 soft_wrap=True,
@@ -175,7 +174,7 @@ def _carry_out(
 
 
 def _invoked() -> str:
-    """Return what this shell can type to reach gem-gym: `make demo` runs it from outside the path."""
+    """Return the command that runs gem-gym in this shell: `make demo` runs it from outside PATH."""
     if Path(sys.argv[0]).name != "gem-gym":
         return shlex.join([sys.executable, "-m", "gem"])
     return "gem-gym" if shutil.which("gem-gym") == sys.argv[0] else shlex.quote(sys.argv[0])

@@ -1,4 +1,4 @@
-"""What is refused of a run's settings: each by itself, and what does not go together."""
+"""Checks of a run's settings: the range of each, and combinations that are not allowed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NOT_NEGATIVE = (
 )
 
 LOGGERS = ("tensorboard", "wandb")
-"""What `--log` knows by name; see `gem.train.loggers`."""
+"""Names that `--log` accepts; see `gem.train.loggers`."""
 
 
 def check(config: TrainConfig) -> None:
-    """Refuse what cannot be trained.
+    """Check that the settings can be trained.
 
     Raises:
         BadArgument: for a setting out of its range, or two that contradict each other.
@@ -74,7 +74,7 @@ def _check_ranges(config: TrainConfig) -> None:
 
 @functools.cache
 def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
-    """Return what is accepted by those settings that have a few values."""
+    """Return the accepted values of the settings that have only a few."""
     hints = get_type_hints(of).items()
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
@@ -86,7 +86,7 @@ def _check_evaluations(config: TrainConfig) -> None:
         raise BadArgument(f"target is {config.target}; accepted: a number, or none.")
     if (config.patience or config.target is not None) and not config.eval_every:
         name = "patience" if config.patience else "target"
-        raise BadArgument(f"{name} goes by held-out evaluations; say how often they are (eval_every).")
+        raise BadArgument(f"{name} needs held-out evaluations; set how often they run (eval_every).")
 
 
 def _check_warmup(config: TrainConfig) -> None:
@@ -95,19 +95,19 @@ def _check_warmup(config: TrainConfig) -> None:
     if config.demos is None and (config.demos_held_out or not config.episodes):
         name = "demos_held_out" if config.demos_held_out else "episodes"
         raise BadArgument(
-            f"{name} is {getattr(config, name)}: that takes demonstrations; name a store (demos)."
+            f"{name} is {getattr(config, name)}, which needs demonstrations; name a store (demos)."
         )
     if config.demos is not None and config.warmup_check:
         raise BadArgument(
-            "warmup_check looks for the format alone; demonstrations (demos) teach more than that."
+            "warmup_check tests the format alone, and demonstrations (demos) teach more; leave one out."
         )
     if config.warmup_most and (not config.warmup_check or config.warmup_most < config.warmup_steps):
         raise BadArgument(
-            f"warmup_most is {config.warmup_most}; accepted: with looks (warmup_check), and at least "
+            f"warmup_most is {config.warmup_most}; accepted: only with warmup_check, and at least "
             f"warmup_steps ({config.warmup_steps})."
         )
     if config.demos is not None and not config.warmup_steps:
-        raise BadArgument("demos are cloned in the warm-up; say how many steps it takes (warmup_steps).")
+        raise BadArgument("demos are cloned in the warm-up; set its number of steps (warmup_steps).")
 
 
 def _check_loggers(config: TrainConfig) -> None:
@@ -121,7 +121,7 @@ def _check_loggers(config: TrainConfig) -> None:
 
 def _check_environments(config: TrainConfig) -> None:
     if config.environments and config.curriculum:
-        raise BadArgument("environments are played at once, a curriculum in order; give one of them.")
+        raise BadArgument("environments are played together, a curriculum in sequence; give one of them.")
     several = "environments" if config.environments else "curriculum" if config.curriculum else ""
     own = type(config)
     if several and (config.env != own.env or config.env_kwargs):
@@ -129,13 +129,13 @@ def _check_environments(config: TrainConfig) -> None:
         raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
     if (several or config.opponents) and config.eval_every:
         raise BadArgument(
-            f"held-out evaluations are of one environment without opponents; leave eval_every or "
+            f"held-out evaluations need one environment without opponents; leave eval_every or "
             f"{several or 'opponents'} out."
         )
     if len(config.curriculum) == 1:
         raise BadArgument("a curriculum has one stage; accepted: two or more.")
     if config.mix_by == "tokens" and len(config.environments) < 2:
-        raise BadArgument("mix_by tokens goes with two environments or more; leave it out.")
+        raise BadArgument("mix_by tokens needs two environments or more; leave it out.")
     for name in ("advance_at", "keep"):
         if not 0 <= getattr(config, name) < 1:
             raise BadArgument(f"{name} is {getattr(config, name)}; accepted: 0 or more, and less than 1.")
@@ -146,10 +146,10 @@ def _check_opponents(config: TrainConfig) -> None:
         raise BadArgument(f"opponent is {' '.join(config.opponent)}; give each name once.")
     if config.algorithm == "turn_grpo":
         raise BadArgument(
-            "turn_grpo begins games again in their middle, which have one seat; choose another."
+            "turn_grpo restarts games in the middle, which needs games of one seat; choose another."
         )
     if config.ray:
-        raise BadArgument("opponents play where the policy does; leave ray out.")
+        raise BadArgument("opponents cannot be sampled on a Ray cluster; leave ray or the opponents out.")
     if config.pool and config.sampler:
         raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
 
@@ -164,16 +164,16 @@ def _check_algorithm(config: TrainConfig) -> None:
             f"group is {config.group}; {config.algorithm} compares at least 2 samples of a task."
         )
     if config.kl_reward and config.algorithm == "turn_grpo":
-        raise BadArgument("turn_grpo takes no divergence off rewards; leave --kl-reward out.")
+        raise BadArgument("turn_grpo cannot subtract the divergence from rewards; leave --kl-reward out.")
 
 
 def _check_model(config: TrainConfig) -> None:
     if config.model == "tiny":
         if config.device != "cpu":
-            raise BadArgument(f"device is {config.device!r}; the tiny model takes cpu alone.")
+            raise BadArgument(f"device is {config.device!r}; the tiny model runs on cpu only.")
         for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler"):
             if _given(config, name):
-                raise BadArgument(f"{name} belongs to a language model; the tiny model has none of it.")
+                raise BadArgument(f"{name} is a setting of language models; leave it out for the tiny model.")
     elif config.lora_rank and config.train_layers is not None:
         raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
 
@@ -187,9 +187,9 @@ def _check_sampler(config: TrainConfig) -> None:
         if _given(config, name):
             raise BadArgument(f"{name} does not go with a sampler; leave one of them out.")
     if config.ray:
-        raise BadArgument("a sampler is a server that all ask already; leave ray or sampler out.")
+        raise BadArgument("ray and sampler both say where answers are sampled; leave one of them out.")
 
 
 def _given(config: TrainConfig, name: str) -> bool:
-    """Tell whether a setting is another than by default."""
+    """Return whether a setting differs from its default."""
     return bool(getattr(config, name) != getattr(type(config), name))

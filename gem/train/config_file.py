@@ -1,7 +1,7 @@
 """Configs as TOML: files that `gem-gym train --config` reads, and what `--print-config` writes.
 
 A file has settings under their names in `TrainConfig`; what it leaves out keeps its default. TOML has no
-null, so a setting that may be left open is ``"none"``.
+null: ``"none"`` stands for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACCEPTED: dict[Any, str] = {
 
 
 def read_configs(paths: Iterable[Path]) -> dict[str, Any]:
-    """Return the settings of several files; where two have the same one, the later file counts.
+    """Return the settings of several files; a later file overrides an earlier one.
 
     Raises:
         BadArgument: for a file that cannot be read or is not TOML, an unknown setting, or another type.
@@ -57,13 +57,13 @@ def read_config(path: Path) -> dict[str, Any]:
     hints = get_type_hints(TrainConfig)
     for name in values:
         if name not in hints:
-            hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` has all."
-            raise BadArgument(f"the config {path} has {name!r}, which is no setting.{hint}")
+            hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` shows all."
+            raise BadArgument(f"the config {path} has {name!r}, which is not a setting.{hint}")
     return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
 
 
 def setting(where: str, name: str, value: Any) -> Any:
-    """Return a value as the setting of that name has it; `where` it stands is said in the error.
+    """Return a value converted to the type of the setting `name`; `where` is its source, for errors.
 
     Raises:
         BadArgument: for a value of another type.
@@ -99,7 +99,7 @@ def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[Env
 
 
 def _path(kind: type, value: Any) -> Any:
-    """Return a path; msgspec knows none."""
+    """Return a path, which msgspec does not know."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
     raise TypeError

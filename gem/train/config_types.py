@@ -16,17 +16,17 @@ Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo",
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 Ratio = Literal["token", "turn", "sequence"]
-"""What a probability ratio is of: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
+"""Unit of a probability ratio: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
 
 Normalise = Literal["episode", "turn", "token", "constant"]
-"""By what a step's loss is divided. ``episode``: the episodes of the step, whose number the policy does not
-control, so that the gradient is that of the mean return. ``turn`` and ``token``: the turns or sampled tokens
-of the step, which the policy does control: a mean over them weighs the turns of short episodes more (a bias,
-see docs/guides/estimators.md). ``constant``: the episodes times a constant, as Dr. GRPO's (arXiv
-2503.20783)."""
+"""Divisor of a step's loss. ``episode``: the number of episodes of the step, which the policy does not
+control, so the gradient is that of the mean return. ``turn`` and ``token``: the number of turns or sampled
+tokens of the step. The policy does control these, and a mean over them weighs the turns of short episodes
+more (a bias, see docs/guides/estimators.md). ``constant``: the episodes times a constant, as in Dr. GRPO
+(arXiv 2503.20783)."""
 
 PoolBy = Literal["uniform", "hard", "even"]
-"""How often an opponent is met, see gem.train.opponents."""
+"""How often an opponent is played; see gem.train.opponents."""
 
 KlEstimator = Literal["full", "k1", "k2", "k3"]
 """How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
@@ -34,11 +34,11 @@ own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` e
 Approximating KL Divergence, 2020)."""
 
 WarmupOn = Literal["answers", "all"]
-"""The tokens that a warm-up learns: those of the answers; or all from the first answer on, so that the model
-learns to foretell what the environment says too."""
+"""The tokens that a warm-up learns: those of the answers, or all from the first answer on, so that the model
+also learns to predict the environment's replies."""
 
 NONE = "none"
-"""How flags and files say that a setting that may be left open is."""
+"""The word for None in flags and files."""
 
 
 def _keywords(args: list[str]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ KEYWORDS: PrimitiveConstructorSpec[dict[str, Any]] = PrimitiveConstructorSpec(
 
 
 def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """Return how a flag is read that may be none: tyro's own would speak of {None}|INT."""
+    """Return the parser of a flag that may be none; tyro's own would show {None}|INT."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
@@ -74,7 +74,7 @@ MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
 
 
 def tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """Return how a flag is read that takes several tables, each a word that `of` parses."""
+    """Return the parser of a flag that takes several tables, each a word that `of.parse` reads."""
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar=metavar,

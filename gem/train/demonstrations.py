@@ -1,4 +1,4 @@
-"""Stored demonstrations that a warm-up clones: opening them, keeping some apart, and the loss on these."""
+"""Stored demonstrations for the warm-up: opening them, holding some out, and the loss on those."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gem.train.learner import Learner
 from gem.train.warmup import NO_DEMONSTRATIONS, cloned_rows, warm_up_seed
 
 HELD_OUT = 64
-"""Demonstrations that a held-out loss is taken of, at most."""
+"""Maximum number of demonstrations that a held-out loss is measured on."""
 
 
 @contextmanager
 def open_demonstrations(
     config: TrainConfig,
 ) -> Iterator[tuple[Sequence[Episode] | None, Sequence[Episode]]]:
-    """Open what the warm-up clones, None where it is random play, and the demonstrations kept apart.
+    """Open the demonstrations to clone (None for random play) and the held-out ones.
 
     Raises:
         StoreError: where there is no such store. BadArgument: where it is empty, or cannot be divided.
@@ -40,14 +40,14 @@ def open_demonstrations(
 
 
 class Chosen(Sequence[Episode]):
-    """Some of a store's episodes, read as they are asked for."""
+    """Some of a store's episodes, read when they are accessed."""
 
     def __init__(self, store: EpisodeStore, numbers: Sequence[int]) -> None:
-        """Choose by number in the store."""
+        """Choose the episodes with these numbers in the store."""
         self.store, self.numbers = store, numbers
 
     def __len__(self) -> int:
-        """Return how many."""
+        """Return the number of episodes."""
         return len(self.numbers)
 
     @overload
@@ -62,10 +62,10 @@ class Chosen(Sequence[Episode]):
 
 
 def split(store: EpisodeStore, share: float, seed: int) -> tuple[Chosen, Chosen]:
-    """Return the demonstrations to clone, and those kept apart: a share of the tasks, all episodes of each.
+    """Return the demonstrations to clone, and the held-out ones: all episodes of a share of the tasks.
 
     Raises:
-        BadArgument: where too few tasks are there to be on both sides.
+        BadArgument: where there are too few tasks for both parts.
     """
     tasks = [task_key(store.task(number)) for number in range(len(store))]
     ranked = sorted(set(tasks), key=lambda task: seeding.derive(seed, "held-out demonstrations", task))
@@ -73,7 +73,7 @@ def split(store: EpisodeStore, share: float, seed: int) -> tuple[Chosen, Chosen]
     if len(kept) >= len(ranked):
         raise BadArgument(
             f"demos_held_out is {share}; the store has demonstrations of {len(ranked)} task"
-            f"{'s' * (len(ranked) != 1)}, of which that leaves none to clone. Take fewer, or add some."
+            f"{'s' * (len(ranked) != 1)}, which leaves none to clone. Hold out fewer, or add some."
         )
     apart = [number for number, task in enumerate(tasks) if task in kept]
     cloned = [number for number, task in enumerate(tasks) if task not in kept]
@@ -89,7 +89,7 @@ def loss_on(learner: Learner, episodes: Sequence[Episode], on: WarmupOn) -> floa
 
 
 def cloned_seeds(config: TrainConfig) -> Iterator[int]:
-    """Yield the seeds of what the warm-up clones, or may clone."""
+    """Yield the seeds of the episodes that the warm-up clones, or may clone."""
     if config.demos is None:
         steps = config.warmup_most or config.warmup_steps
         for step, i in product(range(steps), range(config.warmup_batch)):

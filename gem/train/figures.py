@@ -1,6 +1,6 @@
-"""The figures of a run's final table: what a policy is measured in, and measuring it there.
+"""The measurement of the figures in a run's final table.
 
-A policy is measured in each environment, and where a game has other seats against each opponent by itself.
+A policy is measured in each environment, and in a game with opponents against each opponent separately.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gem.train.played_env import PlayedEnv
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What a policy is measured in: an environment, and the names of who holds the other seats, in turn.
+    """An environment to measure a policy in, and the names of its opponents there, who take turns.
 
-    Without `against` the policy holds every seat.
+    Without `against` the policy plays every seat.
     """
 
     env: PlayedEnv
@@ -37,10 +37,10 @@ class Contest:
         return self.env.has_expert if self.against else self.env.spec.solver != "none"
 
     def measure(self, agent: Agent, others: Sequence[Agent], episodes: int) -> EnvResult:
-        """Return an agent's figures over about `episodes` episodes; 0: each instance once, without chance.
+        """Measure an agent over about `episodes` episodes; 0: each instance once, for a deterministic agent.
 
-        `others` are the agents of `against`. Each instance is played in every seat; success, reward and turns
-        are those of the agent's own seat, and `seats` has them by the seat that it held.
+        `others` are the agents of `against`. Each instance is played in every seat. Success, reward and turns
+        are those of the agent's own seat; `seats` has them for each seat that it played.
         """
         env, config = self.env, self.env.config
         instances = env.instances
@@ -75,9 +75,9 @@ class Contest:
 
 
 def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clustered: bool) -> EnvResult:
-    """Return the figures of an agent that held the seat `held` of each episode.
+    """Return the figures of an agent that played the seat `held[i]` of episode i.
 
-    `clustered`: episodes of one `group` are of one instance that was drawn, and not independent.
+    `clustered`: episodes of one `group` share an instance that was drawn, so they are not independent.
     """
     whole = summarise(name, episodes, clustered=clustered)
     mine = [(episode, seat) for episode, seat in zip(episodes, held, strict=True) if episode.scored]
@@ -111,10 +111,10 @@ def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clu
 
 
 def contests(trainer: Trainer) -> list[Contest]:
-    """Return what a policy is measured in: each environment, a game against each opponent that has a name.
+    """Return what a policy is measured in: each environment, and a game against each named opponent.
 
-    Where the opponents are past copies alone, which change, it is random play, which does not; at the end
-    the copies too.
+    Where all opponents are past copies, which change, the opponent is random play, which does not. At the end
+    the copies are opponents too.
     """
     config, league = trainer.config, trainer.league
     found: list[Contest] = []
@@ -132,12 +132,12 @@ def contests(trainer: Trainer) -> list[Contest]:
 
 
 def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
-    """Measure an agent on about `episodes` episodes; 0: on each instance once, an agent without chance.
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, if deterministic.
 
-    In each of several environments, and against each opponent, by itself.
+    Several environments, and several opponents, are measured separately.
 
     Raises:
-        BadArgument: for a stage of a curriculum that does not say what success is.
+        BadArgument: for a stage of a curriculum that does not report success.
     """
     measured_in = contests(trainer)
     for contest in measured_in:
@@ -148,7 +148,7 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
         ]
         measured = required(contest.measure(agent, others, episodes))
         if trainer.config.curriculum and measured.success is None:
-            raise BadArgument(f"a curriculum goes by success, and {contest.label} does not say what it is.")
+            raise BadArgument(f"a curriculum needs success, which {contest.label} does not report.")
         if len(measured_in) == 1 and not contest.against:
             trainer.figures[name] = measured.to_json()
             trainer.watcher.measured(name, measured)
@@ -159,7 +159,7 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
 
 
 def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
-    """Measure the policy's present weights, sampled and greedy, under these names."""
+    """Measure the policy's current weights, sampled and greedy, and store the figures by these names."""
     take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
     trainer.policy.temper(0.0)
     take_figures(trainer, greedy, trainer.policy.agent, 0)
@@ -167,7 +167,7 @@ def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
 
 
 def tell_figures(trainer: Trainer) -> None:
-    """Tell the watcher the figures that a run that goes on has taken before."""
+    """Report to the watcher the figures that a resumed run has measured before."""
     for name, figures in trainer.figures.items():
         if name != "environments":
             trainer.watcher.measured(name, EnvResult.from_json(figures))

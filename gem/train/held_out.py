@@ -1,7 +1,7 @@
-"""Evaluation during training, on instances that training never draws: how good the policy has become.
+"""Evaluation during training, on instances that training never draws.
 
-Training does not know of it. The instances follow from the run's seed alone, the agent is none that training
-samples with, and nothing that is played here is learnt from.
+It does not affect training: the instances depend on the run's seed alone, a separate agent plays them, and
+nothing is learnt from these episodes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from gem.train.policy import Policy, observing_agent
 from gem.train.run import Evaluation, HeldOutKind
 
 LOOKED_THROUGH = 60_000
-"""Tasks of a run that are dealt to see what training draws; a run of more is not looked through."""
+"""Maximum number of tasks of a run that are reset to see what training draws; longer runs are not
+searched."""
 
 LEAST = 32
-"""Unseen instances that are worth an evaluation; where training leaves fewer, others are taken."""
+"""Minimum number of unseen instances for an evaluation; where training leaves fewer, other seeds are used."""
 
 
 class HeldOutInstances(NamedTuple):
-    """What is played, and how it stands to what training draws."""
+    """The instances of an evaluation, and how they relate to what training draws."""
 
     instances: Instances
     kind: HeldOutKind
@@ -39,17 +40,18 @@ class HeldOutInstances(NamedTuple):
 def held_out_instances(
     maker: Maker, seed: int, wanted: int, drawn: Callable[[], Iterable[int]]
 ) -> HeldOutInstances:
-    """Return about `wanted` instances to evaluate on, apart from those of training and of the final table.
+    """Return about `wanted` instances to evaluate on, apart from those of training and the final table.
 
-    Where an environment has few distinct instances these are they, all of them: training plays them too, and
-    what differs is chance. Where it has many, and tells them apart (`instance()`, or the question of a data
-    set), those that training and the final table do not draw. Else seeds that neither draws.
+    Where an environment has few distinct instances, all of them are used. Training plays them too, with other
+    random draws. Where it has many and can tell them apart (by `instance()`, or the question of a data set),
+    they are instances that training and the final table do not draw. Otherwise they are seeds that neither
+    draws.
 
     Args:
-        maker: the recipe of the environment.
-        seed: the run's.
+        maker: makes the environment.
+        seed: the run's seed.
         wanted: how many instances.
-        drawn: gives the seeds of the tasks that the run trains on.
+        drawn: returns the seeds of the tasks that the run trains on.
     """
     found = find_instances(maker, seeding.derive(seed, "held out"), wanted)
     if found.complete:
@@ -76,7 +78,7 @@ def held_out_instances(
 
 
 class HeldOut:
-    """Measures the policy on held-out instances: the same ones each time, with the same chance."""
+    """An evaluation on held-out instances: the same instances and the same randomness each time."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class HeldOut:
         self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
 
     def measure(self, iteration: int) -> Evaluation:
-        """Play the instances with the weights of now, those of `iteration`."""
+        """Play the instances with the current weights, those of `iteration`."""
         began = time.perf_counter()
         played: dict[tuple[int, int], Episode] = {}
 
@@ -130,7 +132,7 @@ class HeldOut:
 
 
 def _score(episode: Episode, told: bool) -> float | None:
-    """Return an episode's success where the environment tells it, else its return; None without verdict."""
+    """Return an episode's success where the environment reports it, else its return; None without verdict."""
     if not episode.scored:
         return None
     if not told:

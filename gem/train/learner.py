@@ -1,8 +1,8 @@
-"""Learner: what a model says of sampled tokens, with gradient, and the steps of its optimiser.
+"""The learner: log probabilities and values of a model on sampled tokens, and optimiser steps.
 
-It knows nothing of rewards: an algorithm hands it rows and an objective over them. Rows are laid out so that
-nothing is computed twice (`gem.train.batch`), a step goes through the model in as many passes as its tokens
-need, and logits are made a part at a time: no tensor of all tokens by the whole vocabulary exists.
+It does not know rewards: an algorithm gives it rows and an objective over them. Rows are arranged so that
+nothing is computed twice (`gem.train.batch`). A step takes as many passes through the model as its tokens
+need. Logits are computed in parts: no tensor of all tokens by the whole vocabulary exists.
 
 N: sampled tokens of a batch. U: places whose next token was sampled. M: turns. D: width. V: vocabulary.
 """
@@ -24,18 +24,18 @@ from gem.train.batch import Batch, Weighted, collate, microbatches
 from gem.train.policy import Policy
 
 LOOKED_UP = 4096
-"""Rows of which is kept what the reference says."""
+"""Maximum number of rows whose reference outputs are cached."""
 
 LOGITS = 1 << 25
-"""Logits that are made at a time, 128 MiB in float32."""
+"""Number of logits computed at a time, 128 MiB in float32."""
 
 
 class Outputs(NamedTuple):
-    """What the model says of a batch.
+    """The outputs of a model for a batch.
 
-    Each sampled token's log probability, the entropy of the distribution that it came from and that
-    distribution's divergence from the reference's (None without), all (N,) in nats; and a critic's value
-    before each turn (M,), None without critic.
+    `logprob`: the log probability of each sampled token. `entropy`: the entropy of the distribution that it
+    came from. `kl`: the divergence of that distribution from the reference's, None without a reference. All
+    three (N,), in nats. `value`: a critic's value before each turn (M,), None without a critic.
     """
 
     logprob: Tensor
@@ -45,17 +45,18 @@ class Outputs(NamedTuple):
 
 
 Objective = Callable[[Batch, Outputs], tuple[Tensor, dict[str, Tensor]]]
-"""Of a batch and the outputs on it: a loss to minimise, a sum, and sums to watch."""
+"""A function of a batch and the outputs for it. It returns a loss to minimise, which is a sum, and further
+sums to log."""
 
 
 class Critic(nn.Module):
-    """The value of the state before a turn: a linear head on a policy's state where the answer begins.
+    """The value of the state before a turn: a linear head on the hidden state where the answer begins.
 
-    On the states of the policy that is trained, or of a model of its own.
+    The hidden states are those of the trained policy, or of a separate model.
     """
 
     def __init__(self, width: int, own: Policy | None = None) -> None:
-        """Value every state 0; `own` is the critic's own model."""
+        """Start with the value 0 for every state; `own` is the critic's separate model."""
         super().__init__()
         self.head = nn.Linear(width, 1)
         nn.init.zeros_(self.head.weight)
@@ -74,10 +75,10 @@ class Critic(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a learner steps.
+    """The optimiser settings of a learner.
 
-    AdamW's step size and betas, the norm that gradients are scaled down to, the temperature that tokens are
-    sampled at, and the distinct tokens of one pass through the model (None: all).
+    AdamW's learning rate and betas, the norm that gradients are scaled down to, the temperature that tokens
+    are sampled at, and the distinct tokens per pass through the model (None: all).
     """
 
     lr: float = 1e-3
@@ -90,8 +91,8 @@ class Settings:
 class Learner:
     """A policy's model and its optimiser.
 
-    Parameters of less than 32 bits are held as float32 copies beside the model, which the optimiser moves:
-    steps smaller than a bfloat16 would vanish otherwise.
+    For parameters of less than 32 bits the optimiser updates float32 copies beside the model: bfloat16 would
+    lose small steps.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Learner:
 
     @property
     def reference(self) -> Policy | None:
-        """What divergence is measured from."""
+        """The policy that divergence is measured from."""
         return self._reference
 
     @reference.setter
@@ -129,7 +130,7 @@ class Learner:
         self.forget()
 
     def forget(self) -> None:
-        """Compute anew what is known of the reference: whoever begins here rounds as whoever goes on."""
+        """Clear the cached reference outputs, so that a resumed run rounds like an uninterrupted one."""
         self._looked_up.clear()
 
     # -- what the model says
@@ -137,13 +138,12 @@ class Learner:
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log probabilities of the batch's sampled tokens, (N,), with gradient.
 
-        They are of the distribution that was sampled from, at the settings' temperature, in float32 or
-        better, on the CPU as the batch is.
+        They are at the sampling temperature of the settings, in float32 or better, on the CPU.
         """
         return self.forward(batch).logprob
 
     def forward(self, batch: Batch) -> Outputs:
-        """Return what the model says of a batch; see Outputs."""
+        """Return the model's outputs for a batch; see Outputs."""
         states_UD = self.policy.states(batch)
         reference_UD = None
         if "reference" in batch.noted and batch.noted["reference"].dim() == 2:
@@ -156,7 +156,7 @@ class Learner:
     def _scores(
         self, policy: Policy, states_UD: Tensor, reference_UD: Tensor | None, batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Make logits a part at a time; in the backward pass each part's are made again."""
+        """Compute logits in parts; the backward pass computes each part again."""
         device = states_UD.device
         of_N, target_N = batch.of.to(device), batch.target.to(device)
         with torch.no_grad():
@@ -205,9 +205,10 @@ class Learner:
 
     @torch.no_grad()
     def note(self, rows: Sequence[Weighted]) -> None:
-        """Write into the rows what the model says before an iteration's first step.
+        """Store the model's outputs in the rows, before an iteration's first step.
 
-        ``present``: the log probability of each sampled token; with a critic ``value``: that of its turn.
+        ``present``: the log probability of each sampled token. ``value``, with a critic: the value of its
+        turn.
         """
         for batch, part in self._parts(rows):
             outputs = self.forward(batch)
@@ -218,11 +219,11 @@ class Learner:
 
     @torch.no_grad()
     def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
-        """Write into the rows what the reference says, as ``reference``, computed once per row.
+        """Store the reference's outputs in the rows, as ``reference``, computed once per row.
 
-        Its log probability of each sampled token; with `full` the states of these tokens, from which a
-        divergence over the whole vocabulary is made. A reference never changes, so a row that comes again,
-        as in small games most do, is looked up.
+        These are its log probabilities of the sampled tokens; with `full` its hidden states, from which a
+        divergence over the whole vocabulary is computed. A reference never changes, so a row that occurs
+        again, as most do in small games, is taken from a cache.
         """
         if self.reference is None:
             raise BadArgument("the learner has no reference; give it one.")
@@ -258,10 +259,10 @@ class Learner:
     def update(
         self, rows: Sequence[Weighted], objective: Objective, divisor: float
     ) -> tuple[dict[str, float], int]:
-        """Take one step on `rows`; return the sums that the objective watches, and the positions computed.
+        """Take one step on `rows`; return the sums that the objective logs, and the positions computed.
 
-        The loss is the objective's sum over all rows, over `divisor`. Where several processes train, each
-        computes its share of the rows, and all take the step of the whole.
+        The loss is the objective's sum over all rows, divided by `divisor`. Where several processes train,
+        each computes its share of the rows, and all take the step of the whole.
         """
         sums: dict[str, float] = {}
         positions = 0
@@ -282,7 +283,7 @@ class Learner:
         return sums, positions
 
     def step(self) -> float:
-        """Scale the gradients down to the settings' norm, move the weights; return the norm as it was."""
+        """Scale the gradients down to the settings' norm, update the weights, and return the norm before."""
         norm = nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm)
         self.optimiser.step()
         self.optimiser.zero_grad()
@@ -291,28 +292,28 @@ class Learner:
 
     @torch.no_grad()
     def take_over(self) -> None:
-        """Go on from the model's weights as they stand: somebody else has moved them, as a warm-up does."""
+        """Update the float32 copies after other code, such as a warm-up, changed the model's weights."""
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if parameter is not master:
                 master.copy_(parameter)
 
     @property
     def gradients(self) -> list[Tensor | None]:
-        """The gradients that the next step goes by, in the order of `parameters`, unscaled."""
+        """The gradients that the next step uses, in the order of `parameters`, before scaling."""
         return [master.grad for master in self._masters]
 
     @property
     def moved(self) -> bool:
-        """Whether a step was ever taken."""
+        """Whether any step was taken."""
         return bool(self.optimiser.state)
 
     def set_lr(self, lr: float) -> None:
-        """Step by this size from now on."""
+        """Set the learning rate of the next steps."""
         for group in self.optimiser.param_groups:
             group["lr"] = lr
 
     def publish(self, version: int) -> None:
-        """Let the agent answer with the weights of now, as policy `version`."""
+        """Let the agent answer with the current weights, as policy `version`."""
         self.policy.publish(version)
 
     def _gather(self) -> None:
@@ -332,7 +333,7 @@ class Learner:
     # -- what a checkpoint holds
 
     def state(self) -> dict[str, Any]:
-        """Return what load() takes: the trained weights, the critic, the optimiser, the vocabulary."""
+        """Return the state that load() restores: trained weights, critic, optimiser, vocabulary hash."""
         return {
             **weights(self.policy),
             "masters": [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m],
@@ -341,10 +342,10 @@ class Learner:
         }
 
     def load(self, state: dict[str, Any], where: str) -> None:
-        """Become what state() told.
+        """Restore the state that state() returned.
 
         Raises:
-            SchemaMismatch: when it belongs to another vocabulary or shape of model.
+            SchemaMismatch: when it belongs to another vocabulary or another shape of the model.
         """
         load_weights(self.policy, state, where)
         if self.critic is not None:
@@ -364,16 +365,16 @@ def _write(found: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> 
 
 
 def weights(policy: Policy) -> dict[str, Any]:
-    """Return what load_weights() takes: the weights that are trained, and the vocabulary they belong to."""
+    """Return the state that load_weights() takes: the trained weights and their vocabulary's hash."""
     trained = {name: p.detach() for name, p in policy.model.named_parameters() if p.requires_grad}
     return {"vocab_hash": policy.renderer.vocab_hash, "model": trained}
 
 
 def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
-    """Give a policy the weights of a checkpoint.
+    """Load the weights of a checkpoint into a policy.
 
     Raises:
-        SchemaMismatch: when they belong to another vocabulary or shape of model.
+        SchemaMismatch: when they belong to another vocabulary or another shape of the model.
     """
     if state["vocab_hash"] != policy.renderer.vocab_hash:
         raise SchemaMismatch(

@@ -1,8 +1,8 @@
-"""Who else is told of a run, by name or ``module:Class``; and Log, which writes each iteration once.
+"""Loggers of a run, by name or ``module:Class``, and their base class Log, which writes each iteration once.
 
-A run that is interrupted goes on from its checkpoint and does again what came behind it. So a Log writes an
-iteration when the checkpoint holds it, knows how far it came, and on resuming writes what is missing: no step
-is there twice, and none is left out. A log that is first asked for when a run goes on has all of it.
+A run that is interrupted resumes from its checkpoint and repeats the iterations after it. So a Log writes an
+iteration only when a checkpoint holds it. On resuming it writes what is missing: no step is written twice,
+and none is left out. A log that is added when a run is resumed gets all iterations.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ ENTRY_POINTS = {
     "tensorboard": "gem.train.tensorboard:TensorBoard",
     "wandb": "gem.train.weights_and_biases:WeightsAndBiases",
 }
-"""The built-in ones, by name."""
+"""The built-in loggers, by name."""
 TRANSCRIPTS = 4
-"""Episodes of a checkpoint that are logged as text at most."""
+"""Maximum number of episodes per checkpoint that are logged as text."""
 LONGEST = 20_000
-"""Characters of a transcript."""
+"""Maximum number of characters of a transcript."""
 
 
 def make_loggers(names: Sequence[str]) -> dict[str, Watcher]:
-    """Return the watchers that are asked for, by name.
+    """Return the loggers with these names.
 
     Raises:
-        BadArgument: for a name that nothing has, or a class that is no Watcher.
+        BadArgument: for an unknown name, or a class that is not a Watcher.
         MissingExtra: for one whose package is not installed.
     """
     found: dict[str, Watcher] = {}
@@ -55,16 +55,16 @@ def make_loggers(names: Sequence[str]) -> dict[str, Watcher]:
         try:
             found[name] = made()
         except TypeError as error:
-            raise BadArgument(f"log is {name!r}; its class is made without arguments: {error}") from error
+            raise BadArgument(f"log is {name!r}; its class must take no arguments: {error}") from error
     return found
 
 
 @dataclass(slots=True)
 class Moment:
-    """What is known of a run at an iteration that the checkpoint holds; 0 is before any RL.
+    """The data of a run at an iteration that a checkpoint holds; iteration 0 is before RL.
 
-    `metrics`: None at 0. `heldout`: what was measured on held-out instances then, by name. `played`: the
-    watched seeds' episodes, as the index of their store knows them, each with its text.
+    `metrics`: None at 0. `heldout`: figures on held-out instances then, by name. `played`: the episodes of
+    the watched seeds, each as its entry in the store's index and its text.
     """
 
     iteration: int
@@ -75,24 +75,25 @@ class Moment:
 
 
 class Log(Watcher):
-    """Writes each iteration once; a subclass says where to.
+    """The base class of logs that write each iteration once.
 
-    To add one: `open` says how far it came before, `write` takes a moment, `end` the summary.
+    To add one, write a subclass: `open` returns how much is written already, `write` takes a moment, `end`
+    takes the summary.
     """
 
     folder: RunFolder
     config: TrainConfig
 
     def open(self) -> int:
-        """Begin to write of `self.folder`; return how many moments are written, from iteration 0 on."""
+        """Open the log of `self.folder`; return the number of moments it holds, from iteration 0 on."""
         raise NotImplementedError
 
     def write(self, moment: Moment) -> None:
-        """Write a moment, and that it is written."""
+        """Write a moment, and record that it is written."""
         raise NotImplementedError
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """Write how the run ended; a run that is resumed behind its end does that again."""
+        """Write the summary; a run that is resumed after its end calls this again."""
 
     # -- what the run says
 
@@ -104,7 +105,7 @@ class Log(Watcher):
         self._written = self.open()
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
-        """See Watcher.measured; `label` is of one among several environments."""
+        """See Watcher.measured; `label` names one of several environments or opponents."""
         self.figures[f"{label}/{name}" if label else name] = figures
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
@@ -127,7 +128,7 @@ class Log(Watcher):
 
 
 def figures_of(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures among values that are finite, by name; those of a mapping as ``outer/inner``."""
+    """Return the finite numbers among the values, by name; those of a nested mapping as ``outer/inner``."""
     found: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -138,7 +139,7 @@ def figures_of(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings of a run as plain values, without where it stands and who is told."""
+    """Return the settings of a run as plain values, without those in `ELSEWHERE`."""
     return {name: value for name, value in config.to_json().items() if name not in ELSEWHERE}
 
 
@@ -147,11 +148,11 @@ GROUPS = {
     **dict.fromkeys(("environments", "opponents"), "train"),
     **dict.fromkeys(("tokens_sampled", "tokens_trained", "sample_s", "update_s", "save_s", "cpu_s"), "cost"),
 }
-"""Groups that logs show figures in; those of the steps are in `steps`."""
+"""The groups of figures in logs; all other figures are in the group ``steps``."""
 
 
 def grouped(metrics: Metrics) -> dict[str, float]:
-    """Return an iteration's figures, as ``group/name``; what was not taken is left out."""
+    """Return an iteration's figures, as ``group/name``; figures that were not measured are left out."""
     figures = figures_of(asdict(metrics))
     return {
         f"{GROUPS.get(name.partition('/')[0], 'steps')}/{name}": figure
@@ -161,7 +162,7 @@ def grouped(metrics: Metrics) -> dict[str, float]:
 
 
 def intervals_of(figures: EnvResult) -> dict[str, Interval]:
-    """Return what is worth logging of a measurement."""
+    """Return the intervals of a measurement that are logged, by name."""
     known = {
         "success": figures.success,
         "reward": figures.reward,
@@ -200,7 +201,7 @@ def transcripts(store: Path, iteration: int) -> list[tuple[Entry, str]]:
 
 
 def transcript(episode: Episode) -> str:
-    """Return what was said, done and earned, as text without characters that steer anything."""
+    """Return an episode's messages, actions and rewards as text without control characters."""
     lines = [f"{episode.spec}, seed {episode.seed}"]
     for turn in episode.turns:
         lines += ["", f"[environment] {text_of(turn.observation)}", "", f"[{turn.seat}] {turn.action}"]

@@ -1,6 +1,6 @@
 """The training loop, and the state that a checkpoint holds.
 
-An iteration plays whole episodes with the weights that stand (`gem.train.sampling`), and hands them to the
+An iteration plays whole episodes with the current weights (`gem.train.sampling`) and gives them to the
 algorithm, which takes its steps (`gem.train.policy_gradient`, `gem.train.ppo`).
 """
 
@@ -34,7 +34,7 @@ NAN = float("nan")
 
 @dataclass
 class Trainer(Sampling):
-    """A run: what it samples with, what it has learnt and measured, and who is told."""
+    """A training run: its sampling, its learner, its figures and its watcher."""
 
     watcher: Watcher = field(default_factory=Watcher)
     cpu_s: float = 0.0
@@ -44,12 +44,12 @@ class Trainer(Sampling):
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     early_end: str | None = None
-    """Why the run ends here although more iterations were planned."""
+    """Why the run ends here although more iterations were planned; None: it goes on."""
 
     # -- the loop
 
     def train(self) -> None:
-        """Train from where the run stands to its end, planned or early, with checkpoints on the way."""
+        """Train from the present iteration to the end, planned or early, with checkpoints on the way."""
         self.watch()
         self.watcher.saved(self.iteration)
         if not self.ended:
@@ -90,7 +90,7 @@ class Trainer(Sampling):
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the CPU seconds and the seconds of what is done here as the run's."""
+        """Add the CPU seconds and the seconds of this block to those of the run."""
         began, began_cpu = time.perf_counter(), time.process_time()
         yield
         self.cpu_s += time.process_time() - began_cpu
@@ -103,11 +103,11 @@ class Trainer(Sampling):
 
     @property
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """The finished and the planned iterations of the run."""
         return Progress(self.iteration, self.config.iterations)
 
     def learn(self, episodes: Sequence[Episode]) -> Steps | None:
-        """Take the iteration's steps; None where its episodes teach nothing."""
+        """Take the iteration's steps; None where there is nothing to learn from its episodes."""
         if broken := [episode for episode in episodes if not episode.scored]:
             self.watcher.warned(
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
@@ -119,8 +119,8 @@ class Trainer(Sampling):
     def watch(self) -> None:
         """Play the watched seeds, at the checkpoints where that is due.
 
-        The checkpoint is written before, and a run that is resumed there comes by again: what is missing is
-        played then, by the weights that it would have been played by.
+        The checkpoint is written first. A run that is resumed there calls this again: missing episodes are
+        then played with the same weights.
         """
         if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             self.wait_for_samples()
@@ -129,7 +129,7 @@ class Trainer(Sampling):
     def evaluate(self) -> None:
         """Measure the policy on held-out instances, at the iterations where that is due.
 
-        The checkpoint is written behind it: what a checkpoint follows stands in the folder.
+        The checkpoint is written after it, so the folder holds every evaluation that a checkpoint follows.
         """
         every = self.config.eval_every
         if not every or (self.iteration % every and self.iteration != self.config.iterations):
@@ -162,7 +162,7 @@ class Trainer(Sampling):
         update_s: float,
         slots: Sequence[Slot] | None = None,
     ) -> Metrics:
-        """Return the figures of an iteration; `slots` of each episode, None: of one environment."""
+        """Return the metrics of an iteration; `slots`: one per episode, None: there is one environment."""
         slots = slots or [Slot()] * len(episodes)
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
         told = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
@@ -197,7 +197,7 @@ class Trainer(Sampling):
         )
 
     def _stage_of(self, slots: Sequence[Slot]) -> str:
-        """Return the name of the stage that an iteration was of: the last of those that it has tasks of."""
+        """Return the name of an iteration's stage: the last of those that it has tasks of."""
         if self.schedule.curriculum is None:
             return ""
         return self.envs[max(slot.part for slot in slots)].name
@@ -224,10 +224,10 @@ class Trainer(Sampling):
         self.save_s = time.perf_counter() - began
 
     def restore(self) -> None:
-        """Become what the checkpoint holds.
+        """Restore the state that the checkpoint holds.
 
         Raises:
-            SchemaMismatch: for a checkpoint of another vocabulary or shape of model.
+            SchemaMismatch: for a checkpoint of another vocabulary or another shape of the model.
         """
         state = checkpoint.load(self.folder.checkpoint)
         self.learner.load(state, str(self.folder.checkpoint))
@@ -247,7 +247,7 @@ class Trainer(Sampling):
         self._take_reference()
 
     def hold_reference(self) -> None:
-        """Take the present weights as the reference that training is held to, and write them once."""
+        """Take the current weights as the reference for the KL divergence, and write them once."""
         if self.config.kl and self.config.iterations:
             if parallel.rank() == 0:
                 checkpoint.save(self.folder.reference, weights(self.policy))
@@ -265,11 +265,11 @@ class Trainer(Sampling):
             self.learner.reference, checkpoint.load(self.folder.reference), str(self.folder.reference)
         )
 
-    # -- who measures beside it
+    # -- evaluation
 
     @functools.cached_property
     def held_out(self) -> HeldOut:
-        """Who measures the policy on held-out instances."""
+        """The evaluation on held-out instances."""
         tasks = self.config.batch // (self.config.group if self.config.grouped else 1)
 
         def drawn() -> Iterator[int]:
@@ -281,13 +281,13 @@ class Trainer(Sampling):
 
     @functools.cached_property
     def watched(self) -> WatchedSeeds | None:
-        """Who plays the watched seeds; None where nobody does, or another process."""
+        """The player of the watched seeds; None where there are none, or another process plays them."""
         if not self.config.watch or parallel.rank():
             return None
         return WatchedSeeds(self.policy, self.config, self.envs, self.folder.watched)
 
     def close(self) -> None:
-        """Close what plays, what stores and who measures."""
+        """Close the agents, the stores and the evaluations."""
         super().close()
         if self.watched is not None:
             self.watched.close()

@@ -1,7 +1,8 @@
-"""Losses of policy-gradient steps: pure functions of what the model says of sampled tokens.
+"""Losses of policy-gradient steps: pure functions of log probabilities and values.
 
-Each is a sum, divided by nothing: the caller divides, best by what the policy does not control (see
+Each is a sum without a divisor. The caller divides it, best by a number that the policy does not control (see
 `gem.train.config_types.Normalise`).
+
 N: sampled tokens of the batch. M: the turns that they belong to. R: its rows.
 """
 
@@ -16,7 +17,7 @@ from gem.train.config_types import KlEstimator
 
 
 class Surrogate(NamedTuple):
-    """A scalar to minimise, and sums over tokens to watch beside it; see clipped_surrogate."""
+    """A loss to minimise, and sums over tokens to log; see clipped_surrogate."""
 
     loss: Tensor
     clipped: Tensor
@@ -41,17 +42,17 @@ def clipped_surrogate(
     DAPO, arXiv 2503.14476).
 
     With `unit_N` the ratio is that of a unit of tokens, a turn or a sequence: the geometric mean of its
-    tokens' ratios, which is clipped as one, while the gradient of each token is its own, so that turns of
-    one sequence keep their own advantages (GSPO-token: arXiv 2507.18071, eq. 13 and 14).
+    tokens' ratios, clipped as one. Each token keeps its own gradient, so turns of one sequence keep their own
+    advantages (GSPO-token: arXiv 2507.18071, eq. 13 and 14).
 
     Args:
         logprob_N: log probabilities of the sampled tokens under the policy that is trained.
-        old_logprob_N: those of the policy that the ratio starts from.
+        old_logprob_N: those under the policy in the denominator of the ratio.
         advantage_N: the advantage of each token's turn.
         clip_low: how far a ratio may fall below 1 before its gradient stops.
         clip_high: how far it may rise.
         weight_N: importance weights without gradient, see importance_weights; None: 1.
-        unit_N: for each token the number of its unit, 0 to the units; None: each is its own.
+        unit_N: the number of each token's unit, from 0; None: each token is its own unit.
 
     Returns:
         The loss, and sums over tokens: of clipped ones, and of ``ratio - 1 - log ratio``, an estimate of
@@ -76,15 +77,15 @@ def clipped_surrogate(
 def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tensor:
     """Return ``min(pi_present / pi_sampled, cap)`` of each token, without gradient.
 
-    For samples of an older policy, or of a sampler whose arithmetic differs from the learner's: the ratio of
-    the surrogate starts from the present policy, and what lies between it and the sampler is weighed here.
-    Sources:
-    truncated importance sampling (Ionides 2008); decoupled PPO (Hilton et al., arXiv 2110.00641).
+    For samples of an older policy, or of a sampler whose arithmetic differs from the learner's. The ratio of
+    the surrogate then starts from the present policy, and these weights correct for the sampler.
+
+    Sources: truncated importance sampling (Ionides 2008); decoupled PPO (Hilton et al., arXiv 2110.00641).
 
     Args:
-        present_N: log probabilities under the policy as the update found it, computed by the learner.
+        present_N: log probabilities under the policy before the update, computed by the learner.
         sampled_N: as the sampler reported them.
-        cap: the largest weight; what is above is cut, which bounds the variance and shortens such steps.
+        cap: the largest weight; larger ones are cut, which bounds the variance and shortens such steps.
     """
     return (present_N - sampled_N).detach().exp().clamp(max=cap)
 
@@ -92,9 +93,9 @@ def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tens
 def kl_estimate(logprob_N: Tensor, reference_N: Tensor, estimator: KlEstimator) -> Tensor:
     """Return an estimate of KL(policy, reference) at each sampled token, (N,), as `KlEstimator` names it.
 
-    ``k1`` is unbiased as a figure, and useless as a loss: its gradient is zero on average. ``k2`` as a loss
-    has the gradient of the divergence where tokens are on-policy; ``k3`` is never negative, and as a loss has
-    the gradient of KL(reference, policy) instead.
+    ``k1`` is unbiased as an estimate, and useless as a loss: its gradient is zero on average. ``k2`` as a
+    loss has the gradient of the divergence where tokens are on-policy. ``k3`` is never negative; as a loss it
+    has the gradient of KL(reference, policy) instead.
     """
     ratio_N = logprob_N - reference_N
     if estimator == "k1":
@@ -113,8 +114,8 @@ def value_loss(value_M: Tensor, old_value_M: Tensor, returns_M: Tensor, clip: fl
     Args:
         value_M: the critic's values now, with gradient.
         old_value_M: its values before the update.
-        returns_M: what they are trained towards.
-        clip: how far a value may move from the old one; None: as far as it likes.
+        returns_M: their targets.
+        clip: how far a value may move from the old one; None: no limit.
     """
     error_M = (value_M - returns_M).square()
     if clip is not None:

@@ -1,8 +1,8 @@
-"""Several environments in one run: what each is, and which of them each task of an iteration is of.
+"""Several environments in one run: their settings, and how the tasks of an iteration are shared out.
 
-Who is in a batch is settled before any of it is played, so an environment whose episodes take ten times as
-long has its share all the same. A sampler that fills its batch with whatever ends first would favour short
-episodes, and within an environment those policies and tasks that end soon.
+The environments of a batch are fixed before any of it is played, so one whose episodes take ten times as long
+still gets its share. A sampler that fills its batch with whatever ends first would favour short episodes.
+Within an environment it would favour policies and tasks that end soon.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from gem.errors import BadArgument, did_you_mean
 from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 MixBy = Literal["episodes", "tokens"]
-"""What weights are shares of: episodes, or the tokens that the policy samples."""
+"""Unit of the weights: shares of episodes, or of the tokens that the policy samples."""
 
 NormaliseBy = Literal["environment", "batch"]
-"""Among what advantages are centred and scaled: the episodes of one environment, or all of a batch."""
+"""Where advantages are centred and scaled: within the episodes of one environment, or over all of a batch."""
 
 MEMORY = 0.8
-"""What an iteration's tokens per episode still weigh one iteration later."""
+"""Factor by which the weight of past tokens per episode falls in each iteration."""
 
 
 @dataclass(frozen=True)
 class EnvPart:
     """One environment of a run, a table of ``[[environments]]``.
 
-    `id`: of the environment. `weight`: its share, relative to those of the others. `kwargs`: its keywords.
-    `wrappers`, `tools`, `max_turns`: as the run's own; None: those of the run. `name`: what figures call it;
-    by default its id, with keywords where an id comes twice.
+    `id`: the environment's id. `weight`: its share, relative to those of the others. `kwargs`: its keyword
+    arguments. `wrappers`, `tools`, `max_turns`: as in the run's config; None: those of the run. `name`: its
+    name in figures; by default its id, with the keyword arguments where an id occurs twice.
     """
 
     id: str
@@ -45,7 +45,7 @@ class EnvPart:
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be played, and take lists for tuples."""
+        """Check the fields, and convert lists to tuples."""
         if not isinstance(self.id, str) or not self.id:
             raise BadArgument(
                 f"an environment's id is {self.id!r}; accepted: text, as game:GuessTheNumber-v0-easy."
@@ -72,10 +72,10 @@ class EnvPart:
 
     @classmethod
     def read(cls, value: Any) -> Self:
-        """Return what a table says; what is one already is given back.
+        """Return the environment that a table describes; an instance is returned as it is.
 
         Raises:
-            BadArgument: for a key that there is none of, or no table.
+            BadArgument: for an unknown key, or a value that is not a table.
         """
         if isinstance(value, cls):
             return value
@@ -92,10 +92,10 @@ class EnvPart:
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """Return what a word of the command line says: ``ID``, ``ID=WEIGHT``, or a JSON object.
+        """Return the environment of a word of the command line: ``ID``, ``ID=WEIGHT``, or a JSON object.
 
         Raises:
-            BadArgument: for another word.
+            BadArgument: for any other word.
         """
         return cls._parsed(word, "weight")
 
@@ -105,7 +105,7 @@ class EnvPart:
             try:
                 return cls.read(json.loads(word))
             except ValueError as error:
-                raise BadArgument(f"{word:.80} is no JSON object: {error}.") from None
+                raise BadArgument(f"{word:.80} is not a JSON object: {error}.") from None
         name, equals, told = word.partition("=")
         try:
             given: dict[str, Any] = {number: float(told)} if equals else {}
@@ -117,13 +117,13 @@ class EnvPart:
             ) from None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what read() takes: the id, and what is not as it is by default."""
+        """Return a table that read() takes: the id, and the fields that differ from their defaults."""
         told = {f.name: getattr(self, f.name) for f in fields(self)}
         default = {f.name: getattr(type(self)(self.id), f.name) for f in fields(self)}
         return {name: value for name, value in told.items() if name == "id" or value != default[name]}
 
     def written(self) -> str:
-        """Return the word that parse() takes."""
+        """Return a word that parse() takes."""
         return json.dumps(self.to_json())
 
 
@@ -131,7 +131,7 @@ def named(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:
     """Return the parts with their names filled in.
 
     Raises:
-        BadArgument: for a name that two of them have.
+        BadArgument: for a name that occurs twice.
     """
     ids = Counter(part.id for part in parts)
     found = []
@@ -147,24 +147,25 @@ def named(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:
 
 
 class Shares:
-    """Deals things out by weight, one after the other, without chance.
+    """A deterministic choice of items, one after the other, in proportion to their weights.
 
-    However many were dealt, each has been dealt within 1 of its share of them: as long as the weights stand,
-    ``|dealt - share * all| <= 1 - 1 / (2k - 2)`` for k things, the best bound that there is. So shares that
-    divide a batch are exact in every batch, and nothing drifts. Among the things that are far enough behind
-    their share the one goes first that would soonest be too far.
+    After any number of choices each item was chosen within 1 of its share of them. While the weights stay the
+    same, ``|dealt - share * all| <= 1 - 1 / (2k - 2)`` for k items, which is the best possible bound. So
+    shares that divide a batch are exact in every batch, and nothing drifts. Among the items that are far
+    enough behind their share, the one that would be too far behind soonest is chosen first.
+
     Source: Tijdeman, The chairman assignment problem, Discrete Mathematics 32 (1980).
     """
 
     def __init__(self, behind: Mapping[str, float] | None = None) -> None:
-        """Begin anew, or where another one stood: `behind` says how far each thing is behind its share."""
+        """Start from zero, or continue from `behind`: how far each item is behind its share."""
         self.behind = dict(behind or {})
 
     def deal(self, weights: Mapping[str, float]) -> str:
-        """Return the next one; one of weight 0 is never dealt, and what it was behind is forgotten.
+        """Return the next item; one of weight 0 is never chosen, and its distance from its share is dropped.
 
         Raises:
-            BadArgument: where nothing has a weight.
+            BadArgument: where no weight is above 0.
         """
         total = math.fsum(weights.values())
         wanted = {name: weight / total for name, weight in weights.items() if weight > 0}
@@ -182,27 +183,27 @@ class Shares:
 
 
 class TokenShares:
-    """Turns shares of tokens into shares of episodes, by the tokens that episodes took before.
+    """A converter of shares of tokens into shares of episodes, from the tokens of past episodes.
 
-    An environment's share of episodes is proportional to its weight over its mean tokens per episode. That
-    mean is of iterations that are complete, where every episode counts, however long it took; each counts
-    `MEMORY` times as much as the one after it. Until an environment has been played its episodes count as
-    long as the mean of the others', so that the first iteration is one by episodes.
+    An environment's share of episodes is proportional to its weight divided by its mean tokens per episode.
+    The mean is over complete iterations, where every episode counts, however long it took. Each iteration
+    counts `MEMORY` times as much as the one after it. An environment that was not played yet gets the mean of
+    the others, so the first iteration is shared out by episodes.
     """
 
     def __init__(self, sums: Mapping[str, Sequence[float]] | None = None) -> None:
-        """Begin anew, or where another stood: `sums` are tokens and episodes by name."""
+        """Start from zero, or continue from `sums`: tokens and episodes by name."""
         self.sums = {name: (each[0], each[1]) for name, each in (sums or {}).items()}
 
     def take_in(self, played: Iterable[tuple[str, int]]) -> None:
-        """Take in a complete iteration: each episode's environment and the policy's tokens in it."""
+        """Add a complete iteration: each episode's environment and the policy's tokens in it."""
         self.sums = {name: (MEMORY * t, MEMORY * n) for name, (t, n) in self.sums.items()}
         for name, tokens in played:
             before = self.sums.get(name, (0.0, 0.0))
             self.sums[name] = before[0] + tokens, before[1] + 1
 
     def of_episodes(self, weights: Mapping[str, float]) -> dict[str, float]:
-        """Return what shares of episodes, not scaled to a sum of 1, give these shares of tokens."""
+        """Return the shares of episodes that give these shares of tokens; they need not sum to 1."""
         means = {name: max(1.0, tokens / n) for name, (tokens, n) in self.sums.items() if name in weights}
         unknown = math.fsum(means.values()) / len(means) if means else 1.0
         return {name: weight / means.get(name, unknown) for name, weight in weights.items()}

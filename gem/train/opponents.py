@@ -1,8 +1,8 @@
-"""Opponents: who holds the other seats of a game, and how often each; agents by name, and past copies.
+"""Opponents in games of several seats: named agents and past copies of the policy, and how often each plays.
 
-A policy that plays itself alone may go round in circles: what beats the present copy may lose to the one
-before. Past copies among the opponents keep it from that; all of them with equal chances is fictitious
-self-play (Heinrich, Lanctot and Silver, ICML 2015), by results it is the prioritised one of AlphaStar
+A policy that plays itself alone may go round in circles: what beats the present copy may lose to an earlier
+one. Past copies among the opponents prevent this. With equal chances for all of them this is fictitious
+self-play (Heinrich, Lanctot and Silver, ICML 2015), with chances by results the prioritised form of AlphaStar
 (Vinyals et al., Nature 575, 2019).
 """
 
@@ -24,30 +24,30 @@ from gem.train.learner import load_weights, weights
 from gem.train.policy import Policy, observing_agent, twin
 
 MEMORY = 0.9
-"""What the results of an iteration still weigh one iteration later."""
+"""Factor by which the weight of past results falls in each iteration."""
 
 SNAPSHOT = "snapshot@"
-"""What the name of a past copy begins with; its number of iterations follows."""
+"""Prefix of a past copy's name; its number of iterations follows."""
 
 PRIORITY: dict[str, Callable[[float], float]] = {
     "uniform": lambda won: 1.0,
     "hard": lambda won: (1 - won) ** 2,
     "even": lambda won: won * (1 - won),
 }
-"""The weight of an opponent, of the rate at which the policy beats it: `f_hard` with p = 2 and `f_var` of
-Vinyals et al. (2019), Methods, "Prioritized fictitious self-play"."""
+"""The weight of an opponent as a function of the rate at which the policy beats it: `f_hard` with p = 2 and
+`f_var` of Vinyals et al. (2019), Methods, "Prioritized fictitious self-play"."""
 
 
 class League:
     """The opponents of a run, and the policy's results against each.
 
-    The rate at which it beats one is ``(won + 1) / (games + 2)``, a tie being half a win; both are sums over
-    complete iterations, where each weighs `MEMORY` times as much as the one after it. Whoever earned more
-    than the other seats did on average has won.
+    The rate at which the policy beats one is ``(won + 1) / (games + 2)``; a tie is half a win. Both are sums
+    over complete iterations, where each weighs `MEMORY` times as much as the one after it. A seat wins when
+    it earns more than the other seats do on average.
     """
 
     def __init__(self, fixed: Sequence[str] = (), size: int = 0, priority: PoolBy = "uniform") -> None:
-        """Begin with the agents of these names, and room for so many past copies."""
+        """Start with the agents of these names, and place for `size` past copies."""
         self.fixed, self.size, self.priority = tuple(fixed), size, priority
         self.snapshots: list[int] = []
         self.results: dict[str, tuple[float, float]] = {}
@@ -59,21 +59,21 @@ class League:
 
     @property
     def weights(self) -> dict[str, float]:
-        """How often each opponent is met, relative to the others."""
+        """How often each opponent is played, relative to the others."""
         return {name: PRIORITY[self.priority](self.rate(name)) for name in self.members}
 
     def rate(self, name: str) -> float:
-        """Return the rate at which the policy beats an opponent; 1/2 where they have not met."""
+        """Return the rate at which the policy beats an opponent; 1/2 where they have not played."""
         won, games = self.results.get(name, (0.0, 0.0))
         return (won + 1) / (games + 2)
 
     def add(self, iteration: int) -> None:
-        """Take in the policy as it is after so many iterations; the oldest copy makes room."""
+        """Add the policy's copy of this iteration; drop the oldest copy where there are too many."""
         self.snapshots = sorted({*self.snapshots, iteration})[-self.size :]
         self.results = {name: each for name, each in self.results.items() if name in self.members}
 
     def take_in(self, played: Iterable[tuple[str, Episode, str]]) -> None:
-        """Take in a complete iteration: each episode with its opponent and the learner's seat."""
+        """Add a complete iteration: each episode with its opponent and the learner's seat."""
         self.results = {name: (MEMORY * won, MEMORY * n) for name, (won, n) in self.results.items()}
         for name, episode, seat in played:
             if not episode.scored or name not in self.members:
@@ -84,20 +84,20 @@ class League:
             self.results[name] = won + (1.0 if ahead > 0 else 0.5 if ahead == 0 else 0.0), games + 1
 
     def state(self) -> dict[str, Any]:
-        """Return what load() takes."""
+        """Return the state that load() restores."""
         return {"snapshots": self.snapshots, "results": self.results}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become what state() told."""
+        """Restore the state that state() returned."""
         self.snapshots = list(state["snapshots"])
         self.results = {name: (won, games) for name, (won, games) in state["results"].items()}
 
 
 class Opponent(BaseAgent):
-    """An agent under the name that episodes remember it by."""
+    """An agent with the name that episodes store."""
 
     def __init__(self, agent: Agent, name: str) -> None:
-        """Answer as `agent`."""
+        """Answer as `agent`, under the name `name`."""
         self.agent, self.name = agent, name
         self.splits_batches = getattr(agent, "splits_batches", True)
 
@@ -107,11 +107,11 @@ class Opponent(BaseAgent):
 
     @property
     def info(self) -> AgentInfo:
-        """The agent's, with the name."""
+        """The agent's info, with this name."""
         return replace(getattr(self.agent, "info", AgentInfo()), agent=self.name)
 
     def forget(self, episode: str) -> None:
-        """Tell the agent."""
+        """Pass the call on to the agent."""
         self.agent.forget(episode)
 
     def close(self) -> None:
@@ -122,10 +122,10 @@ class Opponent(BaseAgent):
 
 
 class Opponents:
-    """The agents of a league: those that have a name, and past copies of a policy from a folder's files."""
+    """The agents of a league: named agents, and past copies of a policy from a folder's files."""
 
     def __init__(self, fixed: Mapping[str, Agent], policy: Policy, config: TrainConfig, folder: Path) -> None:
-        """Have the agents `fixed`, and copies of `policy` that are kept in `folder`."""
+        """Use the agents `fixed`, and copies of `policy` that are stored in `folder`."""
         self.policy, self.config, self.folder = policy, config, folder
         self.agents: dict[str, Agent] = {
             name: agent if getattr(agent, "verb", None) else Opponent(agent, name)
@@ -148,16 +148,16 @@ class Opponents:
         return self.agents[name]
 
     def seated(self, seats: Sequence[str], seat: str, learner: Agent, opponent: str) -> dict[str, Agent]:
-        """Return who holds which seat: the learner `seat`, the opponent the others."""
+        """Return the agent of each seat: the learner in `seat`, the opponent in the others."""
         other = self.agent(opponent)
         return {each: learner if each == seat else other for each in seats}
 
     def keep(self, iteration: int) -> None:
-        """Write the policy's weights of now, as the copy of that number."""
+        """Write the policy's current weights as the copy of this iteration."""
         checkpoint.save(self._file(f"{SNAPSHOT}{iteration}"), weights(self.policy))
 
     def prune(self, wanted: set[str]) -> None:
-        """Forget the past copies that are not among the names, and remove their files."""
+        """Drop the past copies that are not in `wanted`, and remove their files."""
         for name in [name for name in self.agents if name.startswith(SNAPSHOT) and name not in wanted]:
             agent = self.agents.pop(name)
             if isinstance(agent, Opponent):

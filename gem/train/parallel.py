@@ -1,11 +1,11 @@
-"""Several processes that train one model: each plays and learns its share, and all take the same steps.
+"""Data-parallel training: several processes each play and learn a share, and all take the same steps.
 
-``torchrun --nproc-per-node 2 -m gem train ...`` starts them; torchrun says to each who it is. Every process
-holds the whole model (data parallel). Episodes are shared out and gathered again, so that advantages are of
-the whole batch; the rows of a step are shared out, and the gradients of the shares summed, so that the step
-is the one that a single process would take, up to the order of a sum. The first process writes the files.
+``torchrun --nproc-per-node 2 -m gem train ...`` starts them. Every process holds the whole model. Episodes
+are shared out and gathered again, so advantages are over the whole batch. The rows of a step are shared out
+too, and the gradients of the shares are summed. So the step is that of a single process, up to the order of a
+sum. The first process writes the files.
 
-One process alone needs none of this: every function then gives back what it is given.
+With a single process every function returns what it is given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def begin(device: str) -> str:
-    """Meet the other processes, if torchrun started several; return the device of this one."""
+    """Join the process group, if torchrun started several processes; return the device of this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return device
     cuda = device.startswith("cuda")
@@ -31,7 +31,7 @@ def begin(device: str) -> str:
 
 
 def world() -> int:
-    """Return how many processes there are."""
+    """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
@@ -41,12 +41,12 @@ def rank() -> int:
 
 
 def share(items: Sequence[T]) -> list[T]:
-    """Return this process's share of what all of them hold."""
+    """Return this process's share of `items`, which all processes hold."""
     return list(items[rank() :: world()])
 
 
 def gathered(mine: Sequence[T]) -> list[T]:
-    """Return what all processes have of shares, in the order before they were shared out."""
+    """Return the shares of all processes together, in the order before they were shared out."""
     if world() == 1:
         return list(mine)
     shares: list[list[T]] = [[] for _ in range(world())]
@@ -56,7 +56,7 @@ def gathered(mine: Sequence[T]) -> list[T]:
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """Return what the first process makes; the others wait for it."""
+    """Return the result of `make` in the first process; the others wait for it."""
     (made,) = gathered([make()] if rank() == 0 else [])
     return made
 
@@ -79,7 +79,7 @@ def add_up_figures(figures: dict[str, float]) -> dict[str, float]:
 
 
 def wait() -> None:
-    """Wait until every process has come here."""
+    """Wait until every process has reached this call."""
     if world() > 1:
         distributed.barrier()
 

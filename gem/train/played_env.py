@@ -1,4 +1,4 @@
-"""The environments of a run as they are played: recipe, limits, and the instances that figures are of."""
+"""The environments of a run: how to make each, its limits, and the instances that it is measured on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gem.wrappers.wrapper_factory import tool_wrappers
 
 
 class PlayedEnv:
-    """One environment of a run: its recipe, its limits, and the instances that it is measured on."""
+    """One environment of a run: its maker, its limits, and the instances that it is measured on."""
 
     def __init__(self, part: EnvPart, config: TrainConfig) -> None:
         """Play `part`, one of the config's; tools are the innermost wrappers.
 
         Raises:
-            UnknownEnv: for an id, or a wrapper's name, that nothing is registered under.
+            UnknownEnv: for an id, or a wrapper's name, that is not registered.
         """
         self.name, self.config = part.name, config
         wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
@@ -30,17 +30,17 @@ class PlayedEnv:
 
     @property
     def spec(self) -> EnvSpec:
-        """What is registered under the id."""
+        """The registered spec of the environment."""
         return self.maker.spec
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """Who acts in it."""
+        """The players of the environment."""
         return self.spec.seats
 
     @functools.cached_property
     def has_expert(self) -> bool:
-        """Whether a seat of the game has an expert, which may hold it alone."""
+        """Whether the game has an expert that can play a single seat."""
         with self.maker() as env:
             found = type(env.unwrapped)
         return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
@@ -52,7 +52,7 @@ class PlayedEnv:
 
     @functools.cached_property
     def budget(self) -> int | None:
-        """Turns that an episode may take at most: a lost one counts as one more. None where nobody says."""
+        """The most turns that an episode may take; a lost episode counts one more. None where unknown."""
         with self.maker() as env:
             stated = env.spec.max_turns if env.spec else None
         known = [turns for turns in (stated, self.limits.turns) if turns is not None]
@@ -60,7 +60,7 @@ class PlayedEnv:
 
 
 def played_envs(config: TrainConfig) -> list[PlayedEnv]:
-    """Return the environments of a config as they are played.
+    """Return the environments of a config.
 
     Raises:
         BadArgument: for opponents where no environment has a seat for them.
@@ -74,5 +74,5 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
 
 
 def make_maker(config: TrainConfig) -> Maker:
-    """Return the recipe of a config's environment, of several the first one's."""
+    """Return the maker of a config's environment, or of the first of several."""
     return played_envs(config)[0].maker

@@ -1,4 +1,4 @@
-"""What a learner needs of a model: states where tokens were sampled, logits of states, an agent that samples.
+"""Policies: models in the form that the learner needs, with states, logits and an agent that samples.
 
 Axes: B packs, T places of a pack, P tokens of the shared prefix, U places whose next token was sampled, D
 width of the model, V vocabulary.
@@ -46,43 +46,46 @@ class Policy(Protocol):
 
     @property
     def renderer(self) -> Renderer:
-        """How the model's conversations look in tokens."""
+        """The renderer of the model's conversations."""
         ...
 
     @property
     def pad(self) -> int:
-        """The id that fills packs."""
+        """The token id for padding."""
         ...
 
     @property
     def capacity(self) -> int | None:
-        """Tokens of a pack, see `collate`."""
+        """Maximum tokens of a pack; see `collate`."""
         ...
 
     @property
     def context(self) -> int | None:
-        """Tokens that a conversation may take; None where nobody says."""
+        """Maximum tokens of a conversation; None where unknown."""
         ...
 
     @property
     def width(self) -> int:
-        """D, the width of a state."""
+        """D, the width of a hidden state."""
         ...
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the state at each of the batch's places, (U, D), with gradient, where the model lives."""
+        """Return the hidden state at each of the batch's places, (U, D), with gradient.
+
+        The states are on the model's device.
+        """
         ...
 
     def logits(self, states_UD: Tensor) -> Tensor:
-        """Return the logits of states, (U, V), in float32 or better, before any temperature."""
+        """Return the logits of hidden states, (U, V), in float32 or better, before any temperature."""
         ...
 
     def temper(self, temperature: float) -> None:
-        """Let the agent sample at this temperature from now on; 0 is greedy."""
+        """Set the sampling temperature of the agent; 0 is greedy."""
         ...
 
     def publish(self, version: int) -> None:
-        """Let the agent answer with the weights of now, as policy `version`."""
+        """Let the agent answer with the current weights, as policy `version`."""
         ...
 
 
@@ -140,10 +143,11 @@ class CausalPolicy:
     ) -> None:
         """Train `model`; `agent` samples from it, by default at temperature 1, or from a server's copy.
 
-        Whether the model can be given a tree of rows, and what makes logits of its states, is tried out here.
+        This also tests whether the model accepts a tree of rows, and how its logits follow from its hidden
+        states.
 
         Raises:
-            BadArgument: for a model whose logits are not made of its last states in a way known here.
+            BadArgument: for a model whose logits do not follow from its last hidden states in a known way.
         """
         self.model = model
         self.renderer = renderer
@@ -163,7 +167,7 @@ class CausalPolicy:
             self._try()
 
     def _try(self) -> None:
-        """Compare logits made here with the model's own, in a tree and plain."""
+        """Compare logits computed here with the model's own, with a tree of rows and without."""
         few = min(40, self._head.weight.shape[0])
         one, other = (tuple((7 * i + shift) % few for i in range(12)) for shift in (0, 3))
         made = [one[:6] + one, one[:6] + other, one[:6] + other[:5] + one[2:8]]
@@ -186,8 +190,8 @@ class CausalPolicy:
                 self.capacity = capacity
                 return
         raise BadArgument(
-            f"{type(self.model).__name__} makes logits of its last states in a way that is not known here; "
-            "accepted: a causal language model whose logits are states times output embeddings."
+            f"{type(self.model).__name__} computes logits from its last hidden states in an unknown way; "
+            "accepted: a causal language model whose logits are hidden states times output embeddings."
         )
 
     def states(self, batch: Batch) -> Tensor:
@@ -233,10 +237,10 @@ class CausalPolicy:
 
 
 class Base:
-    """What a policy was before LoRA: its model with the adapter switched off. Shares everything with it."""
+    """The model of a policy without its LoRA adapter; it shares everything with the policy."""
 
     def __init__(self, policy: CausalPolicy) -> None:
-        """Look past the adapter of `policy`."""
+        """Use the model of `policy` with the adapter switched off."""
         self._policy = policy
         self.model, self.agent, self.renderer = policy.model, policy.agent, policy.renderer
         self.pad, self.capacity, self.context = policy.pad, policy.capacity, policy.context
@@ -262,10 +266,10 @@ class Base:
 
 
 def _apart(found_NV: Tensor, wanted_NV: Tensor) -> float:
-    """Return how far logits are from others, as root mean squares, over how much these differ.
+    """Return the root mean square difference of logits, relative to the spread of the wanted ones.
 
-    Of SmolLM2-135M in a tree and plain: 3e-6 in float32, 0.06 in bfloat16; where a token looks back at the
-    wrong ones, or stands at the wrong position, 0.35 to 0.47.
+    Of SmolLM2-135M with a tree and without: 3e-6 in float32, 0.06 in bfloat16. Where a token attends to the
+    wrong ones, or has the wrong position, 0.35 to 0.47.
     """
     size = (wanted_NV - wanted_NV.mean(-1, keepdim=True)).pow(2).mean().sqrt()
     return float((found_NV - wanted_NV).pow(2).mean().sqrt() / size.clamp(min=1e-9))
@@ -283,7 +287,7 @@ def make_policy(config: TrainConfig) -> Policy:
 
     Raises:
         BadArgument: for a model that cannot be loaded, or more trained layers than it has.
-        MissingExtra: without the packages that the model wants.
+        MissingExtra: without the packages that the model needs.
     """
     if config.model == "tiny":
         shape = TinyConfig(width=config.width, layers=config.layers, heads=config.heads)
@@ -307,7 +311,7 @@ def make_policy(config: TrainConfig) -> Policy:
 
 
 def twin(policy: Policy) -> Policy:
-    """Return a policy of the same weights that shares with `policy` whatever is not trained."""
+    """Return a frozen copy of a policy, which shares the parameters that are not trained."""
     shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
     held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
     try:
@@ -322,10 +326,10 @@ def twin(policy: Policy) -> Policy:
 def observing_agent(
     policy: Policy, config: TrainConfig, *, temperature: float | None = None, entropy: bool = True
 ) -> TinyAgent | HuggingFaceAgent:
-    """Return another agent that samples from a policy's model, as its own does, and tells entropies.
+    """Return another agent that samples from a policy's model as its own does, and reports entropies.
 
-    It has a cache of its own, so that what it plays leaves no trace in what the policy's agent plays.
-    `temperature`: by default that of training.
+    It has its own cache, so its episodes do not affect those of the policy's agent. `temperature`: by default
+    that of training.
     """
     temperature = config.temperature if temperature is None else temperature
     if isinstance(policy, TinyPolicy):
@@ -365,7 +369,7 @@ def _server(config: TrainConfig, renderer: Renderer, context: int | None) -> Tok
 
 
 def settled(config: TrainConfig) -> TrainConfig:
-    """Return the config with what this machine decides decided: the type that a model computes in."""
+    """Return the config with the dtype ``auto`` replaced by the faster one on this machine."""
     if config.dtype != "auto" or config.model == "tiny":
         return config
     dtype = faster_dtype(config.device, width=1024, hidden=4096)
@@ -373,7 +377,7 @@ def settled(config: TrainConfig) -> TrainConfig:
 
 
 def freeze_below(model: Any, layers: int) -> None:
-    """Train the upper `layers` of a model alone; its embeddings and norms stay as they are too.
+    """Train only the upper `layers` layers of a model; its embeddings and norms are frozen too.
 
     Raises:
         BadArgument: for more layers than the model has.
@@ -394,9 +398,9 @@ def freeze_below(model: Any, layers: int) -> None:
 
 
 def checkpoint_layers(model: Any) -> None:
-    """Let a model's layers be computed again in the backward pass; its dropout is switched off for good.
+    """Let the backward pass recompute a model's layers; its dropout is switched off for good.
 
-    transformers does so in training mode alone, which would drop activations that the sampler did not.
+    transformers recomputes in training mode only, where dropout would make the model differ from the sampler.
     """
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": False})

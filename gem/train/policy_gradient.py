@@ -1,11 +1,12 @@
 """REINFORCE, ReBN, RLOO, GRPO, Dr. GRPO, GSPO and turn-level GRPO: one iteration's learning.
 
-Whole episodes come in; their returns become advantages (`gem.estimators`: here lies most of the difference
-between the algorithms), and a few clipped steps are taken on them. A critic is another file: `gem.train.ppo`.
+Whole episodes come in. Their returns become advantages (`gem.estimators`, where most of the difference
+between the algorithms lies), and a few clipped steps are taken on them. Training with a critic is in
+`gem.train.ppo`.
 
-In a game of several seats the policy holds them all, or one of them against an opponent, and each seat is
-trained on its own turns: its returns are compared with those of the same seat alone. Of several environments
-too, each is compared with itself (`gem.train.strata`).
+In a game of several seats the policy plays all of them, or one against an opponent. Each seat is trained on
+its own turns, and its returns are compared with those of the same seat alone. Likewise, each of several
+environments is compared with itself (`gem.train.strata`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gem.train.steps import Progress, Steps, penalise, take_steps
 from gem.train.strata import strata
 
 KIND: dict[str, Kind] = {**{kind: kind for kind in get_args(Kind)}, "gspo": "grpo"}
-"""How an algorithm's returns become advantages."""
+"""The estimator that turns an algorithm's returns into advantages."""
 
 
 def learn(
@@ -37,10 +38,11 @@ def learn(
 ) -> Steps | None:
     """Take one iteration's steps on its episodes; None where nothing can be learnt from them.
 
-    `slots`: of each episode its environment, and the seat that is trained; None: one environment, every seat.
+    `slots`: the environment and the trained seat of each episode; None: one environment, every seat.
 
-    Nothing can where no advantage differs from 0, no entropy is weighed, and no divergence, or the policy is
-    the reference still: its gradient is rounding then, which Adam would make steps of full size of.
+    Nothing can be learnt where all advantages are 0 and there is neither an entropy bonus nor a divergence. A
+    divergence does not count while the policy is still the reference: its gradient is rounding then, which
+    Adam would scale up to full steps.
     """
     weighted: list[Weighted] = []
     signal = False
@@ -67,12 +69,13 @@ def learn(
 def branch_advantages(
     episodes: Sequence[Episode], rows: Sequence[Weighted], gamma: float
 ) -> tuple[list[list[float] | None], list[Weighted]]:
-    """Return turn-level GRPO's advantages, and the rows with nothing but the turns that they are of.
+    """Return turn-level GRPO's advantages, and the rows cut to the turns that have one.
 
-    The episodes of a group share their beginning up to a turn, which each then took anew: a Monte-Carlo
-    sample of what that turn is worth, in the state that all of them were in. Its advantage is the return from
-    there on less the group's mean, over the group's deviation; every other turn has none. One turn of the
-    group's first episode was drawn for all of its turns, so its advantage counts as often as there are turns.
+    The episodes of a group are the same up to a turn, which each then samples again: a Monte-Carlo sample of
+    that turn's value in the same state. The turn's advantage is the return from there on, minus the group's
+    mean, divided by the group's deviation; every other turn has none. The turn was drawn from all turns of
+    the group's first episode, so its advantage is multiplied by their number.
+
     Source: the Monte-Carlo values of VinePPO (Kazemnejad et al., arXiv 2410.01679), relative to their group.
     """
     started = [branch_turn(episode) for episode in episodes]
@@ -95,7 +98,7 @@ def branch_advantages(
 
 
 def branch_turn(episode: Episode) -> int:
-    """Return the turn at which an episode of turn-level GRPO left its group's first one, as its job says."""
+    """Return the turn where an episode of turn-level GRPO leaves its group's first one, from its job."""
     return int(episode.job.rpartition("@")[2])
 
 

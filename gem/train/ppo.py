@@ -1,11 +1,11 @@
 """PPO with a turn-level critic: one iteration's learning.
 
-A turn is one action. The critic values the state before each turn, where the answer begins; generalised
-advantage estimates over turns (arXiv 1506.02438) take the place of returns, and the critic is trained towards
-advantage plus old value, in the same steps as the policy (arXiv 1707.06347).
+A turn is one action. The critic values the state before each turn, where the answer begins. Generalised
+advantage estimates over turns (arXiv 1506.02438) replace returns. The critic is trained towards advantage
+plus old value, in the same steps as the policy (arXiv 1707.06347).
 
-Where a limit from outside cut an episode off, the critic's value of what the agent was shown last stands in
-for what would have come (the table in `gem.rollout.episode`); where the task itself ended nothing does.
+Where an outside limit truncated an episode, the critic's value of the last observation replaces the rewards
+that are missing (the table in `gem.rollout.episode`). Where the task itself ended, no value is added.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def learn(
 ) -> Steps | None:
     """Take one iteration's steps on its episodes; None where none has a verdict.
 
-    `slots`: of each episode its environment, and the seat that is trained; None: one environment, every seat.
+    `slots`: the environment and the trained seat of each episode; None: one environment, every seat.
     """
     by_part: dict[int, list[Weighted]] = {}
     for stratum in strata(episodes, slots, config.normalise_by):
@@ -99,7 +99,7 @@ def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
 def bootstraps(
     learner: Learner, episodes: Sequence[Episode], rows: Sequence[Weighted], seat: str
 ) -> dict[int, float]:
-    """Return the critic's value of what a truncated episode's seat was shown last, by place in `episodes`."""
+    """Return the critic's value of each truncated episode's last observation, by index in `episodes`."""
     policy = learner.policy
     ends: list[Weighted] = []
     for source in dict.fromkeys(item.source for item in rows):

@@ -1,4 +1,4 @@
-"""What a run does before RL: measure random play and the solver, warm the model up, measure it."""
+"""The part of a run before RL: measure random play and the solver, warm the model up, measure it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gem.train.warmup_cache import WarmUps
 from gem.train.well_formed import WellFormed, below
 
 TIMES = 20
-"""Times in a warm-up that the loss on demonstrations that are kept apart is measured."""
+"""How often in a warm-up the loss on held-out demonstrations is measured."""
 
-WARM_LONGER = "RL begins with less than the format; take more --warmup-steps, or another --warmup-lr."
+WARM_LONGER = "RL begins before the format is learnt; take more --warmup-steps, or another --warmup-lr."
 
 
 def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
@@ -49,7 +49,7 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
 
 
 def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
-    """Warm the model up on demonstrations or random play; return CPU seconds that were spent elsewhere."""
+    """Warm the model up on demonstrations or random play; return CPU seconds spent by other processes."""
     config = trainer.config
     elsewhere = 0.0
     with open_demonstrations(config) as (demos, apart), closing(Looks(trainer, apart)) as looks:
@@ -83,10 +83,10 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
 
 
 class Looks:
-    """Looks after each step of a warm-up at what has been learnt, writes it down, and says when to stop."""
+    """A monitor of a warm-up: it checks what is learnt after each step, records it, and ends the warm-up."""
 
     def __init__(self, trainer: Trainer, apart: Sequence[Episode]) -> None:
-        """Look at the trainer's policy; `apart` are the demonstrations that are not cloned."""
+        """Check the trainer's policy; `apart` are the held-out demonstrations."""
         self.trainer, self.config, self.apart = trainer, trainer.config, apart
         self.last = self.config.warmup_most or self.config.warmup_steps
         self.loss = float("nan")
@@ -96,11 +96,11 @@ class Looks:
             self.judge = WellFormed(trainer.policy, self.config, makers, trainer.limits)
 
     def hear(self, step: int, loss: float) -> None:
-        """Take in a step's loss."""
+        """Store a step's loss."""
         self.loss = loss
 
     def look(self, step: int, learner: Learner) -> bool:
-        """Look at what a step made of the learner; return whether the format is learnt."""
+        """Check the learner after a step; return whether the format is learnt."""
         done = WarmupStep(step + 1, self.loss)
         every = max(1, self.config.warmup_steps // TIMES)
         if self.apart and (done.step % every == 0 or done.step == self.config.warmup_steps):
@@ -116,7 +116,7 @@ class Looks:
         return learnt
 
     def _due(self, step: int) -> bool:
-        """Tell whether the format is looked at behind a step."""
+        """Return whether the format is checked after a step."""
         config = self.config
         if config.warmup_most and step < config.warmup_steps:
             return False
@@ -126,8 +126,8 @@ class Looks:
         """Return the step with what the judge found, and whether the format is learnt."""
         found = parallel.from_first(lambda: judge.look(done.step))
         shares = (
-            f"{found.readable:.1%} of sampled episodes are readable, of random play "
-            f"{found.random_readable:.1%}"
+            f"{found.readable:.1%} of sampled episodes are readable, and "
+            f"{found.random_readable:.1%} of random ones"
         )
         watcher = self.trainer.watcher
         if found.learnt:
@@ -137,7 +137,7 @@ class Looks:
         return replace(done, readable=found.readable, random_readable=found.random_readable), found.learnt
 
     def close(self) -> None:
-        """Close what judges."""
+        """Close the agent of the check."""
         if self.judge is not None:
             self.judge.close()
 

@@ -1,4 +1,4 @@
-"""What a run looks like in the terminal: a live line, a curve, a final table; and the curve as a picture."""
+"""The output of a run: a live line, a curve and a final table in the terminal, and the curve as a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMOOTH = 8
 
 NAN = float("nan")
 UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
-"""Where the environment does not say what success is."""
+"""Shown where the environment does not report success."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
@@ -42,10 +42,10 @@ TITLES = {
 
 
 class Terminal(Watcher):
-    """Draws a run: one live line in a terminal, a line now and then in a pipe."""
+    """A watcher that shows a run: one live line in a terminal, or a line now and then in a pipe."""
 
     def __init__(self, console: Console) -> None:
-        """Draw on `console`."""
+        """Show the run on `console`."""
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
         self.shown: dict[str, EnvResult] = {}
@@ -105,7 +105,7 @@ class Terminal(Watcher):
         self.console.print(f"[bold]stage {stage}[/bold] from iteration {iteration}", highlight=False)
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """See Watcher.evaluated; what is held out is told once."""
+        """See Watcher.evaluated; the kind of held-out instances is printed once."""
         if not self.held_out:
             words = HELD_OUT[evaluation.held_out].format(n=evaluation.instances)
             self.console.print(f"  held out: {words}", highlight=False, soft_wrap=True)
@@ -115,14 +115,14 @@ class Terminal(Watcher):
         )
 
     def warned(self, text: str) -> None:
-        """See Watcher.warned; the same trouble again and again is told three times."""
+        """See Watcher.warned; the same warning is printed at most three times."""
         kind = re.sub("[0-9.]+", "", text)
         self.warnings[kind] += 1
         if self.warnings[kind] <= 3:
             self.console.print(f"[yellow]{text}[/yellow]", highlight=False)
 
     def close(self) -> None:
-        """Leave the live line as it stands."""
+        """Stop the live line, which stays on the screen."""
         if self.bar is not None:
             self.bar.stop()
         self.bar = self.task = None
@@ -147,7 +147,7 @@ class Terminal(Watcher):
 
 
 def told(evaluation: Evaluation) -> str:
-    """Return an evaluation in words."""
+    """Return an evaluation as text."""
     (title, (read, form)), *_ = columns([evaluation.result]).items()
     score = read(evaluation.result) or UNKNOWN
     return f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
@@ -158,10 +158,10 @@ def _short(number: float) -> str:
 
 
 def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult], Interval | None], str]]:
-    """Return what is worth telling of a task, by name: how it is read from a result, and its format.
+    """Return the figures to show for a task, by name: how to read each from a result, and its format.
 
-    Success where the environment says what it is, else the return; turns where an episode has several; and of
-    one seat of a game the return too.
+    Success where the environment reports it, else the return. Turns where an episode has several. For one
+    seat of a game the return too.
     """
     known = list(figures)
     if all(each.success is None for each in known):
@@ -177,7 +177,7 @@ def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult
 
 
 def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
-    """Return the final table: who played, and how well, by what the task has."""
+    """Return the final table: a row for each policy, with the figures that the task has."""
     told = columns(figures.values())
     headings = (heading for name in told for heading in (name, "95% interval"))
     grid = Table("policy", *headings, title=title and escape(title), title_justify="left")
@@ -192,7 +192,7 @@ def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
 
 
 def about_best(evaluations: Sequence[Evaluation]) -> str:
-    """Return how the best weights were chosen, and on what they were not; empty without any choice."""
+    """Return how the best weights were chosen, as text; empty where there was no choice."""
     chosen = best(evaluations)
     if chosen is None:
         return ""
@@ -202,12 +202,12 @@ def about_best(evaluations: Sequence[Evaluation]) -> str:
     seen = "instances" if chosen.held_out == "unseen" else "seeds"
     return (
         f"The best weights are those of iteration {chosen.iteration}: {score}. They were chosen on other "
-        f"{seen} than the table measures them on, so that the choice does not flatter them."
+        f"{seen} than the table measures them on, so the choice does not bias the table."
     )
 
 
 def _bounds(interval: Interval, form: str) -> str:
-    """Return the bounds; a sample whose values are all alike has the same one twice, and is not exact."""
+    """Return the bounds as text; where all values of a sample are equal the bounds are too, but not exact."""
     if interval.exact:
         return "exact"
     return f"{form.format(interval.low)} to {form.format(interval.high)}"

@@ -1,21 +1,21 @@
-"""The folder of a run: config, metrics, checkpoint, summary. Whoever reads a run reads these files.
+"""The folder of a run: its files, and how they are written and read.
 
 ::
 
-    config.json       what was asked for
-    machine.json      on what it began: versions, processor, accelerator
+    config.json       the settings
+    machine.json      the machine that began it: versions, processor, accelerator
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
-    reference.pt      the weights before RL, where training is held to them
+    reference.pt      the weights before RL, which a KL term needs
     summary.json      the final figures
     curve.png         the learning curve
-    episodes.jsonl    what was played in training, an episode store
+    episodes.jsonl    the training episodes, an episode store
     pool/             past copies of the policy's weights, where they are its opponents
-    watched.jsonl     the same seeds' episodes at checkpoints, with tokens, an episode store
+    watched.jsonl     the watched seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
     best.pt           the weights of the best of these evaluations
     warmup.jsonl      a line per step of the warm-up
-    report.html       all of it on one page (`gem-gym report`)
+    report.html       the report of the run on one page (`gem-gym report`)
     tensorboard/      event files, with `--log tensorboard`
     wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
@@ -43,18 +43,18 @@ from gem.train.config import TrainConfig
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One iteration; a figure that there is none of is NaN here and null in the file.
+    """The metrics of one iteration; a figure that does not exist is NaN here and null in the file.
 
     `success`, `reward`, `turns` and `unreadable` are means over the episodes with a verdict, `loss` and the
     four after it over the steps: entropy, share of clipped tokens, divergence of the steps and divergence
     from the reference, per token. `logprob_gap`: the mean absolute difference between the learner's and the
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
-    `tokens_trained` counts every pass, and padding. Times are seconds;
-    `save_s` is that of the checkpoint before.
+    `tokens_trained` counts every pass, and padding. Times are in seconds; `save_s` is that of the checkpoint
+    before.
 
-    Of several environments, or a game against opponents, `environments` and `opponents` have figures of each,
-    by name (`gem.train.schedule.figures_of`); of a curriculum `stage` is the name of the iteration's. Where
-    there is none of it, the line has no such field.
+    With several environments, or opponents, `environments` and `opponents` have the figures of each, by name
+    (`gem.train.schedule.figures_of`). With a curriculum `stage` is the name of the iteration's stage.
+    Otherwise the line has no such field.
     """
 
     iteration: int
@@ -84,15 +84,15 @@ class Metrics:
 
 
 SOMETIMES = ("environments", "opponents", "stage")
-"""Fields that a line has only where they say something."""
+"""Fields that a line has only where they are not empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmupStep:
     """A step of the warm-up: losses are mean negative log probabilities per token, in nats.
 
-    `held_out_loss`: of demonstrations that are not cloned, behind the step. `readable`, `random_readable`:
-    shares of episodes, sampled then and of random play. None where they were not measured.
+    `held_out_loss`: on held-out demonstrations, after the step. `readable`, `random_readable`: the shares of
+    readable episodes, of the policy then and of random play. None where they were not measured.
     """
 
     step: int
@@ -103,27 +103,28 @@ class WarmupStep:
 
 
 HeldOutKind = Literal["unseen", "all", "seen", "seeds"]
-"""What an evaluation is held out from. ``unseen``: training never draws these instances, nor does the final
-table. ``all``: all the instances there are, which training draws too. ``seen``: other seeds, but training
-draws about all of their instances. ``seeds``: other seeds; whether training meets their instances is not
-known."""
+"""How the instances of an evaluation relate to those of training. ``unseen``: neither training nor the final
+table draws them. ``all``: all instances of the environment, which training draws too. ``seen``: other seeds,
+but training draws about all of their instances. ``seeds``: other seeds; whether training draws their
+instances is not known."""
 
 HELD_OUT: dict[str, str] = {
     "unseen": "{n} instances that training never draws",
-    "all": "all {n} instances there are, which training plays too: with other chance",
-    "seen": "{n} seeds that training never draws; most of their instances it does",
-    "seeds": "{n} seeds that training never draws; whether it meets their instances is not known",
+    "all": "all {n} instances of the environment, which training plays too, with other random draws",
+    "seen": "{n} seeds that training never draws, but it draws most of their instances",
+    "seeds": "{n} seeds that training never draws; whether it draws their instances is not known",
 }
-"""The kinds in words."""
+"""These kinds in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the policy did on held-out instances, with the weights of an iteration.
+    """The result of an evaluation on held-out instances, with the weights of an iteration.
 
-    `episodes`: trained on by then. `instances`: how many were played, `held_out` from what. `scores`: of each
-    episode its success where the environment says what that is, else its return; None without verdict. At a
-    place stands the same instance with the same chance each time, and the instances come in turn.
+    `episodes`: how many it had trained on. `instances`: how many were played, `held_out` their kind.
+    `scores`: for each episode its success where the environment reports it, else its return; None without
+    verdict. The score at an index is always of the same instance with the same randomness, and the instances
+    take turns.
     """
 
     iteration: int
@@ -137,33 +138,33 @@ class Evaluation:
 
     @property
     def score(self) -> Interval | None:
-        """The success where the environment says what that is, else the return; None without verdict."""
+        """The success where the environment reports it, else the return; None without verdict."""
         return self.result.success or self.result.reward
 
     @property
     def metric(self) -> str:
-        """What the score is: success or return."""
+        """The name of the score: success or return."""
         return "return" if self.result.success is None else "success"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values, the score in front."""
+        """Return the evaluation as plain JSON values, the score first."""
         score = None if self.score is None else self.score.mean
         plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         return {"iteration": self.iteration, "score": score, **plain, "result": self.result.to_json()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Return what to_json() gave."""
+        """Return the evaluation of values that to_json() returned."""
         plain = {f.name: values[f.name] for f in fields(cls)}
         scores, result = tuple(plain["scores"]), EnvResult.from_json(plain["result"])
         return cls(**{**plain, "scores": scores, "result": result})
 
 
 class RunFolder:
-    """Reads and writes a run's files."""
+    """The folder of a run, whose files it reads and writes."""
 
     def __init__(self, path: Path) -> None:
-        """Name the folder; nothing is touched yet."""
+        """Set the paths; no file is created or changed yet."""
         self.path = path
         self.config = path / "config.json"
         self.machine = path / "machine.json"
@@ -182,10 +183,10 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder, and keep every other trainer out of it; the hold ends with the process at latest.
+        """Create the folder and lock it against other trainers, until the block or the process ends.
 
         Raises:
-            StoreError: when another trainer is at work in it, or it cannot be made.
+            StoreError: when another trainer uses it, or it cannot be created.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -199,10 +200,10 @@ class RunFolder:
             os.close(folder)
 
     def check_free(self) -> None:
-        """Refuse to begin a run where one stands.
+        """Check that the folder holds no run.
 
         Raises:
-            StoreError: with the ways out.
+            StoreError: when it holds one.
         """
         if self.checkpoint.exists():
             raise StoreError(
@@ -214,7 +215,7 @@ class RunFolder:
         """Begin a new run in the folder.
 
         Raises:
-            StoreError: when a run stands there already, or the folder cannot be written.
+            StoreError: when the folder holds a run already, or cannot be written.
         """
         self.check_free()
         try:
@@ -228,10 +229,10 @@ class RunFolder:
         self.write(self.config, config.to_json())
 
     def clear(self) -> None:
-        """Remove the files of a run that stands here, and nothing else.
+        """Remove the files of the run in the folder, and nothing else.
 
         Raises:
-            StoreError: when another trainer is at work in the folder, or they cannot be removed.
+            StoreError: when another trainer uses the folder, or they cannot be removed.
         """
         files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
         files += [self.curve, self.evaluations, self.best, self.warmup]
@@ -249,7 +250,7 @@ class RunFolder:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
     def read_config(self) -> TrainConfig:
-        """Return the config of the run that stands here.
+        """Return the config of the run in the folder.
 
         Raises:
             StoreError: when there is none.
@@ -267,7 +268,7 @@ class RunFolder:
         return TrainConfig.from_json(values)
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
-        """Write a JSON file so that a crash leaves the old one or the new one."""
+        """Write a JSON file atomically: a crash leaves the old one or the new one."""
         self._replace(file, json.dumps(_plain(values), indent=2, allow_nan=False) + "\n")
 
     def append(self, metrics: Metrics) -> None:
@@ -290,7 +291,7 @@ class RunFolder:
             raise StoreError(f"{path} cannot be written: {error}") from error
 
     def history(self) -> list[Metrics]:
-        """Return the iterations that the metrics hold; a torn last line is left out.
+        """Return the iterations in the metrics file; an incomplete last line is left out.
 
         Raises:
             StoreError: when there are no metrics.
@@ -301,7 +302,7 @@ class RunFolder:
         """Return the evaluations on held-out instances; none where the run has none.
 
         Raises:
-            StoreError: when they stand there and cannot be read.
+            StoreError: when the file exists and cannot be read.
         """
         return _read(self.evaluations, Evaluation.from_json) if self.evaluations.exists() else []
 
@@ -309,12 +310,12 @@ class RunFolder:
         """Return the steps of the warm-up; none where the run has none.
 
         Raises:
-            StoreError: when they stand there and cannot be read.
+            StoreError: when the file exists and cannot be read.
         """
         return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
 
     def rewind(self, iteration: int) -> None:
-        """Drop the lines of iterations that the checkpoint does not hold; they are played again."""
+        """Drop the lines of iterations after `iteration`, which the checkpoint does not hold."""
         kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
         if self.evaluations.exists():
@@ -333,11 +334,11 @@ class RunFolder:
 
 
 PACKAGES = ("torch", "transformers", "numpy")
-"""Packages whose versions a run notes, beside those of gem and Python."""
+"""Packages whose versions a run records, beside those of gem and Python."""
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return what a run is made with: versions, system, processor, cores, memory in GiB, accelerator."""
+    """Return the machine of a run: versions, system, processor, cores, memory in GiB, accelerator."""
     found = versions()
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -370,7 +371,7 @@ def _lock(folder: int, path: Path) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise StoreError(
-            f"another trainer is at work in {path}; let it end, or choose another --out."
+            f"another trainer is using {path}; wait until it ends, or choose another --out."
         ) from None
     except OSError:
         pass  # some network file systems keep no locks
@@ -380,7 +381,7 @@ Line = TypeVar("Line")
 
 
 def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
-    """Return what a file of lines holds, up to the first that is torn."""
+    """Return the lines of a file, parsed, up to the first that is incomplete."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Sampling a run's episodes: what task each is of, who plays it, where it is played and where it is kept."""
+"""Sampling of a run's training episodes: their tasks, agents, hosts and storage."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gem.train.schedule import Schedule, Slot
 
 @dataclass
 class Sampling:
-    """Plays the episodes that a run is trained on.
+    """The sampling of the episodes that a run is trained on.
 
-    `fixed`: the opponents that have a name. `iteration`: how many are done; the next one is played.
+    `fixed`: the named opponents. `iteration`: how many are done; the next one is played.
     """
 
     config: TrainConfig
@@ -46,7 +46,7 @@ class Sampling:
     # -- the episodes of an iteration
 
     def next_episodes(self) -> list[Episode]:
-        """Return this iteration's episodes; where they may be stale, those of the next begin to be played."""
+        """Return this iteration's episodes; with staleness, begin to sample those of the next one."""
         if not self.config.staleness:
             return self.sample()
         # Here, not there: what is to come follows from the iterations that are complete now.
@@ -90,14 +90,14 @@ class Sampling:
         return Job(env.maker, seed, str(task), sample, limits=limits, agents=agents, key=key)
 
     def slots_of(self, episodes: Sequence[Episode]) -> list[Slot]:
-        """Return the slot of each episode of the present iteration, which its group numbers."""
+        """Return the slot of each episode of the present iteration; its group is the slot's number."""
         if len(self.envs) == 1 and self.league is None:
             return [Slot()] * len(episodes)
         plan = self.schedule.plan(self.iteration)
         return [plan[int(episode.group)] for episode in episodes]
 
     def take_snapshot(self) -> None:
-        """Take the policy as it is now into the pool of opponents."""
+        """Add a copy of the current policy to the pool of opponents."""
         assert self.league is not None
         if parallel.rank() == 0:
             self.opponents.keep(self.iteration)
@@ -125,12 +125,12 @@ class Sampling:
         return [*firsts, *self._play(jobs)]
 
     def wait_for_samples(self) -> None:
-        """Wait until no episodes are being played: an environment need not bear two threads."""
+        """Wait until no episodes are being played: an environment may not be thread-safe."""
         if self._coming is not None:
             wait([self._coming])
 
     def refresh_sampler(self) -> None:
-        """Give the sampler, where it is a copy, the policy's weights of now."""
+        """Copy the policy's current weights to the sampler, where it is a separate copy."""
         load_weights(self.sampler, weights(self.policy), "the learner")
         self.sampler.publish(self.iteration)
 
@@ -138,7 +138,7 @@ class Sampling:
 
     @functools.cached_property
     def sampler(self) -> Policy:
-        """The policy that episodes are sampled from: the one that is trained, or a copy of its own."""
+        """The policy that episodes are sampled from: the trained one, or a separate copy of it."""
         return make_policy(self.config) if self.config.staleness else self.policy
 
     @functools.cached_property
@@ -147,10 +147,10 @@ class Sampling:
 
     @functools.cached_property
     def runner(self) -> Runner:
-        """Plays the run's episodes, and stores them.
+        """The runner that plays the run's episodes and stores them.
 
         Raises:
-            BadArgument: for several processes that train, and Ray.
+            BadArgument: for several training processes together with Ray.
         """
         how: dict[str, Any] = {
             "host": self.config.host,
@@ -161,12 +161,12 @@ class Sampling:
         if not self.config.ray:
             return Runner(self.sampler.agent, **how)
         if parallel.world() > 1:
-            raise BadArgument("on Ray one process trains, and many sample; begin one, or leave ray out.")
+            raise BadArgument("with ray only one process can train; start a single one, or leave ray out.")
         return RayRunner(self.sampler.agent, address=self.config.ray, **how)
 
     @functools.cached_property
     def store(self) -> EpisodeStore | None:
-        """Where the run's episodes go; None where the config wants none."""
+        """The store of the run's episodes; None where the config keeps none."""
         if self.config.store == "none":
             return None
         path, number = self.folder.episodes, parallel.rank()
@@ -180,23 +180,23 @@ class Sampling:
 
     @property
     def maker(self) -> Maker:
-        """The recipe of the environment, of several of the first."""
+        """The maker of the environment, or of the first of several."""
         return self.envs[0].maker
 
     @property
     def instances(self) -> Instances:
-        """The instances that figures are measured on, in several environments in the first."""
+        """The instances that figures are measured on, those of the first of several environments."""
         return self.envs[0].instances
 
     @functools.cached_property
     def league(self) -> League | None:
-        """Who plays against the policy; None where it holds every seat."""
+        """The opponents of the policy; None where it plays every seat."""
         config = self.config
         return League(config.opponent, config.pool, config.pool_by) if config.opponents else None
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """What each task of the run's iterations is."""
+        """The schedule of the run's tasks."""
         return Schedule(self.config, [env.seats for env in self.envs], self.league)
 
     @functools.cached_property
@@ -206,11 +206,11 @@ class Sampling:
 
     @property
     def limits(self) -> Limits:
-        """The limits from outside, where an environment has none of its own."""
+        """The limits of episodes, for environments without limits of their own."""
         return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
 
     def close(self) -> None:
-        """Close what plays and what stores."""
+        """Close the runner, the agents and the store."""
         if self._coming is not None and not self._coming.cancel():
             wait([self._coming])
         if self.config.staleness:

@@ -1,7 +1,7 @@
-"""What each task of an iteration is, settled before it is played: environment, seat of the learner, opponent.
+"""The schedule of a run: each task's environment, learner's seat and opponent, fixed before it is played.
 
-It follows from the config and from iterations that are complete, never from who is quick. Its state is part
-of the checkpoint, so that a resumed run goes on with the same tasks.
+It depends on the config and on complete iterations, never on which episodes end first. Its state is part of
+the checkpoint, so a resumed run continues with the same tasks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gem.train.opponents import League
 class Slot:
     """A task before it is played.
 
-    `part`: the number of its environment. `seat`: the learner's; empty where the policy that is trained holds
-    every seat. `opponent`: the name of who holds the others.
+    `part`: the number of its environment. `seat`: the learner's; empty where the trained policy plays every
+    seat. `opponent`: the name of the agent in the other seats.
     """
 
     part: int = 0
@@ -35,11 +35,11 @@ class Slot:
         return episode.stop if end is None else end.stop
 
     def succeeded(self, episode: Episode) -> bool | None:
-        """Return whether the learner succeeded; None where nobody knows."""
+        """Return whether the learner succeeded; None where that is not known."""
         return episode.succeeded(self.seat if self.seat in episode.ends else None)
 
     def reward(self, episode: Episode) -> float:
-        """Return what the learner earned; the mean over the seats where it holds them all."""
+        """Return the learner's reward; the mean over the seats where it plays all of them."""
         return episode.reward(self.seat or None)
 
     def turns(self, episode: Episode) -> list[Turn]:
@@ -52,12 +52,12 @@ class Slot:
 
 
 class Schedule:
-    """Deals out the tasks of a run's iterations, one after the other."""
+    """A scheduler that assigns the tasks of a run's iterations, one after the other."""
 
     def __init__(
         self, config: TrainConfig, seats: Sequence[Sequence[str]], league: League | None = None
     ) -> None:
-        """Begin a run; `seats` are those of each environment, `league` who plays against the policy."""
+        """Start a run; `seats` are those of each environment, `league` has the policy's opponents."""
         self.config, self.parts, self.league = config, config.parts, league
         self.seats = [tuple(each) for each in seats]
         self.shares = Shares()
@@ -73,13 +73,13 @@ class Schedule:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The share of each environment now, by name, of episodes or of tokens; not scaled to a sum of 1."""
+        """The present share of each environment, by name, in episodes or tokens; they need not sum to 1."""
         if self.curriculum is not None:
             return self.curriculum.weights
         return {part.name: part.weight for part in self.parts}
 
     def plan(self, iteration: int) -> list[Slot]:
-        """Return the tasks of an iteration. They are settled when they are first asked for, and stay so."""
+        """Return the tasks of an iteration, which are fixed at the first call."""
         if iteration not in self.planned:
             self.planned[iteration] = self._deal()
         return self.planned[iteration]
@@ -102,10 +102,10 @@ class Schedule:
         return Slot(part, seat, against.deal(self.league.weights))
 
     def take_in(self, iteration: int, slots: Sequence[Slot], episodes: Sequence[Episode]) -> Stage | None:
-        """Take in a complete iteration: its episodes, and the slot of each.
+        """Add a complete iteration: its episodes, and the slot of each.
 
         Returns:
-            The stage that begins, where one does.
+            The stage that starts, None where none does.
         """
         played = list(zip(slots, episodes, strict=True))
         self.planned = {number: plan for number, plan in self.planned.items() if number > iteration}
@@ -123,11 +123,11 @@ class Schedule:
         return self.curriculum.stages[self.curriculum.stage] if self.curriculum.take_in(told) else None
 
     def in_use(self) -> set[str]:
-        """Return the opponents of tasks that are still to be played."""
+        """Return the opponents of tasks that were not played yet."""
         return {slot.opponent for plan in self.planned.values() for slot in plan if slot.opponent}
 
     def state(self) -> dict[str, Any]:
-        """Return what load() takes, plain values all."""
+        """Return the state that load() restores, as plain values."""
         return {
             "behind": self.shares.behind,
             "tokens": None if self.tokens is None else self.tokens.sums,
@@ -139,7 +139,7 @@ class Schedule:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become what state() told."""
+        """Restore the state that state() returned."""
         self.shares = Shares(state["behind"])
         if self.tokens is not None:
             self.tokens = TokenShares(state["tokens"])
@@ -157,8 +157,9 @@ def figures_of(
 ) -> tuple[dict[str, dict[str, float | int | None]], dict[str, dict[str, float | int | None]]]:
     """Return an iteration's figures by environment, and by opponent.
 
-    Of each how many `episodes`, its `share` of them; of those with a verdict the means of `success` (None
-    where nobody says), `reward` and `turns`; and of environments the policy's `tokens` and their share.
+    For each: the number of `episodes` and their `share`; the means of `success` (None where unknown),
+    `reward` and `turns` over the episodes with a verdict. For environments also the policy's `tokens` and
+    their share.
     """
     played = list(zip(slots, episodes, strict=True))
     tokens = sum(slot.tokens(episode) for slot, episode in played)

@@ -1,4 +1,4 @@
-"""What follows from the held-out evaluations of a run: which weights were best, and when it is enough."""
+"""The best weights of a run, and when to stop it early, from its held-out evaluations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from gem.train.config import TrainConfig
 from gem.train.run import Evaluation
 
 LEVEL = 0.9
-"""Coverage of the interval of a difference; its lower bound alone counts, so that it holds at 95%."""
+"""Level of the two-sided interval of a difference; only its lower bound is used, which holds at 95%."""
 
 
 def best(evaluations: Sequence[Evaluation]) -> Evaluation | None:
-    """Return the evaluation with the highest score, of equal ones the earliest; None where none has one."""
+    """Return the evaluation with the highest score, the earliest of equal ones; None where none has one."""
     known = [(each.score.mean, each) for each in evaluations if each.score is not None]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None:
-    """Return why a run should stop after its last evaluation, in words; None where it should go on.
+    """Return why a run should stop after its last evaluation, as text; None where it should continue.
 
-    `config.target`: the lower bound of the score's 95% interval reaches it. `config.patience`: so many
-    evaluations in a row, since the last improvement, are none. The first evaluation counts as an improvement,
-    and one without a score says nothing.
+    It stops where the lower bound of the score's 95% interval reaches `config.target`, or after
+    `config.patience` evaluations in a row without an improvement. The first evaluation counts as an
+    improvement, and one without a score is ignored.
     """
     known = [(each.score, each) for each in evaluations if each.score is not None]
     if not known:
@@ -47,11 +47,11 @@ def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None
 
 
 def improved(earlier: Evaluation, later: Evaluation) -> bool:
-    """Tell whether a later evaluation is better beyond noise, at 95%.
+    """Return whether a later evaluation is better beyond noise, at 95%.
 
-    Both played the same instances with the same chance, so that they are compared in pairs of episodes
-    (`paired_difference`); several episodes of an instance are one cluster, unless they are of all the
-    instances there are.
+    Both played the same instances with the same randomness, so they are compared in pairs of episodes
+    (`paired_difference`). Several episodes of an instance are one cluster, unless all instances of the
+    environment were played.
     """
     pairs = [
         (number % later.instances, before, after)

@@ -1,6 +1,6 @@
-"""The steps of one iteration, the same for every algorithm: minibatches, the objective, its divisor.
+"""The optimiser steps of one iteration, shared by all algorithms: minibatches, the objective, its divisor.
 
-What an algorithm adds is the targets of its turns, and for a critic the loss of its values.
+An algorithm provides the targets of its turns; with a critic the objective has the loss of its values too.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands: the iterations that are done, and how many it has."""
+    """The progress of a run: its finished iterations, and how many it has in all."""
 
     iteration: int
     iterations: int
 
     @property
     def left(self) -> float:
-        """The share of the run that is to come, from 1 falling to 0."""
+        """The share of the run that is left, falling from 1 to 0."""
         return 1 - self.iteration / self.iterations
 
 
 @dataclass(slots=True)
 class Steps:
-    """What an iteration's steps were like: means over steps (`loss`) and over tokens (the others).
+    """Statistics of an iteration's steps: means over steps (`loss`) and over tokens (the others).
 
-    `entropy` of the policy in nats; `clipped`, the share of tokens whose gradient was cut; `step_kl`, how far
-    the policy moved from the one that sampled; `kl`, its divergence from the reference, NaN without one;
-    `gap`, how far sampler and learner disagree before the first step, the mean absolute difference of log
-    probabilities; `value_error`, a critic's mean squared error over turns. `positions` that were computed.
+    `entropy`: of the policy, in nats. `clipped`: the share of tokens whose gradient was cut. `step_kl`: how
+    far the policy moved from the one that sampled. `kl`: its divergence from the reference, NaN without one.
+    `gap`: the mean absolute difference of log probabilities between sampler and learner, before the first
+    step. `value_error`: a critic's mean squared error over turns. `positions`: how many were computed.
     """
 
     loss: float = NAN
@@ -60,7 +60,7 @@ def take_steps(
 ) -> Steps:
     """Take an iteration's steps: `config.epochs` passes over the rows in minibatches.
 
-    `episodes`: how many of the iteration's have a verdict: a number that the policy does not control.
+    `episodes`: the number of the iteration's episodes with a verdict, which the policy does not control.
     """
     left = progress.left
     learner.set_lr(config.lr_at(progress.iteration))
@@ -95,7 +95,7 @@ def take_steps(
 
 
 def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> float:
-    """Return what the loss of a step is divided by, see losses.Normalise; `episodes` of the step."""
+    """Return the divisor of a step's loss, see config_types.Normalise; `episodes` of the step."""
     if config.normalise == "token":
         return float(sum(sum(item.row.mask) for item in rows))
     if config.normalise == "turn":
@@ -104,7 +104,7 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
 
 
 def make_objective(config: TrainConfig, left: float) -> Objective:
-    """Return the loss of a config: surrogate, divergence, entropy, values; `left` of the run is to come."""
+    """Return the objective of a config: surrogate, divergence, entropy, values; `left`: see Progress."""
 
     def objective(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
         start_N, weight_N = batch.old_logprob, None
@@ -158,10 +158,10 @@ def penalise(
     config: TrainConfig,
     progress: Progress,
 ) -> list[list[float]] | None:
-    """Return what each turn's reward loses to the divergence from the reference; None where it stays whole.
+    """Return the KL penalty to subtract from each turn's reward; None where there is none.
 
-    The sum over the turn's tokens of ``log policy - log reference``, as when they were sampled, times the
-    weight of now. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
+    It is the sum over the turn's tokens of ``log policy - log reference`` when they were sampled, times the
+    present weight. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
     """
     if not rows or learner.reference is None or not config.kl_reward or not config.kl * progress.left:
         return None

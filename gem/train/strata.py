@@ -1,9 +1,9 @@
-"""What advantages are taken among: the turns of one seat, in one environment or in all of a batch.
+"""Groups of episodes that advantages are computed in: those of one seat, in one environment or in all.
 
-Returns of different environments have different scales, and different means. Normalised over a whole batch,
-the environment with the wider returns would make most of the gradient, and all play in an environment with
-low returns would be discouraged, good play too. Among the episodes of one environment the mean is a baseline
-that fits, and each environment counts by its share of the batch whatever the unit of its reward.
+Returns of different environments have different scales and means. Normalised over a whole batch, the
+environment with the widest returns would dominate the gradient. In an environment with low returns even good
+play would be discouraged. Within one environment the mean is a suitable baseline, and each environment counts
+by its share of the batch, whatever the unit of its reward.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Stratum:
 def strata(
     episodes: Sequence[Episode], slots: Sequence[Slot] | None, normalise_by: NormaliseBy
 ) -> Iterator[Stratum]:
-    """Yield what is compared among one another: each turn of the policy that is trained in one stratum.
+    """Yield the strata of a batch; each turn of the trained policy is in exactly one.
 
-    `slots`: of each episode; None: one environment, every seat of which the policy holds. With
-    ``normalise_by="batch"`` all environments are one, of number 0.
+    `slots`: that of each episode; None: one environment, where the policy plays every seat. With
+    ``normalise_by="batch"`` all environments count as one, of number 0.
     """
     told = slots or [Slot()] * len(episodes)
     parts = [slot.part if normalise_by == "environment" else 0 for slot in told]

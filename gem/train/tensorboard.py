@@ -1,15 +1,16 @@
-"""`--log tensorboard`: the run as TensorBoard's event files, in the folder ``tensorboard`` of the run.
+"""The logger `--log tensorboard`: TensorBoard's event files, in the folder ``tensorboard`` of the run.
 
-Written without TensorBoard, which only who looks needs (``pip install 'gem-gym[log]'``)::
+They are written without TensorBoard, which is needed only to view them (``pip install 'gem-gym[log]'``)::
 
     tensorboard --logdir runs
 
 An event file is a sequence of records (length, its checksum, data, its checksum), each the protocol buffer
 ``Event``. Sources: tensorflow/core/lib/io/record_writer.h, and of TensorBoard compat/proto/event.proto,
-summary.proto, tensor.proto and plugins/hparams/plugin_data.proto. Its own reader tests what is written.
+summary.proto, tensor.proto and plugins/hparams/plugin_data.proto. Tests read the files with TensorBoard's own
+reader.
 
-A moment of the run ends with the record that holds `DONE`. What stands behind the last such record is
-cut off when a run goes on, and written anew.
+A moment of the run ends with the record that holds `DONE`. When a run is resumed, records after the last of
+these are removed and written again.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ FOLDER = "tensorboard"
 FILE = "events.out.tfevents.gem"
 """TensorBoard reads the files whose names hold ``tfevents``."""
 DONE = "train/episodes"
-"""The tag that the last record of a moment has."""
+"""The tag of the last record of a moment."""
 BY_EPISODES = "by_episodes"
-"""Group of the figures whose step is the number of episodes; that of the others is the iteration."""
+"""Group of the figures whose step is the number of episodes; the step of the others is the iteration."""
 BEFORE = {"random", "optimum", "before"}
-"""What is measured before training."""
+"""Figures that are measured before training."""
 STRING, FLOAT = 7, 1  # of DataType
 SUCCESS, TENSOR = 1, 2  # of hparams' Status, of DataClass
 
 
 class TensorBoard(Log):
-    """Writes scalars by iteration and by episodes, settings, and transcripts."""
+    """A log of scalars by iteration and by episodes, settings, and transcripts."""
 
     def open(self) -> int:
         """See Log.open."""
@@ -98,7 +99,7 @@ class TensorBoard(Log):
     def _append(self, records: list[bytes]) -> None:
         data = b"".join(map(_record, records))
         if self._file.write(data) != len(data):
-            raise OSError(f"{self.path} took a part of what was written; is the disk full?")
+            raise OSError(f"only a part was written to {self.path}; is the disk full?")
 
     def _settings(self, now: float) -> list[bytes]:
         """Return the settings for the page of hyperparameters, and all of them as text."""
@@ -109,7 +110,7 @@ class TensorBoard(Log):
 
 
 def _progress(path: Path) -> tuple[int, int]:
-    """Return how many moments a file holds whole, and where the last of them ends."""
+    """Return how many complete moments a file holds, and where the last of them ends."""
     written = end = 0
     try:
         data = path.read_bytes()
@@ -123,7 +124,7 @@ def _progress(path: Path) -> tuple[int, int]:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the records that are whole, each with the place where it ends."""
+    """Yield the complete records, each with the place where it ends."""
     at = 0
     while at + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, at)

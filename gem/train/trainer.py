@@ -1,7 +1,7 @@
-"""A training run from beginning to end: `train` carries one out, `trained_agent` returns what it made.
+"""A training run from beginning to end: `train` runs it, `trained_agent` returns the agent that it trained.
 
-The loop between is `gem.train.loop`; what comes before it `gem.train.preparation`; the figures of the final
-table `gem.train.figures`.
+The loop is in `gem.train.loop`, what comes before it in `gem.train.preparation`, the figures of the final
+table in `gem.train.figures`.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ def train(
     watcher: Watcher | None = None,
     warm_ups: WarmUps | None = None,
 ) -> dict[str, Any]:
-    """Carry out a run and return its summary, which also stands in the run's folder.
-
-    With `warm_ups` the run shares its warm-up with others that have the same one.
+    """Run a training run and return its summary, which is also written to the run's folder.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
-    `resume` the run goes on from its checkpoint, and is the run that it would have been.
+    `resume` the run continues from its checkpoint, as if it had not been interrupted. With `warm_ups` it
+    shares its warm-up with other runs that have the same one.
 
     Raises:
-        StoreError: when the folder holds a run already (or none, with `resume`), another trainer is at work
-            in it, or it cannot be written.
-        BadArgument: with `resume`, for another config than the run began with; for what cannot be trained.
+        StoreError: when the folder holds a run already (or none, with `resume`), another trainer uses it, or
+            it cannot be written.
+        BadArgument: with `resume`, for another config than the run's; for settings that cannot be trained.
     """
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
@@ -60,7 +59,7 @@ def train(
     config = settled(config)
     if resume and (changed := config.differences(folder.read_config())):
         raise BadArgument(
-            f"the run in {config.out} began with another {', '.join(changed)}; a run goes on as it began."
+            f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
         )
     watchers = Watchers(watcher or Watcher(), make_loggers(config.log))  # before a model is loaded
     trainer = make_trainer(config, watchers)
@@ -91,7 +90,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     """Return a trainer with new weights.
 
     Raises:
-        BadArgument: for a model, an environment or a wrapper that cannot be made.
+        BadArgument: for a model, an environment or a wrapper that cannot be created.
     """
     config = settled(config)
     for env in played_envs(config):  # what cannot be made is refused before a model is loaded
@@ -117,10 +116,10 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
 
 
 def fixed_opponent(name: str) -> Agent:
-    """Return the agent of a name, or the one that the folder of a run holds.
+    """Return the agent of a name, or the trained agent in the folder of a run.
 
     Raises:
-        BadArgument: where it is neither. MissingExtra: without the packages that the agent wants.
+        BadArgument: where it is neither. MissingExtra: without the packages that the agent needs.
     """
     found = named_agent(name)
     if found is None and not Path(name).is_dir():
@@ -130,7 +129,7 @@ def fixed_opponent(name: str) -> Agent:
 
 
 def begin(trainer: Trainer, config: TrainConfig, warm_ups: WarmUps | None = None) -> None:
-    """Bring a new run to where its loop begins; `config` as it was asked for, on whatever device."""
+    """Prepare a new run up to the start of its loop; `config` is the requested one, which is stored."""
     folder = trainer.folder
     with open_demonstrations(config):  # what is wrong with them is said at once
         pass
@@ -151,7 +150,8 @@ def begin(trainer: Trainer, config: TrainConfig, warm_ups: WarmUps | None = None
 def finish(trainer: Trainer) -> dict[str, Any]:
     """Measure the trained policy, sampled and greedy, and write the summary.
 
-    Where other weights did better on held-out instances these are measured too, on the final table's own.
+    Where earlier weights did better on held-out instances they are measured too, on the final table's
+    instances.
     """
     config, watcher = trainer.config, trainer.watcher
     chosen = best(trainer.evaluations)
@@ -184,7 +184,7 @@ def finish(trainer: Trainer) -> dict[str, Any]:
 
 
 def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
-    """Return what the summary says of held-out evaluations."""
+    """Return the part of the summary about held-out evaluations."""
     return {
         "kind": chosen.held_out,
         "instances": chosen.instances,
@@ -199,10 +199,10 @@ def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
 def trained_agent(
     path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
 ) -> BaseAgent:
-    """Return the agent that a run's folder holds: with the newest weights, or the best held-out evaluation's.
+    """Return the agent in a run's folder, with its newest weights or those of its best evaluation.
 
     Raises:
-        StoreError: when there is no run, or it keeps no best weights. SchemaMismatch: when it belongs to
+        StoreError: when there is no run, or it has no best weights. SchemaMismatch: when it belongs to
             another version.
     """
     folder = RunFolder(path)
@@ -210,8 +210,8 @@ def trained_agent(
     file = folder.checkpoint if weights == "last" else folder.best
     if weights == "best" and not file.exists():
         raise StoreError(
-            f"{path} keeps no best weights ({file.name}): a run with held-out evaluations does "
-            "(--eval-every). Name the folder alone for the last ones."
+            f"{path} has no best weights ({file.name}): only runs with held-out evaluations do "
+            "(--eval-every). Name the folder alone for the last weights."
         )
     policy = make_policy(config)
     load_weights(policy, checkpoint.load(file), str(file))

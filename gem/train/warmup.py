@@ -1,13 +1,13 @@
-"""Warm-up: behaviour cloning on random but well-formed play made at run time, or on stored demonstrations.
+"""Warm-up: behaviour cloning on random but well-formed play, or on stored demonstrations.
 
-Random play teaches a model that starts from random weights what an answer looks like. The moves are the
-environment's own random actions, drawn independently of the history, so nothing of the strategy is in them:
-on the choice of a move the best the model can do is to copy the random actor's distribution. Demonstrations,
-as `gem-gym demos` writes them, teach the strategy too.
+Random play teaches a model with random weights what an answer looks like. The moves are the environment's own
+random actions, drawn independently of the history, so they teach no strategy: the best that the model can do
+is to copy the random actor's distribution. Demonstrations, as `gem-gym demos` writes them, teach the strategy
+too.
 
-A warm-up on all tokens also learns to foretell what the environment answers: to follow the state of a game
-is what a pretrained model can do, and what a policy gradient alone hardly teaches a model of random weights.
-Which move is a good one is not in that either.
+A warm-up on all tokens also learns to predict the environment's replies. This teaches the model to follow the
+state of a game, which a pretrained model can do and which a policy gradient alone hardly teaches. It does not
+teach which move is good.
 """
 
 from __future__ import annotations
@@ -52,14 +52,12 @@ def warm_up(
 ) -> None:
     """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
 
-    Of several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
-    whose loss counts, see `gem.train.config_types.WarmupOn` and balanced(). The step size falls linearly to
-    a fifth of `lr` over the second half. `on_step` is given each step's number and its loss, the mean
-    negative log probability per token in nats. `look` is given the number and the learner, to see what has
-    been learnt: from `steps` on it ends the warm-up where it returns True, and at `most` steps the warm-up
-    ends anyway.
-    Where `most` is left out, that is at `steps`, and `look` may end it sooner.
-    Of an episode that outgrows the model's context, the beginning is learnt.
+    With several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
+    whose loss counts, see `gem.train.config_types.WarmupOn` and balanced(). The learning rate falls linearly
+    over the second half of `steps`, to a fifth of `lr` at least. `on_step` gets each step's number and its
+    loss, the mean negative log probability per token in nats. `look` gets the number and the learner: the
+    warm-up ends where it returns True, and after `most` steps (default: `steps`) anyway. Where an episode
+    exceeds the model's context, only its beginning is learnt.
 
     Raises:
         BadArgument: for no demonstrations.
@@ -102,7 +100,7 @@ def warm_up_seed(seed: int, step: int, number: int) -> int:
 
 
 def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
-    """Return the rows of episodes that a warm-up learns on; those without verdict have none."""
+    """Return the rows that a warm-up learns from; episodes without verdict have none."""
     shown: list[Weighted] = []
     for episode in episodes:
         for seat in episode.seats if episode.scored else ():
@@ -117,7 +115,7 @@ def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> li
 
 
 def _ended(row: Row, said: Obs, policy: Policy) -> Row:
-    """Return a row and what the environment said last: how an episode ends is the most worth foretelling."""
+    """Return a row with the environment's last message: the end of an episode is most useful to predict."""
     if not isinstance(said, str):
         return row
     told = policy.renderer.delta(tuple(row.ids), [Message("user", said)])
@@ -131,9 +129,9 @@ def _ended(row: Row, said: Obs, policy: Policy) -> Row:
 
 
 def balanced(shown: Sequence[Weighted]) -> list[Weighted]:
-    """Return rows in which the tokens of answers count half, and those of the environment, if any, the other.
+    """Return rows in which the tokens of answers have half of the weight, and any others the other half.
 
-    The latter are many times as many, and would drown what an answer has to look like.
+    The environment's tokens are many times more, and would outweigh the format of the answers.
     """
     tokens = sum(sum(item.row.mask) for item in shown)
     answers = sum(turn >= 0 for item in shown for turn in _turns(item.row))
@@ -151,11 +149,11 @@ def _turns(row: Row) -> list[int]:
 
 
 def _whole(row: Row) -> Row:
-    """Return a row that is learnt from its first answer on, what the environment says between answers too."""
+    """Return a row that is learnt from its first answer on, with the environment's text between answers."""
     first = row.mask.index(1)
     return replace(row, mask=[0] * first + [1] * (len(row.ids) - first))
 
 
 def _cloning(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the negative log likelihood of a batch, each token weighed by its turn's target."""
+    """Return the negative log likelihood of a batch, each token weighted by its turn's target."""
     return -(batch.advantage[batch.turn] * outputs.logprob).sum(), {}

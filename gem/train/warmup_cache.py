@@ -1,7 +1,7 @@
-"""Warm-ups that are kept: runs that begin with the same one need not each make it.
+"""A cache of warm-ups, so that runs with the same warm-up need not each compute it.
 
-A warm-up follows from its settings and its seed, so that weights taken from here are those that the run would
-have made. Its CPU seconds are kept with it and count for every run that takes it.
+A warm-up depends on its settings and its seed alone, so cached weights are those that the run would have
+computed. Its CPU seconds are stored with it and count for every run that uses it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = (
     *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
     *("width", "layers", "heads"),
 )
-"""The settings that a warm-up follows from."""
+"""The settings that a warm-up depends on."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class WarmUps:
     folder: Path
 
     def take(self, config: TrainConfig, policy: Policy, make: Callable[[], None]) -> float:
-        """Give the policy its warm-up, by `make` where none is kept; return the CPU seconds it took then.
+        """Give the policy its warm-up, by `make` where none is cached; return the CPU seconds of making it.
 
-        Of several processes that want the same one, one makes it and the others wait. A warm-up on stored
-        demonstrations is made each time, for a store may change.
+        Of several processes that need the same one, one makes it and the others wait. A warm-up on stored
+        demonstrations is made each time, because a store may change.
 
         Raises:
             StoreError: when the folder cannot be written.

@@ -1,7 +1,7 @@
-"""The same seeds at every checkpoint: what the policy that is trained does there, from before RL to the end.
+"""Watched seeds: the same seeds played at checkpoints, from before RL to the end.
 
-An episode's chance follows from its seed alone, so two episodes of a seed differ in the weights and in
-nothing else. The seeds are none that training draws, and the agent is none that training samples with.
+The randomness of an episode depends on its seed alone, so two episodes of a seed differ in the weights and in
+nothing else. Training never draws these seeds, and a separate agent plays them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gem.train.played_env import PlayedEnv
 from gem.train.policy import Policy, observing_agent
 
 TIMES = 20
-"""Checkpoints at which the seeds are played at most, beside the start and the end."""
+"""Maximum number of checkpoints at which the seeds are played, beside the start and the end."""
 
 
 class WatchedSeeds:
-    """Plays the watched seeds into a store; what stands there already is not played again."""
+    """A player of the watched seeds, into a store; episodes that it holds already are not played again."""
 
     def __init__(self, policy: Policy, config: TrainConfig, envs: Sequence[PlayedEnv], path: Path) -> None:
         """Play `policy`, in every seat, in each of `envs`, into the store at `path`."""
@@ -29,7 +29,7 @@ class WatchedSeeds:
         self.store = EpisodeStore(path)
 
     def due(self, iteration: int) -> bool:
-        """Tell whether the seeds are played at a checkpoint: it depends on the config alone."""
+        """Return whether the seeds are played at a checkpoint; this depends on the config alone."""
         if iteration in (0, self.config.iterations):
             return True
         saves, between = divmod(iteration, self.config.save_every)
@@ -37,7 +37,7 @@ class WatchedSeeds:
         return not between and saves % every == 0
 
     def play(self, iteration: int) -> None:
-        """Play each seed once with the weights of now, those of `iteration`."""
+        """Play each seed once with the current weights, those of `iteration`."""
         self.agent.publish(iteration)
         # A runner each time: what its environments hold, worker processes above all, is free in between.
         with Runner(

@@ -1,4 +1,4 @@
-"""Watcher: told what a training run does; and several of them that are told together."""
+"""Watchers: callbacks on the events of a training run."""
 
 from __future__ import annotations
 
@@ -13,61 +13,62 @@ from gem.train.run import Evaluation, Metrics, RunFolder
 
 
 class Watcher:
-    """Told what a run does; the base class says nothing.
+    """The callbacks of a training run; in this base class they do nothing.
 
-    `gem.train.progress` draws it in the terminal, `gem.train.loggers` writes it down for other programs. One
-    of your own is a subclass: `--log my_module:MyWatcher`, or ``train(config, watcher=MyWatcher())``.
+    `gem.train.progress` shows a run in the terminal, `gem.train.loggers` writes it for other programs. Your
+    own watcher is a subclass: `--log my_module:MyWatcher`, or ``train(config, watcher=MyWatcher())``.
     """
 
     def begun(self, folder: RunFolder, config: TrainConfig, history: Sequence[Metrics]) -> None:
-        """The run begins; or it goes on behind `history`, the iterations that its checkpoint holds."""
+        """Called when a run begins, or resumes after `history`, the iterations that its checkpoint holds."""
 
     def stage(self, name: str) -> None:
-        """A stage begins."""
+        """Called when a stage of the run begins."""
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
-        """A warm-up step is done."""
+        """Called after each warm-up step."""
 
     def cloned(self, step: int, held_out_loss: float) -> None:
-        """The loss on demonstrations that are not cloned was measured, behind a warm-up step."""
+        """Called when the loss on held-out demonstrations was measured, after a warm-up step."""
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
-        """A policy was measured: see `gem.train.progress.TITLES`.
+        """Called when a policy was measured; for its `name` see `gem.train.progress.TITLES`.
 
-        `label`: in which of several environments, or against whom; empty where there is one, and no opponent.
+        `label`: in which of several environments, or against which opponent; empty where there is one
+        environment and no opponent.
         """
 
     def advanced(self, stage: str, iteration: int) -> None:
-        """A stage of a curriculum begins with the iteration of this number, counted from 1."""
+        """Called when a stage of a curriculum begins, with its first iteration, counted from 1."""
 
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
-        """An iteration is done; a run that is interrupted before the next checkpoint does it again."""
+        """Called after each iteration; a run that is interrupted before the next checkpoint repeats it."""
 
     def saved(self, iteration: int) -> None:
-        """The checkpoint and the run's files hold all up to this iteration: it will not be done again."""
+        """Called when the checkpoint and the run's files hold this iteration, which is then not repeated."""
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """The policy was evaluated on held-out instances; when a run goes on, those before are not told."""
+        """Called after an evaluation on held-out instances; a resumed run does not repeat earlier calls."""
 
     def warned(self, text: str) -> None:
-        """Something that the user should know."""
+        """Called with a warning for the user."""
 
     def finished(self, summary: Mapping[str, Any]) -> None:
-        """The run came to its end, and its summary is written."""
+        """Called when the run has ended and its summary is written."""
 
     def close(self) -> None:
-        """Nothing more will be told: the run ended, or was interrupted."""
+        """Called last, when the run has ended or was interrupted."""
 
 
 class Watchers(Watcher):
-    """Tells a watcher, and others beside it whose errors never stop the run.
+    """A watcher that calls several others; an error of any but the first never stops the run.
 
-    What `first` raises is raised. One of the `others` that raises is closed and told nothing more, and
-    `first` is warned of it, once.
+    What `first` raises is raised. One of the `others` that raises is closed and not called again, and `first`
+    gets one warning about it.
     """
 
     def __init__(self, first: Watcher, others: Mapping[str, Watcher]) -> None:
-        """Tell `first`, and the `others`, by their names."""
+        """Call `first`, and the `others`, by their names."""
         self.first = first
         self.others = dict(others)
 
@@ -81,7 +82,7 @@ class Watchers(Watcher):
                 with suppress(Exception):
                     other.close()
                 self.first.warned(
-                    f"--log {name} failed and is left out from here on, training goes on: "
+                    f"--log {name} failed and is left out from here on; training continues: "
                     f"{text_of_error(error)}"
                 )
 
@@ -94,4 +95,4 @@ def _telling(hook: str) -> Callable[..., None]:
 
 
 for _hook in [name for name in vars(Watcher) if not name.startswith("_")]:
-    setattr(Watchers, _hook, _telling(_hook))  # all of them: one that is added above is told too
+    setattr(Watchers, _hook, _telling(_hook))  # all of them: one that is added above is called too

@@ -1,8 +1,8 @@
-"""`--log wandb`: the run as one of Weights & Biases, offline unless ``WANDB_MODE`` says otherwise.
+"""The logger `--log wandb`: a run of Weights & Biases, offline unless ``WANDB_MODE`` says otherwise.
 
-Offline it asks for no account and nothing leaves the machine: the run stands in the folder ``wandb`` of the
-run's own, and ``wandb sync`` sends it when somebody wants that. A run that goes on keeps its id, and writes
-a further file. ``WANDB_PROJECT``, ``WANDB_ENTITY`` and W&B's other variables count as they do elsewhere.
+Offline it needs no account, and nothing leaves the machine. The run is written to the folder ``wandb`` in the
+run's own, and ``wandb sync`` uploads it later. A resumed run keeps its id, and writes a further file.
+``WANDB_PROJECT``, ``WANDB_ENTITY`` and W&B's other variables work as usual.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from gem.train.loggers import (
 from gem.train.progress import draw
 
 STATE = "wandb.json"
-"""The file of the run's folder that holds the id, how many moments are written, and the open session."""
+"""The file in the run's folder that holds the id, how many moments are written, and the open session."""
 PROJECT = "gem"
 MODE = "WANDB_MODE"
 COLUMNS = ["iteration", "environment", "seed", "end", "return", "turns", "transcript"]
 
 
 class WeightsAndBiases(Log):
-    """Logs settings, figures, transcripts as tables, and the learning curve as a picture."""
+    """A log of settings, figures, transcripts as tables, and the learning curve as a picture."""
 
     def __init__(self) -> None:
-        """Look for the package; nothing is begun.
+        """Check that the package is installed; no run is started yet.
 
         Raises:
             MissingExtra: when it is not installed.
-            BadArgument: when a run that is to be online would have to ask for a key.
+            BadArgument: when a run is online and there is no API key.
         """
         if find_spec("wandb") is None:
             raise missing_extra("--log wandb", "wandb", "log")
@@ -56,8 +56,9 @@ class WeightsAndBiases(Log):
 
             if not wandb.login(prompt=False, verify=False):
                 raise BadArgument(
-                    f"{MODE} is {self.mode!r}, and there is no key of Weights & Biases; `wandb login` first. "
-                    f"Without {MODE} the run is written offline, and `wandb sync` sends it later."
+                    f"{MODE} is {self.mode!r}, and there is no API key for Weights & Biases; run "
+                    f"`wandb login`. Without {MODE} the run is written offline, and `wandb sync` uploads it "
+                    "later."
                 )
         self.run: Any = None
 
@@ -84,8 +85,8 @@ class WeightsAndBiases(Log):
     def _take_back(self) -> None:
         """Go back to where the last session began, if it was killed.
 
-        W&B writes late: what a killed session logged may not stand in its file. It is logged again, and the
-        file removed, unless it is online or was synchronised, where what is lost stays lost.
+        W&B writes late, so its file may lack what a killed session logged. This is logged again, and the file
+        is removed. If the session was online or was synchronised, what is missing stays missing.
         """
         if not self.state["session"]:
             return
@@ -98,7 +99,7 @@ class WeightsAndBiases(Log):
         self.folder.write(self.folder.path / STATE, self.state)
 
     def _state(self) -> dict[str, Any]:
-        """Return what is known of the run that stands here; a new id where nothing is."""
+        """Return the stored state of the run in the folder; a new id where there is none."""
         try:
             found = json.loads((self.folder.path / STATE).read_text())
             return {
@@ -152,7 +153,7 @@ class WeightsAndBiases(Log):
         self._finish(0)
 
     def close(self) -> None:
-        """See Watcher.close; a run that was interrupted is told as one that failed."""
+        """See Watcher.close; a run that was interrupted is marked as failed."""
         if self.run is not None:
             self._finish(1)
 

@@ -1,8 +1,7 @@
-"""Whether a warm-up has taught the format: sampled play is as readable as random play, and earns as much.
+"""The check of a warm-up's result: sampled play is as readable as random play, and earns as much.
 
-What is looked at is not what is cloned: seeds of its own, new ones each time, which random play and the
-policy both play. The policy plays by an agent of its own. One look may be lucky, so that it takes two in a
-row.
+It uses seeds of its own, which the warm-up does not clone, new ones each time. Random play and the policy
+both play them, the policy by a separate agent. One check may pass by luck, so two in a row are needed.
 """
 
 from __future__ import annotations
@@ -23,18 +22,19 @@ from gem.train.config import TrainConfig
 from gem.train.policy import Policy, observing_agent
 
 EPISODES = 400
-"""Episodes that each of the two plays."""
+"""Number of episodes that the policy plays, and random play too."""
 
 MARGIN = 0.05
-"""How much less readable than random play sampled play may be: it never writes quite as surely."""
+"""How much lower the share of readable episodes may be in sampled play than in random play: sampling always
+makes some errors."""
 
 LEVEL = 0.9
-"""Coverage of the interval of their difference; one bound of it counts, so that it holds at 95%."""
+"""Level of the two-sided interval of their difference; only one bound is used, which holds at 95%."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Shares of episodes that did not end unreadable, of the policy and of random play, and the verdict."""
+    """The result of a check: shares of readable episodes, of the policy and random play, and the verdict."""
 
     readable: float
     random_readable: float
@@ -42,18 +42,18 @@ class Look:
 
 
 class WellFormed:
-    """Compares a policy's sampled play with random play."""
+    """A comparison of a policy's sampled play with random play."""
 
     def __init__(self, policy: Policy, config: TrainConfig, makers: Sequence[Maker], limits: Limits) -> None:
-        """Look at `policy` in the environments of `makers`, in each in turn."""
+        """Check `policy` in the environments of `makers`, in each in turn."""
         self.config, self.makers, self.limits = config, makers, limits
         self.agent = observing_agent(policy, config, entropy=False)
         self.in_a_row = 0
 
     def look(self, step: int) -> Look:
-        """Play with the weights of now, those behind warm-up step `step`, and compare.
+        """Play with the current weights, those after warm-up step `step`, and compare.
 
-        The format is learnt when compare() says so for the second time in a row.
+        The format is learnt when compare() finds it learnt for the second time in a row.
         """
         seeds = (seeding.derive(self.config.seed, "well-formed", step, i) for i in range(EPISODES))
         count = len(self.makers)
@@ -71,12 +71,12 @@ class WellFormed:
 
 
 def compare(played: Sequence[Episode], random: Sequence[Episode]) -> Look:
-    """Return how sampled play stands to random play of the same seeds.
+    """Compare sampled play with random play on the same seeds.
 
     The format is learnt where the share of readable episodes is less than MARGIN below random play's at 95%
-    (Tango's interval of paired rates, whose upper bound counts), and the mean return is no less than random
-    play's. The latter is asked of the means: an interval would forgive too much.
-    Pairs that lack a verdict are left out; without any nothing is learnt.
+    (the upper bound of Tango's interval of paired rates), and the mean return is no less than random play's.
+    Only the means of the return are compared: an interval would accept too much. Pairs that lack a verdict
+    are left out; without any pair the format is not learnt.
     """
     pairs = [pair for pair in zip(played, random, strict=True) if all(each.scored for each in pair)]
     if not pairs:
@@ -95,11 +95,11 @@ def _readable(episode: Episode) -> bool:
 
 
 def below(measured: EnvResult, reference: EnvResult) -> bool:
-    """Tell whether a measurement lies below another beyond noise: in success where both tell it, else return.
+    """Return whether a measurement is below another beyond noise: in success if both have it, else in return.
 
-    The lower bound of the difference is above 0, found from the two 95% intervals: the distances of the two
-    bounds that face each other from their means, squared and added. Source: Newcombe, Statistics in Medicine
-    17 (1998), method 10.
+    It is where the lower bound of the difference is above 0. The bound follows from the two 95% intervals:
+    the distances of the two facing bounds from their means, squared and added. Source: Newcombe, Statistics
+    in Medicine 17 (1998), method 10.
     """
     told = measured.success is not None and reference.success is not None
     mine, other = (each.success if told else each.reward for each in (measured, reference))

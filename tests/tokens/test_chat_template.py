@@ -259,5 +259,5 @@ def test_tokenizers_that_cannot_chat_are_refused():
     with pytest.raises(BadArgument, match="no end-of-sequence token"):
         ChatTemplateRenderer(tokenizer)
     tokenizer.chat_template = "{{ messages[-1].content }}<|im_end|>"
-    with pytest.raises(BadArgument, match="does not show what the assistant said"):
+    with pytest.raises(BadArgument, match="does not show earlier messages of the assistant"):
         ChatTemplateRenderer(tokenizer)

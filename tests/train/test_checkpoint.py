@@ -93,7 +93,7 @@ except StoreError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "cannot be written" in done.stdout
-    assert "The one before it stands; free the disk or choose another --out" in done.stdout
+    assert "The previous one is kept; free disk space or choose another --out" in done.stdout
     assert same(checkpoint.load(path))
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
 

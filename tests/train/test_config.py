@@ -95,7 +95,7 @@ def test_a_group_has_something_to_compare():
     ],
 )
 def test_what_belongs_to_a_language_model_is_refused_for_the_tiny_one(given):
-    with pytest.raises(BadArgument, match=f"{next(iter(given))} belongs to a language model"):
+    with pytest.raises(BadArgument, match=f"{next(iter(given))} is a setting of language models"):
         TrainConfig(**given)
     TrainConfig(model="some/model", **given)
 
@@ -122,7 +122,7 @@ def test_the_step_size_rises_and_falls():
 
 
 def test_the_tiny_model_lives_on_the_cpu():
-    with pytest.raises(BadArgument, match="device is 'cuda'; the tiny model takes cpu alone"):
+    with pytest.raises(BadArgument, match="device is 'cuda'; the tiny model runs on cpu only"):
         TrainConfig(device="cuda")
 
 

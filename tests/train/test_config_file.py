@@ -76,10 +76,10 @@ def test_a_config_comes_back_from_toml(tmp_path_factory, keywords, stop, turns, 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("gama = 1", "has 'gama', which is no setting. Did you mean 'gamma'"),
-        ("warmup-steps = 1", "has 'warmup-steps', which is no setting. Did you mean 'warmup_steps'"),
-        ("[train]\nlr = 1", "has 'train', which is no setting"),
-        ("xyz = 1", "`gem-gym train --print-config` has all"),
+        ("gama = 1", "has 'gama', which is not a setting. Did you mean 'gamma'"),
+        ("warmup-steps = 1", "has 'warmup-steps', which is not a setting. Did you mean 'warmup_steps'"),
+        ("[train]\nlr = 1", "has 'train', which is not a setting"),
+        ("xyz = 1", "`gem-gym train --print-config` shows all"),
         ("lr = 1\n\nbatch = \n", r"is not TOML: .*\(at line 3, column 9\)"),
         ("lr = 1\nlr = 2\n\n", r"is not TOML: Cannot overwrite a value \(at line 2"),
         ('batch = "many"', "has batch = 'many'; accepted: a whole number."),
@@ -184,7 +184,9 @@ def test_a_run_goes_on_with_the_config_it_began_with_and_no_other(write, tmp_pat
     assert command(["--config", str(file), "--resume"], "gem-gym train") == 0
     capsys.readouterr()
     other = write(f"lr = 0.5\nout = '{out}'", "other.toml")
-    with pytest.raises(BadArgument, match=r"has lr=0.001, --resume was given 0.5; a run goes on as it began"):
+    with pytest.raises(
+        BadArgument, match=r"has lr=0.001, --resume was given 0.5; a resumed run keeps its settings"
+    ):
         command(["--config", str(other), "--resume"], "gem-gym train")
     assert TrainConfig(**read_config(write(printed(capsys, "--out", out, "--resume")))) == config
     assert RunFolder(out).read_config() == config

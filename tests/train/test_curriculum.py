@@ -147,7 +147,7 @@ def test_an_interrupted_curriculum_goes_on_as_the_same_run(whole, tmp_path, stop
 
 def test_stages_that_do_not_say_what_success_is_are_refused(tmp_path):
     config = replace(CLIMB, curriculum=(STAGES[0], Stage("multi:KuhnPoker-v0")), out=tmp_path)
-    with pytest.raises(BadArgument, match="goes by success, and multi:KuhnPoker-v0 does not say what it is"):
+    with pytest.raises(BadArgument, match="needs success, which multi:KuhnPoker-v0 does not report"):
         train(config)
 
 
@@ -171,7 +171,7 @@ def test_words_and_tables_say_the_same():
         ({"environments": [{"id": "a:A", "until": 0.5}]}, "the table of a:A has 'until'"),
         (
             {"environments": [{"id": "a:A"}], "curriculum": [{"id": "a:A"}, {"id": "b:B"}]},
-            "environments are played at once, a curriculum in order; give one of them",
+            "environments are played together, a curriculum in sequence; give one of them",
         ),
         ({"curriculum": [{"id": "a:A"}, {"id": "b:B"}], "env": "c:C"}, "env and curriculum both say"),
         ({"advance_at": 1.0}, "advance_at is 1.0; accepted: 0 or more, and less than 1"),

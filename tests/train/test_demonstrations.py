@@ -125,9 +125,7 @@ def test_a_store_of_one_task_cannot_be_split(tmp_path):
     write_demos(QUICK.env, tmp_path / "demos.jsonl", episodes=1, kwargs=QUICK.env_kwargs)
     with (
         EpisodeStore(tmp_path / "demos.jsonl", read_only=True) as store,
-        pytest.raises(
-            BadArgument, match=r"demos_held_out is 0.5; .* of 1 task, of which that leaves none to clone"
-        ),
+        pytest.raises(BadArgument, match=r"demos_held_out is 0.5; .* of 1 task, which leaves none to clone"),
     ):
         cloning.split(store, 0.5, 0)
 
@@ -169,11 +167,11 @@ def test_the_loss_is_that_of_the_cloned_tokens(config, demos):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"episodes": 0}, r"episodes is 0: that takes demonstrations; name a store \(demos\)"),
-        ({"demos_held_out": 0.1}, r"demos_held_out is 0.1: that takes demonstrations"),
+        ({"episodes": 0}, r"episodes is 0, which needs demonstrations; name a store \(demos\)"),
+        ({"demos_held_out": 0.1}, r"demos_held_out is 0.1, which needs demonstrations"),
         ({"demos_held_out": 1.0, "demos": "x"}, "demos_held_out is 1.0; accepted: 0 to below 1"),
         ({"demos_held_out": math.nan, "demos": "x"}, "demos_held_out is nan; accepted: 0 to below 1"),
-        ({"demos": "x", "warmup_steps": 0}, "demos are cloned in the warm-up; say how many steps"),
+        ({"demos": "x", "warmup_steps": 0}, "demos are cloned in the warm-up; set its number of steps"),
         ({"episodes": -1}, "episodes is -1; accepted: 0 or more"),
     ],
 )

@@ -118,7 +118,7 @@ def test_what_the_first_one_raises_ends_the_run():
         ("tensorbord", "Did you mean 'tensorboard'"),
         ("nowhere_at_all:Log", "there is no module 'nowhere_at_all'"),
         ("json:dumps", "accepted: a subclass of gem.train.watcher.Watcher"),
-        ("gem.train.progress:Terminal", "made without arguments"),
+        ("gem.train.progress:Terminal", "must take no arguments"),
     ],
 )
 def test_what_is_no_logger_is_refused_before_anything_is_begun(tmp_path, name, said):

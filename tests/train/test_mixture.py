@@ -356,7 +356,7 @@ def test_equal_ids_are_told_apart_by_their_keywords():
         ({"environments": [{"id": "a:A", "name": 3}]}, "name of a:A is 3; accepted: text"),
         ({"environments": [{"id": "a:A"}], "env": "b:B"}, "env and environments both say what is played"),
         ({"environments": [{"id": "a:A"}], "env_kwargs": {"n": 1}}, "env_kwargs and environments both say"),
-        ({"mix_by": "tokens"}, "mix_by tokens goes with two environments or more"),
+        ({"mix_by": "tokens"}, "mix_by tokens needs two environments or more"),
         ({"mix_by": "turns"}, "mix_by is 'turns'; accepted: episodes, tokens"),
         ({"normalise_by": "turn"}, "normalise_by is 'turn'; accepted: environment, batch"),
     ],

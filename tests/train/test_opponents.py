@@ -274,8 +274,8 @@ def test_a_mixture_of_a_game_and_an_environment_of_one_seat(tmp_path):
         ({"pool": -1}, "pool is -1; accepted: 0 or more"),
         ({"pool_every": 0}, "pool_every is 0; accepted: 1 or more"),
         ({"pool_by": "best"}, "pool_by is 'best'; accepted: uniform, hard, even"),
-        ({"opponent": ("random",), "algorithm": "turn_grpo"}, "turn_grpo begins games again"),
-        ({"opponent": ("random",), "ray": "local"}, "opponents play where the policy does; leave ray out"),
+        ({"opponent": ("random",), "algorithm": "turn_grpo"}, "turn_grpo restarts games"),
+        ({"opponent": ("random",), "ray": "local"}, "opponents cannot be sampled on a Ray cluster"),
         ({"pool": 2, "model": "some", "sampler": "vllm:http://x"}, "holds one copy of the policy"),
     ],
 )

@@ -93,9 +93,9 @@ def test_clearing_removes_the_run_and_nothing_else(folder):
 def test_a_folder_has_one_trainer_at_a_time(folder):
     rival = RunFolder(folder.path)
     with folder.held():
-        with pytest.raises(StoreError, match="another trainer is at work in"), rival.held():
+        with pytest.raises(StoreError, match="another trainer is using"), rival.held():
             pass
-        with pytest.raises(StoreError, match="another trainer is at work in"):
+        with pytest.raises(StoreError, match="another trainer is using"):
             rival.clear()
     assert folder.config.exists()
     with rival.held():

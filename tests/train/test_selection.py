@@ -117,7 +117,7 @@ def test_an_agent_is_the_last_or_the_best(whole):
 
 def test_a_run_without_evaluations_keeps_no_best(tmp_path):
     train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
-    with pytest.raises(StoreError, match=r"keeps no best weights .* \(--eval-every\)"):
+    with pytest.raises(StoreError, match=r"has no best weights .* \(--eval-every\)"):
         trained_agent(tmp_path, weights="best")
 
 
@@ -268,8 +268,8 @@ def test_at_the_planned_end_a_run_is_not_stopped_early(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"patience": 3}, "patience goes by held-out evaluations; say how often they are"),
-        ({"target": 0.9}, "target goes by held-out evaluations; say how often they are"),
+        ({"patience": 3}, "patience needs held-out evaluations; set how often they run"),
+        ({"target": 0.9}, "target needs held-out evaluations; set how often they run"),
         ({"target": float("nan"), "eval_every": 1}, "target is nan; accepted: a number"),
     ],
 )

@@ -306,8 +306,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(long, tmp_path):
     process = begin(out)
     said, complained = stop_at(process, out, 3, signal.SIGINT)
     assert process.returncode == 130, complained
-    line = next(line for line in said.splitlines() if line.startswith("stopped; the run stands."))
-    command = shlex.split(line.partition("Go on with: ")[2])
+    line = next(line for line in said.splitlines() if line.startswith("stopped; the run is saved."))
+    command = shlex.split(line.partition("Resume it with: ")[2])
     assert command == [sys.executable, "-m", "gem", "train", "--out", str(out), "--resume"]
     assert len(RunFolder(out).history()) < LONG.iterations
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -327,7 +327,7 @@ def test_a_run_is_not_overwritten(whole):
 
 def test_a_run_goes_on_as_it_began(whole):
     out, _ = whole
-    with pytest.raises(BadArgument, match="began with another gamma, lr; a run goes on as it began"):
+    with pytest.raises(BadArgument, match="has another gamma, lr; a resumed run keeps its settings"):
         train(replace(QUICK, out=out, gamma=0.123, lr=1.0), resume=True)
 
 

@@ -113,5 +113,5 @@ def test_what_a_killed_session_lost_is_logged_again(tmp_path):
 def test_online_without_a_key_is_refused_and_asks_nobody(tmp_path):
     refused = run_in(tmp_path, *TINY, "--log", "wandb", WANDB_MODE="online")
     assert refused.returncode == 2
-    assert "there is no key of Weights & Biases; `wandb login` first" in refused.stderr.read()
+    assert "there is no API key for Weights & Biases; run `wandb login`" in refused.stderr.read()
     assert not (tmp_path / "run").exists()

@@ -138,7 +138,7 @@ def test_a_maximum_that_cannot_be_is_refused(given):
 
 
 def test_demonstrations_are_cloned_to_the_end():
-    with pytest.raises(BadArgument, match="warmup_check looks for the format alone"):
+    with pytest.raises(BadArgument, match="warmup_check tests the format alone"):
         TrainConfig(demos="x", warmup_check=5)
 
 

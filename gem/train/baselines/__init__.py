@@ -1,5 +1,5 @@
-"""Studies: environments, variants and seeds that are trained as a file says, and what came of them.
+"""Studies: training runs of several environments, variants and seeds, defined in a file, and their results.
 
-`study` reads the file, `runs` carries it out, `worker` is the process of one run, `rows` are the committed
-figures, `summary` makes a table of them, `page` and `picture` publish it.
+`study` reads the file, `runs` runs it, `worker` is the process of one run, `rows` are the committed figures,
+`summary` makes tables of them, `page` and `picture` publish them.
 """

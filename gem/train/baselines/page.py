@@ -1,6 +1,6 @@
 """The page of a study, as Markdown: the question, the table, the curves, the set-up, and how to repeat it.
 
-It follows from the study's file and its rows alone, so that a page can be held against them.
+It depends on the study's file and its rows alone, so that a page can be compared with them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
 
 def page_path(study: Study, folder: Path) -> Path:
-    """Return the page's file."""
+    """Return the path of a study's page."""
     return folder / f"{study.name}.md"
 
 
 def write_page(summary: Summary, folder: Path) -> Path:
-    """Write the page of a study into a folder, where it differs from what stands there.
+    """Write the page of a study into a folder, unless the file there is the same.
 
     Raises:
         StoreError: when it cannot be written.
@@ -48,7 +48,7 @@ def write_page(summary: Summary, folder: Path) -> Path:
 
 
 def page(summary: Summary) -> str:
-    """Return the page of a study."""
+    """Return the page of a study, as Markdown."""
     study = summary.study
     wrote = (
         f"<!-- `gem-gym baseline {study.name}.toml --report` wrote this: edit the study, not the page. -->"
@@ -73,7 +73,7 @@ def page(summary: Summary) -> str:
 
 
 def cell_row(each: CellSummary) -> tuple[str, ...]:
-    """Return the line of a cell, under `HEADS`."""
+    """Return the table row of a cell, with the columns `HEADS`."""
     figures = []
     for name in POLICIES:
         found = each.figures.get(name)

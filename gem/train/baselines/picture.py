@@ -15,27 +15,27 @@ from gem.train.baselines.study import Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
 FORM = 1
-"""Number of the drawing: with another one, pictures are drawn anew."""
+"""Version number of the drawing: pictures of another version are drawn again."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which those see apart too who see fewer; their yellow is too light for lines."""
+"""Okabe and Ito's colours, which colour-blind readers can tell apart; their yellow is too light for lines."""
 
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)))
-"""Lines of the first seven variants, of the next seven, and so on."""
+"""Line styles of the first seven variants, of the next seven, and so on."""
 
 ACROSS = 3
-"""Panels beside one another at most."""
+"""Maximum number of panels side by side."""
 
 
 def picture_path(study: Study, folder: Path) -> Path:
-    """Return the picture's file."""
+    """Return the path of a study's picture."""
     return folder / f"{study.name}.png"
 
 
 def write_picture(summary: Summary, folder: Path) -> Path | None:
-    """Draw the curves of a study into a folder, where what stands there shows others.
+    """Draw the curves of a study into a folder, unless the file there shows the same ones.
 
-    None: there is nothing to draw.
+    Returns None where there is nothing to draw.
 
     Raises:
         StoreError: when it cannot be written. MissingExtra: without matplotlib.
@@ -53,7 +53,7 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
 
 
 def shows(path: Path, summary: Summary) -> bool:
-    """Tell whether a picture was drawn of these very curves: it holds their digest."""
+    """Return whether a picture was drawn of exactly these curves: it holds their digest."""
     try:
         return digest(summary).encode() in path.read_bytes()
     except OSError:
@@ -61,7 +61,7 @@ def shows(path: Path, summary: Summary) -> bool:
 
 
 def digest(summary: Summary) -> str:
-    """Return a digest of all that is drawn."""
+    """Return a digest of everything that is drawn."""
     drawn = [
         [each.cell.environment.name, each.cell.variant.name, each.measure, each.curves]
         for each in summary.cells

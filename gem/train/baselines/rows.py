@@ -1,7 +1,7 @@
 """The committed figures of a study: a JSON file per environment and variant, with a run for each seed.
 
-A row holds the whole config of its runs, and what each of them came to. It is written whole, beside the old
-file and renamed over it.
+A row holds the whole config of its runs, and the results of each. It is written beside the old file and
+renamed over it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from gem.train.config import ELSEWHERE, TrainConfig
 from gem.train.run import Metrics
 
 SCHEMA = 1
-"""Number of the stored form."""
+"""Version number of the file format."""
 
 POINTS = 60
-"""Points of a stored curve at most."""
+"""Maximum number of points of a stored curve."""
 
 TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
-"""The settings that say what is played; the others are the policy's and the training's."""
+"""The settings that define the task; the others are the policy's and the training's."""
 
 DIGITS = 6
-"""Significant digits of stored figures."""
+"""Number of significant digits of stored figures."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A mean, its 95% interval (None: unbounded) and how many values it is of; `exact`: it is no estimate."""
+    """A mean, its 95% interval (None: unbounded) and the number of values; `exact`: it is no estimate."""
 
     mean: float
     low: float | None
@@ -50,9 +50,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a policy reached: of `episodes` those `scored` have a verdict, and are in the figures.
+    """The results of a policy over `episodes` episodes; only those `scored` have a verdict and count.
 
-    `success` is None where the environment does not say what success is, `turns` are those of an episode.
+    `success` is None where the environment does not report success, `turns` is the mean per episode.
     """
 
     episodes: int
@@ -65,9 +65,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class Transferred:
-    """What a run's policy reached on another environment: the task's settings, and figures by policy.
+    """The results of a run's policies on another environment: the task's settings, and figures by policy.
 
-    The policies are `random` play, the one `before` RL where it was kept, and the trained one (`after`).
+    The policies are `random` play, the one `before` RL where it was stored, and the trained one (`after`).
     """
 
     task: dict[str, Any]
@@ -76,14 +76,14 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Run:
-    """A run: when, how long, where, by what, and what came of it; `error` is that of one that failed.
+    """The record of a run: its times, results, versions and machine; `error`: why it failed, if it did.
 
     `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`); and of
     the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means over up to
-    `POINTS` stretches of the training, with the episodes and CPU seconds at their ends; `transfer` what the
-    policy does on other environments. `no_verdict` training episodes were left out. `cpu_s` are those of the
-    process that trains: measuring, warm-up, training; not of the iterations that an interruption lost, nor of
-    programs that tools start.
+    `POINTS` parts of the training, with the episodes and CPU seconds at their ends. `transfer` has the
+    results on other environments. `no_verdict` training episodes were left out. `cpu_s` are those of the
+    process that trains: measuring, warm-up, training. Iterations that an interruption lost, and programs that
+    tools start, are not included.
     """
 
     started: str
@@ -102,7 +102,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a search: its settings, and of each seed the score, or the error, and the CPU seconds."""
+    """A point of a search: its settings, and for each seed the score, or the error, and the CPU seconds."""
 
     settings: dict[str, Any]
     scores: list[float | None]
@@ -118,7 +118,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search tried, on which seeds, from which config, and which point it chose; None: all failed."""
+    """The results of a search: its config, its seeds, its points, and the chosen point (None: all failed)."""
 
     config: dict[str, Any]
     seeds: list[int]
@@ -128,7 +128,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Row:
-    """The runs of an environment and a variant, by seed; all of one config."""
+    """The runs of an environment and a variant, by seed; all have one config."""
 
     study: str
     environment: str
@@ -140,7 +140,7 @@ class Row:
 
 
 def read_row(path: Path) -> Row | None:
-    """Return the row that a file holds; None where there is none.
+    """Return the row in a file; None where there is no file.
 
     Raises:
         StoreError: for one that cannot be read, or is damaged.
@@ -155,16 +155,16 @@ def read_row(path: Path) -> Row | None:
         row = msgspec.json.decode(text, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(
-            f"{path} is damaged: {error}. Take it back from git (git checkout -- FILE), or remove it: runs "
-            "whose folders stand are then written down again, and the others are run again."
+            f"{path} is damaged: {error}. Restore it from git (git checkout -- FILE), or remove it: runs "
+            "whose folders still exist are then recorded again, and the others are run again."
         ) from None
     if row.schema != SCHEMA:
-        raise StoreError(f"{path} has the form {row.schema}; this version reads {SCHEMA}.")
+        raise StoreError(f"{path} has schema {row.schema}; this version reads {SCHEMA}.")
     return row
 
 
 def write(path: Path, value: Row | Run) -> None:
-    """Write a row, or a run, so that a crash leaves the old file or the new one.
+    """Write a row, or a run, atomically: a crash leaves the old file or the new one.
 
     Raises:
         StoreError: when it cannot be written.
@@ -173,7 +173,7 @@ def write(path: Path, value: Row | Run) -> None:
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Put a file in the place of another once it is whole, and make the folder; `write` is given where.
+    """Write a file atomically, and create its folder; `write` gets the path of a temporary file.
 
     Raises:
         StoreError: when it cannot be written.
@@ -189,12 +189,12 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
         with suppress(OSError):
             partial.unlink()
         raise StoreError(
-            f"{path} cannot be written: {error.strerror}. Free the disk, and run the command again."
+            f"{path} cannot be written: {error.strerror}. Free disk space, and run the command again."
         ) from error
 
 
 def read_run(path: Path) -> Run | None:
-    """Return the run that a file in its folder holds; None where there is none, or it is damaged."""
+    """Return the run in a file; None where there is no file, or it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -202,23 +202,23 @@ def read_run(path: Path) -> Run | None:
 
 
 def common(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as a row holds it: as JSON values, without what differs between runs."""
+    """Return a config as a row stores it: as JSON values, without the settings that differ between runs."""
     values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
     return {name: value for name, value in values.items() if name not in ("seed", *ELSEWHERE)}
 
 
 def task_of(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that say what is played, as JSON values."""
+    """Return the settings that define the task, as JSON values."""
     return {name: value for name, value in common(config).items() if name in TASK}
 
 
 def absent(stored: Mapping[str, Any]) -> list[str]:
-    """Return the settings that a stored config does not have yet, and that have their default for it."""
+    """Return the settings that are newer than a stored config; they count with their defaults."""
     return [name for name in common(TrainConfig()) if name not in stored]
 
 
 def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
-    """Return the settings in which a stored config differs; those that it lacks have their default."""
+    """Return the settings in which a stored config differs; missing ones count with their defaults."""
     try:
         was = TrainConfig.from_json({**stored, "seed": config.seed, "out": str(config.out)})
     except (GemError, TypeError) as error:
@@ -227,7 +227,7 @@ def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
 
 
 def figures_of(result: Mapping[str, Any]) -> Figures:
-    """Return what a row keeps of an EnvResult as JSON."""
+    """Return the figures that a row stores of an EnvResult, which is given as JSON."""
     found = EnvResult.from_json(result)
     return Figures(
         episodes=found.episodes,
@@ -253,7 +253,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def thinned(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
-    """Return the curve of a run: means over up to `POINTS` stretches of its iterations."""
+    """Return the curve of a run: means over up to `POINTS` parts of its iterations."""
     count = min(POINTS, len(history))
     edges = [round(i * len(history) / count) for i in range(count + 1)] if count else [0]
     parts = [history[begin:end] for begin, end in itertools.pairwise(edges)]

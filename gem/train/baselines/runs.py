@@ -1,8 +1,8 @@
-"""Carries a study out: each run in a process of its own, several at once, none twice, none lost.
+"""Execution of a study: each run in a process of its own, several at once, none twice, none lost.
 
-A run is locked by a file beside its folder, from before it begins until its result is written down. The
-process of the run holds the lock too, so that it lasts where the command is killed and the run lives on. Any
-number of commands may work on a study at once; what one of them leaves undone another takes up.
+A file beside a run's folder locks the run, from before it begins until its result is recorded. The process of
+the run holds the lock too, so it remains if the command is killed and the run continues. Any number of
+commands may work on a study at once; each continues what another left undone.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from gem.train.config import TrainConfig
 from gem.train.run import RunFolder
 
 POLL_S = 0.2
-"""How often processes are looked at."""
+"""Seconds between checks of the processes."""
 
 PATIENCE_S = 20.0
-"""How long a process that was asked to stop may take before it is killed."""
+"""Seconds that a process has to stop before it is killed."""
 
 State = Literal["finished", "failed", "changed", "begun", "open"]
-"""How a run stands: finished; failed; run under other settings; interrupted; not begun."""
+"""The state of a run: finished; failed; run under other settings; interrupted; not begun."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run of a study: of a seed, or of a point of the search and a seed of its own (`point`)."""
+    """One run of a study: of a seed, or of the point `point` of the search with a seed of the search."""
 
     cell: Cell
     seed: int
@@ -51,7 +51,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """As messages have it."""
+        """The run's name in messages."""
         searched = "" if self.point is None else f"search {self.point + 1}, "
         return f"{self.cell.name}, {searched}seed {self.seed}"
 
@@ -62,7 +62,7 @@ class Task:
 
     @property
     def recorded(self) -> Run | None:
-        """The result that stands in the folder, if it is of this config."""
+        """The result in the folder, if it is of this config; else None."""
         job = read_job(self.folder)
         if job is None or rows.changed(job.config, self.config):
             return None
@@ -70,21 +70,21 @@ class Task:
         return found if found is not None and (found.error is not None or self.transferred(found)) else None
 
     def transferred(self, run: Run) -> bool:
-        """Tell whether a run was evaluated on just the other environments that are wanted."""
+        """Return whether a run was evaluated on exactly the other environments that are wanted."""
         wanted = {name: rows.task_of(config) for name, config in self.transfer.items()}
         return {name: found.task for name, found in run.transfer.items()} == wanted
 
 
 @dataclass
 class Outcome:
-    """What a command did: runs that finished, that failed, and results that could not be written down."""
+    """The outcome of a command: how many runs finished, and the names of what failed or was not recorded."""
 
     finished: int = 0
     failed: list[str] = field(default_factory=list)
 
 
 def read_job(folder: Path) -> Job | None:
-    """Return what a run's folder was made for; None where there is none, or it is damaged."""
+    """Return the job in a run's folder; None where there is none, or it is damaged."""
     try:
         return msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -93,9 +93,9 @@ def read_job(folder: Path) -> Job | None:
 
 @dataclass
 class Plan:
-    """The runs of a study that are wanted, where they stand, and how they are written down.
+    """The selected runs of a study: their states, and how their results are recorded.
 
-    A run, or row, that is older than some settings is gone on with where `keep_older` says so.
+    A run, or row, that is older than some settings is continued if `keep_older` is set.
     """
 
     study: Study
@@ -111,7 +111,7 @@ class Plan:
     # -- what there is to do
 
     def tasks(self, cell: Cell) -> list[Task]:
-        """Return the runs of a cell that can be begun now: first those of the search, then those of seeds."""
+        """Return the runs of a cell that can begin now: first those of the search, then those of seeds."""
         point: dict[str, Any] = {}
         if self.study.search is not None:
             searched = self.searched(cell)
@@ -139,12 +139,12 @@ class Plan:
         return Task(cell, seed, own, transfers, point)
 
     def searched(self, cell: Cell) -> Searched | None:
-        """Return what a cell's search came to, where the row holds it and it is the study's."""
+        """Return the result of a cell's search, if its row holds it and it is of this study; else None."""
         row = rows.read_row(self.study.row_of(cell))
         return row.search if row is not None and not search_changes(self.study, cell, row) else None
 
     def state(self, task: Task) -> tuple[State, str]:
-        """Return how a run stands, and what is said of it: an error, or the settings that have changed."""
+        """Return the state of a run, and a note: its error, or the settings that have changed."""
         row = rows.read_row(self.study.row_of(task.cell))
         if row is not None and task.point is None:
             if changed := rows.changed(row.config, task.config):
@@ -170,17 +170,17 @@ class Plan:
         return ("begun", "") if job is not None else ("open", "")
 
     def left(self) -> int:
-        """Return how many runs of the study's own seeds have not finished."""
+        """Return the number of runs of the study's own seeds that have not finished."""
         waiting = sum(len(self.seeds) for cell in self.cells if self.waits(cell))
         ready = [task for cell in self.cells if not self.waits(cell) for task in self.tasks(cell)]
         return waiting + sum(self.state(task)[0] != "finished" for task in ready)
 
     def waits(self, cell: Cell) -> bool:
-        """Tell whether the seeds of a cell wait for its search."""
+        """Return whether the seeds of a cell wait for its search."""
         return any(task.point is not None for task in self.tasks(cell))
 
     def changed(self) -> dict[str, str]:
-        """Return what has changed since it was run, by the runs' names; and of searches, by the cells'."""
+        """Return the settings that changed since a run, by the runs' names; of searches, by the cells'."""
         found = {}
         for cell in self.cells:
             row = rows.read_row(self.study.row_of(cell))
@@ -207,12 +207,12 @@ class Plan:
             os.close(file)
 
     def record(self, task: Task, run: Run, overwrite: bool = False) -> None:
-        """Write a seed's run into its row; a row of another config begins anew.
+        """Write a seed's run into its row; a row with another config begins anew.
 
-        The row holds the settings that there were when its runs were made. A newer one may have come with a
-        default that does otherwise, so runs from before and after it are put into one row only where
-        `keep_older` says so; then the row holds the settings that all of them had. A run that failed does not
-        take the place of one that finished, which was only to be evaluated anew.
+        The row holds the settings that existed when its runs were made. A newer setting may have a default
+        that changes the result. So runs from before and after it are put into one row only if `keep_older` is
+        set; the row then holds the settings that all of them had. A failed run does not replace one that
+        finished and was only evaluated again.
 
         Raises:
             StoreError: when the row cannot be written, or changed meanwhile.
@@ -243,10 +243,10 @@ class Plan:
             rows.write(path, replace(row, config=config, runs=ordered))
 
     def conclude(self, cell: Cell) -> Searched | None:
-        """Choose a cell's settings once its search is through, and write the search down.
+        """Choose a cell's settings once its search is complete, and record the search.
 
-        The point of the best mean score is chosen, of equal ones the first. A point with a run that failed
-        is not. None: it is not through, or was written down before.
+        The point with the best mean score is chosen, the first of equal ones. A point with a failed run is
+        not. Returns None where the search is not complete, or was recorded before.
 
         Raises:
             StoreError: when the row cannot be written.
@@ -286,7 +286,7 @@ class Plan:
 
 
 def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
-    """Return in what the search of a row is not the study's; nothing where neither has one."""
+    """Return how the search of a row differs from the study's; empty where neither has one."""
     search, found = study.search, row.search
     if search is None or found is None:
         return [] if search is None and found is None else ["[search]"]
@@ -299,7 +299,7 @@ def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
 
 
 def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
-    """Return the settings in which a row is not of the study as it stands."""
+    """Return the settings in which a row differs from the present study."""
     if changed := search_changes(study, cell, row):
         return changed
     if study.search is None or row.search is None or row.search.chosen is None:
@@ -308,7 +308,7 @@ def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
 
 
 def score_of(run: Run, score: str, policy: str = "after") -> float | None:
-    """Return what a policy of a run is measured by; None where there is no such figure.
+    """Return the score of a policy of a run; None where there is no such figure.
 
     `score`: see `gem.train.baselines.study.Score`.
     """
@@ -316,7 +316,7 @@ def score_of(run: Run, score: str, policy: str = "after") -> float | None:
 
 
 def measured(figures: Figures | None, score: str) -> float | None:
-    """Return what figures come to, by a score; see score_of()."""
+    """Return the score of figures; see score_of()."""
     if figures is None:
         return None
     if score == "turns":
@@ -337,7 +337,7 @@ def _opened(path: Path) -> int:
 
 
 def _locked(path: Path) -> int | None:
-    """Return a file that is locked, which is let go by closing it; None where somebody else has it."""
+    """Return a locked file, which is unlocked by closing it; None where another process holds the lock."""
     file = _opened(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -351,7 +351,7 @@ def _locked(path: Path) -> int | None:
 
 @dataclass
 class Working:
-    """A run under way, its process and its lock."""
+    """A run in progress, its process and its lock."""
 
     task: Task
     process: subprocess.Popen[bytes]
@@ -359,10 +359,10 @@ class Working:
 
 
 class Carrier:
-    """Carries a plan out with several processes at once."""
+    """The execution of a plan with several processes at once."""
 
     def __init__(self, plan: Plan, *, workers: int, overwrite: bool, tell: Callable[[str], None]) -> None:
-        """Tell what happens by `tell`, a line each."""
+        """Report events with `tell`, a line each."""
         self.plan, self.workers, self.overwrite, self.tell = plan, workers, overwrite, tell
         self.working: list[Working] = []
         self.outcome = Outcome()
@@ -372,7 +372,7 @@ class Carrier:
         self._left = plan.left()
 
     def carry_out(self) -> Outcome:
-        """Do what is left to do, and return what came of it.
+        """Run what is left to run, and return the outcome.
 
         Raises:
             KeyboardInterrupt: on Ctrl-C, when all processes have stopped.
@@ -385,14 +385,14 @@ class Carrier:
                     return self.outcome
                 if elsewhere and not self.working and not self._waiting:
                     self._waiting = True
-                    self.tell(f"waiting for {elsewhere}, which another process is at work on")
+                    self.tell(f"waiting for {elsewhere}, which another process is running")
                 time.sleep(POLL_S if self.working else 5 * POLL_S)
         except BaseException:
             self._stop()
             raise
 
     def _fill(self) -> str:
-        """Begin what can be begun; return the name of a run that another process is at work on, if any."""
+        """Begin the runs that can begin; return the name of one that another process is running, if any."""
         elsewhere = ""
         for cell in self.plan.cells:
             if len(self.working) >= self.workers:
@@ -411,7 +411,7 @@ class Carrier:
         return elsewhere
 
     def _take_up(self, task: Task, lock: int) -> bool:
-        """Begin a run that is locked, or go on with it; False where there is nothing to do."""
+        """Begin or continue a run that is locked; False where there is nothing to do."""
         state, said = self.plan.state(task)
         if state == "finished":
             if task.point is not None:
@@ -466,7 +466,7 @@ class Carrier:
         self.tell(f"{'going on with' if begun else 'begun'}: {task.name}")
 
     def _reap(self) -> None:
-        """Write down what has ended."""
+        """Record the runs that have ended."""
         for working in [each for each in self.working if each.process.poll() is not None]:
             self.working.remove(working)
             self._tried.add(working.task.folder)
@@ -493,7 +493,7 @@ class Carrier:
         self._write_down(task, run)
 
     def _write_down(self, task: Task, run: Run) -> None:
-        """Write a run into its row; of the last one of a search, what it came to."""
+        """Write a run into its row; after the last run of a search, record the search."""
         if run.error is not None:
             self._fail(task, run.error)
         if task.point is not None:
@@ -504,7 +504,7 @@ class Carrier:
         try:
             self.plan.record(task, run, self.overwrite)
         except StoreError as error:
-            kept = f" Its result stands in {task.folder / RESULT}." if task.recorded else ""
+            kept = f" Its result is in {task.folder / RESULT}." if task.recorded else ""
             self._fail(task, f"{error}{kept}")
         else:
             if run.error is None:

@@ -1,13 +1,13 @@
-"""A study as a TOML file says it: which environments, which variants, which seeds.
+"""Reading of a study from a TOML file: its environments, variants and seeds.
 
 ::
 
     title = "Which algorithm learns?"
-    about = "What is asked, and why."
+    about = "The question, and why it matters."
     seeds = [1, 2, 3]
-    cpu_s = 60                    # what a run is said to take; more is marked, nothing is cut off
-    verdict = "What came of it, written by hand."
-    transfer = ["game:GuessTheNumber-v0-hard"]    # where each final policy is evaluated too
+    cpu_s = 60                    # expected CPU seconds of a run; more is marked, nothing is cut off
+    verdict = "The conclusion, written by hand."
+    transfer = ["game:GuessTheNumber-v0-hard"]    # each final policy is evaluated there too
 
     [settings]                    # of every run: those of `gem-gym train`
     episodes = 2000
@@ -26,9 +26,9 @@
     seeds = [101, 102]
     grid = {lr = [3e-4, 1e-3]}
 
-A variant's settings go before those of its environment, these before the common ones; `env_kwargs` are put
-together keyword by keyword. Defaults that belong to an algorithm or a model fit the variant. Paths are
-relative to the working folder. A study says what is imported and called (wrappers): carry out only those
+A variant's settings override those of its environment, and these override the common ones; `env_kwargs` are
+merged keyword by keyword. Defaults that depend on an algorithm or a model follow the variant. Paths are
+relative to the working folder. A study names code that is imported and called (wrappers): run only studies
 whose source you trust.
 """
 
@@ -56,8 +56,8 @@ from gem.train.config_file import setting
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 Score = Literal["auto", "success", "return", "turns"]
-"""What runs are measured by; auto: success where the environment says what it is, else the return. ``turns``:
-turns to success, of which fewer are better; an episode without success counts one more than it may take."""
+"""The score of runs. ``auto``: success where the environment reports it, else the return. ``turns``: turns to
+success, of which fewer are better; an episode without success counts one more than it may take."""
 
 NOT_SETTINGS = {
     "env": "environments are [[environments]] with an id",
@@ -68,7 +68,7 @@ NOT_SETTINGS = {
     "ray": "a study samples on this machine",
     "log": "a study keeps rows and run folders",
 }
-"""Fields of TrainConfig that a study says in another way, and which."""
+"""Fields of TrainConfig that a study sets in another way, and how."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class Part:
 
     @property
     def slug(self) -> str:
-        """The name as files have it."""
+        """The name as used in file names."""
         return slug(self.name)
 
 
 @dataclass(frozen=True)
 class Search:
-    """A grid of settings that each environment and variant is tried with, on seeds of its own."""
+    """A grid of settings that each environment and variant is tried with, on separate seeds."""
 
     seeds: tuple[int, ...]
     points: tuple[Mapping[str, Any], ...]
@@ -102,18 +102,18 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As messages have it."""
+        """The cell's name in messages."""
         return f"{self.environment.name}, {self.variant.name}"
 
     @property
     def slug(self) -> str:
-        """As files have it; no slug has two dashes on end."""
+        """The cell's name in file names; neither of its two parts contains ``--``."""
         return f"{self.environment.slug}--{self.variant.slug}"
 
 
 @dataclass(frozen=True)
 class Study:
-    """What a file says; `path` is the file."""
+    """A study as its file defines it; `path` is the file."""
 
     path: Path
     title: str
@@ -129,7 +129,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """The name of the file, without its suffix."""
         return self.path.stem
 
     @property
@@ -138,19 +138,19 @@ class Study:
         return self.path.with_suffix("")
 
     def row_of(self, cell: Cell) -> Path:
-        """Return the file of a cell's row."""
+        """Return the path of a cell's row."""
         return self.rows / f"{cell.slug}.json"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every environment with every variant, environment by environment."""
+        """All pairs of an environment and a variant, environment by environment."""
         return tuple(itertools.starmap(Cell, itertools.product(self.environments, self.variants)))
 
     def config(self, cell: Cell, point: Mapping[str, Any] | None = None) -> TrainConfig:
-        """Return a cell's config, with a point of the search where there is one; seed and folder are open.
+        """Return a cell's config, with a point of the search if given; seed and folder are not set yet.
 
         Raises:
-            BadArgument: for what cannot be trained.
+            BadArgument: for settings that cannot be trained.
         """
         parts = (self.settings, cell.environment.settings, cell.variant.settings, point or {})
         given = {name: value for settings in parts for name, value in settings.items()}
@@ -163,9 +163,9 @@ class Study:
             raise BadArgument(f"{cell.name}: {error}") from None
 
     def transfers(self, cell: Cell, own: TrainConfig) -> dict[str, TrainConfig]:
-        """Return the other environments that policies of a cell's config are evaluated on, by name.
+        """Return the configs of the other environments that a cell's policies are evaluated on, by name.
 
-        A name of the study's is that environment with its own settings, anything else an id.
+        A name in the study means that environment with its own settings; any other name is an id.
         """
         found = {}
         named = {each.name: each for each in self.environments}
@@ -179,10 +179,10 @@ class Study:
 
 
 def read_study(path: Path) -> Study:
-    """Return the study that a file holds.
+    """Return the study in a file.
 
     Raises:
-        BadArgument: for a file that is none, with what is wrong in it. UnknownEnv: for an id that nobody has.
+        BadArgument: for a file that is not a valid study. UnknownEnv: for an id that is not registered.
     """
     if path.suffix != ".toml":
         raise BadArgument(f"the study is {path.name!r}; accepted: a file that ends in .toml.")
@@ -191,7 +191,7 @@ def read_study(path: Path) -> Study:
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:  # TOML's and Unicode's
-        raise BadArgument(f"{path} is no TOML file: {error}.") from None
+        raise BadArgument(f"{path} is not a TOML file: {error}.") from None
     try:
         return _study(path, values)
     except GemError as error:
@@ -277,8 +277,8 @@ def _check_search(study: Study) -> None:
         return
     if both := sorted({*study.seeds} & {*study.search.seeds}):
         raise BadArgument(
-            f"seed {both[0]} is of the study and of [search]; accepted: others, for settings that are chosen "
-            "on the seeds that are reported look better than they are."
+            f"seed {both[0]} is in the study and in [search]; give [search] other seeds: settings that are "
+            "chosen on the reported seeds look better than they are."
         )
     for part in (*study.environments, *study.variants):
         for name in study.search.points[0]:
@@ -287,7 +287,7 @@ def _check_search(study: Study) -> None:
 
 
 def _check_task(config: TrainConfig, what: str) -> None:
-    """Refuse what could not be played, as far as that is known without making it."""
+    """Check that a config can be played, as far as that is known without making its environment."""
     try:
         wrappers = (*tool_wrappers(config.tools), *config.wrappers)
         spec = registry.Maker(config.env, config.env_kwargs, wrappers).spec
@@ -305,14 +305,18 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
         if name in NOT_SETTINGS:
             raise BadArgument(f"{what} sets {name}; {NOT_SETTINGS[name]}.")
         if name in KNOWN and name not in known:
-            raise BadArgument(f"{what} has {name}, which is the study's: put it above the first [table].")
+            raise BadArgument(
+                f"{what} has {name}, which belongs to the study: put it above the first [table]."
+            )
     _check_names(what, values, (*beside, *known))
     typed = {name: setting(what, name, value) for name, value in values.items()}
     for name, value in typed.items():
         try:
             json.dumps(value, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none
         except (TypeError, ValueError):
-            raise BadArgument(f"{name} of {what} is {value!r:.60}; accepted: what JSON has too.") from None
+            raise BadArgument(
+                f"{name} of {what} is {value!r:.60}; accepted: values that JSON has too."
+            ) from None
     return typed
 
 
@@ -334,7 +338,7 @@ def _check_names(what: str, values: Iterable[str], known: Iterable[str]) -> None
     for name in values:
         if name not in known:
             hint = did_you_mean(name, known) or f" It takes {', '.join(known)}." * (len(known) < 12)
-            raise BadArgument(f"{what} has {name!r}, which nothing reads.{hint}")
+            raise BadArgument(f"{what} has {name!r}, which is not known.{hint}")
 
 
 def _check_alone(what: str, names: Sequence[str]) -> None:
@@ -359,7 +363,7 @@ def _claim(value: Any, what: str) -> float | None:
 
 
 def _line(what: str, value: Any) -> str:
-    """Return a name or title that a table, a file's name and a page can bear."""
+    """Return a name or title that a table, a file name and a page can hold."""
     if not isinstance(value, str) or not value.isprintable() or set(value) & set("|<>`") or not slug(value):
         raise BadArgument(
             f"{what} is {value!r:.60}; accepted: a line of text with a letter, without | < > `."
@@ -368,5 +372,5 @@ def _line(what: str, value: Any) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name as files have it."""
+    """Return a name in the form that file names have."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")

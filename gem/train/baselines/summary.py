@@ -1,4 +1,4 @@
-"""What a study's rows come to: figures over seeds, trends, differences, means over environments."""
+"""Summary of a study's rows: figures over seeds, trends, differences, means over environments."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ POLICIES = {
     "greedy": "greedy",
     "optimum": "solver",
 }
-"""Whose figures a row has, and how tables call them."""
+"""The policies that a row has figures of, and their names in tables."""
 
 P_VALUE = 0.025
-"""Trends that chance gives more often than this are none."""
+"""Largest p-value at which a trend is significant."""
 
 LEAST_POINTS = 10
-"""Points that the last third of a curve needs for anything to be said."""
+"""Minimum number of points in the last third of a curve for a trend."""
 
 LEAST_GAIN = 0.01
-"""Change over the last third that matters, as a share of what lies between random play and the solver; of
-success, a percentage point."""
+"""Smallest change over the last third that counts, as a share of the distance between random play and the
+solver; for success, one percentage point."""
 
 Measure = Literal["success", "return", "turns"]
 
 
 class Curve(NamedTuple):
-    """The score over stretches of a run, and the episodes at their ends."""
+    """The score over parts of a run, and the episodes at their ends."""
 
     episodes: list[float]
     scores: list[float]
 
 
 class Trend(NamedTuple):
-    """How the last third of a curve goes, and by how much, in the units of the score."""
+    """The trend of the last third of a curve, and its change in the units of the score."""
 
     says: Literal["rising", "falling", "flat"]
     gain: float
@@ -62,8 +62,8 @@ class Trend(NamedTuple):
 class CellSummary:
     """A cell over its seeds; a figure is the mean over them, with Student's t interval.
 
-    `over` are the seeds whose run took more CPU seconds than the study says, `stale` the settings in which
-    the row is not of the study as it stands: then nothing of it counts.
+    `over`: the seeds whose run took more CPU seconds than the study expects. `stale`: the settings in which
+    the row differs from the present study; nothing of such a row counts.
     """
 
     cell: Cell
@@ -89,13 +89,13 @@ class CellSummary:
 
     @property
     def scores(self) -> dict[int, float]:
-        """What the trained policy of each seed reached."""
+        """The score of each seed's trained policy."""
         measured = {seed: score_of(run, self.measure) for seed, run in self.runs.items()}
         return {seed: score for seed, score in measured.items() if score is not None}
 
     @property
     def state(self) -> str:
-        """What there is to say of a cell that is not whole; empty where it is."""
+        """What is missing in a cell that is not whole, as text; empty where it is."""
         if self.stale:
             return f"not run (its row is of another {', '.join(self.stale)})"
         if not self.runs and not self.failed:
@@ -121,16 +121,16 @@ class CellSummary:
 
     @property
     def alike(self) -> bool:
-        """Whether all curves have the same points: they do not where a run stopped early."""
+        """Whether all curves have the same points; they have not where a run stopped early."""
         return len({tuple(curve.episodes) for curve in self.curves}) == 1
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more a variant reaches than the study's first one, over the seeds that both have finished.
+    """How much higher a variant's score is than the first variant's, over the seeds that both have finished.
 
-    `corrected` is Holm's p-value over all differences of the study; both are None where all seeds differ
-    alike, of which nothing can be said.
+    `corrected` is Holm's p-value over all differences of the study. Both p-values are None where all seeds
+    differ by the same amount, which cannot be tested.
     """
 
     environment: Part
@@ -151,7 +151,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Summary:
-    """All that tables show of a study.
+    """All figures of a study that tables show.
 
     `aggregated` are the environments that the aggregates are over; `left_out` says why others are not.
     `strange` are files beside the rows that belong to no cell.
@@ -171,7 +171,7 @@ class Summary:
 
 
 def summarised(study: Study) -> Summary:
-    """Return what the rows of a study come to.
+    """Summarise the rows of a study.
 
     Raises:
         StoreError: for a row that cannot be read.
@@ -215,7 +215,7 @@ def _cells(study: Study, environment: Part) -> list[CellSummary]:
 
 
 def measure_of(study: Study, silent: bool) -> Measure:
-    """Return what a study's score comes to, where the environment is or is not silent about success."""
+    """Return the measure that a study's score means; `silent`: the environment does not report success."""
     if study.score == "auto":
         return "return" if silent else "success"
     return study.score
@@ -252,7 +252,7 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
 
 
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
-    """Return the mean over seeds and Student's t interval; that of a rate ends at 0 and 1."""
+    """Return the mean over seeds and Student's t interval; that of a rate is cut at 0 and 1."""
     found = mean_interval(scores)
     if measure != "success":
         return found
@@ -260,10 +260,10 @@ def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
 
 
 def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
-    """Return how the mean of curves goes in its last third; None where that has too few points.
+    """Return the trend of the mean of curves in its last third; None where that has too few points.
 
-    It rises, or falls, where the Mann-Kendall test says so at `P_VALUE` and the straight line through it
-    changes by more than `LEAST_GAIN` of `scale`. Flat means that neither was seen.
+    It is rising or falling where the Mann-Kendall test is significant at `P_VALUE` and the straight line
+    through it changes by more than `LEAST_GAIN` of `scale`. Flat means that neither was seen.
     """
     if not curves or len({len(curve) for curve in curves}) > 1:
         return None
@@ -341,7 +341,7 @@ def _seeds(seeds: Mapping[int, Run] | Sequence[int]) -> str:
 
 
 def number(value: float, measure: Measure, signed: bool = False) -> str:
-    """Return a score as tables show it: a rate in percent, differences of rates in points."""
+    """Return a score as text for tables: a rate in percent, differences of rates in points."""
     if measure != "success":
         digits = 3 if measure == "return" else 2
         return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
@@ -349,7 +349,7 @@ def number(value: float, measure: Measure, signed: bool = False) -> str:
 
 
 def with_interval(interval: Interval, measure: Measure, signed: bool = False) -> str:
-    """Return a mean over seeds with its interval, or why there is none."""
+    """Return a mean over seeds as text, with its interval or the reason why there is none."""
     mean = number(interval.mean, measure, signed)
     if interval.n < 2:
         return f"{mean} (one seed)"

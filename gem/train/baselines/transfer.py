@@ -1,4 +1,4 @@
-"""Policies on environments that they were not trained on, over seeds."""
+"""Results of policies on environments that they were not trained on, over seeds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gem.train.baselines.study import Cell
 from gem.train.baselines.summary import Measure, Summary, measure_of, over_seeds
 
 MOVED = ("random", "before", "after")
-"""Whose figures there are elsewhere."""
+"""The policies that have figures on other environments."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A cell's policies on another environment: figures over seeds, by whose they are (`MOVED`)."""
+    """The results of a cell's policies on another environment: figures over seeds, by policy (`MOVED`)."""
 
     cell: Cell
     elsewhere: str
@@ -25,7 +25,7 @@ class Moved:
 
 
 def moved(summary: Summary) -> list[Moved]:
-    """Return what the policies of each cell reach elsewhere; nothing of what has not run."""
+    """Return the results of each cell's policies on other environments; those not run are left out."""
     found = []
     for each in summary.cells:
         wanted = summary.study.transfers(each.cell, summary.study.config(each.cell))

@@ -1,8 +1,8 @@
-"""The process of one run of a study: train, evaluate elsewhere, and leave the result in the run's folder.
+"""The process of one run of a study: it trains, evaluates on other environments, and writes the result.
 
-``python -m gem.train.baselines.worker FOLDER PARENT`` reads ``job.json`` there and writes ``result.json``. It
-goes on where a run stands that was interrupted. When the process PARENT is gone it stops after an iteration:
-nobody would write its result down.
+``python -m gem.train.baselines.worker FOLDER PARENT`` reads ``job.json`` in FOLDER and writes ``result.json``
+there. It resumes a run that was interrupted. When the process PARENT has ended, it stops after an iteration,
+because nobody would record its result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MACHINE_FAILED = 75
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is to do; `commits` are those of gem that have worked on it."""
+    """The task of a process; `commits` are those of gem that have worked on it."""
 
     config: dict[str, Any]
     transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Job:
 
 
 def write_job(folder: Path, job: Job) -> None:
-    """Write a job into its folder, whole.
+    """Write a job into its folder, atomically.
 
     Raises:
         StoreError: when it cannot be written.
@@ -60,12 +60,12 @@ def write_job(folder: Path, job: Job) -> None:
 
 
 def now() -> str:
-    """Return the time as rows have it."""
+    """Return the present time, in the format of rows."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Leashed(Watcher):
-    """Stops a run whose parent is gone."""
+    """A watcher that stops a run whose parent process has ended."""
 
     def __init__(self, parent: int) -> None:
         """Watch the process `parent`."""
@@ -93,7 +93,7 @@ class Leashed(Watcher):
 
 
 def work(folder: Path, parent: int) -> None:
-    """Carry out the job of a folder, and write its result there."""
+    """Run the job in a folder, and write its result there."""
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
@@ -130,15 +130,15 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
 
 
 def _warm_ups(config: TrainConfig) -> WarmUps | None:
-    """Return the warm-ups that runs of the study share: those of this commit; none where it has changes."""
+    """Return the warm-ups that runs of the study share at this commit; None where gem has local changes."""
     commit = gem_commit()
     return None if commit.endswith("+") else WarmUps(config.out.parents[1] / "warm-ups" / commit)
 
 
 def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
-    """Return what a run's policies reach on another environment.
+    """Return the results of a run's policies on another environment.
 
-    The one before RL was kept where training is held to it (with kl above 0).
+    The policy before RL exists where training needs it as a reference (with kl above 0).
     """
     from gem.agents.random import RandomAgent
     from gem.train.figures import take_figures
@@ -156,7 +156,7 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
 
 
 def versions(commits: list[str]) -> dict[str, str]:
-    """Return the versions of what the run is made with; several commits where it was resumed by another."""
+    """Return the versions of gem, PyTorch and Python; several commits where another one resumed the run."""
     import torch
 
     return {
@@ -184,7 +184,7 @@ def gem_commit() -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """Return the machine in words: processor, cores, system."""
+    """Return a description of the machine: processor, cores, system."""
     processor = platform.processor() or platform.machine()
     with_model = Path("/proc/cpuinfo")
     if with_model.exists():
@@ -201,14 +201,14 @@ def machine() -> dict[str, str | int]:
 
 
 def failed(started: str, error: str) -> Run:
-    """Return the run that failed so."""
+    """Return the record of a run that failed with this error."""
     return Run(
         started=started, ended=now(), error=error, machine=machine(), versions={"commit": gem_commit()}
     )
 
 
 def main() -> int:
-    """Do the job of the folder that is given; the exit code says who is to blame."""
+    """Run the job in the folder of the first argument; return the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     try:

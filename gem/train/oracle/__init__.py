@@ -1,8 +1,8 @@
-"""The oracle: what the trainer's learn step estimates, compared with exact gradients.
+"""The oracle: a comparison of the trainer's learn step with exact gradients.
 
-`judge` plays all episodes of small environments (`SETTINGS`), gives all their batches to the real learn step
-of each algorithm (`CASES`), and says what the mean step is: unbiased, scaled, or biased and why. `gem-gym
-oracle` prints its rows.
+`judge` plays all episodes of small environments (`SETTINGS`), and gives all their batches to the real learn
+step of each algorithm (`CASES`). It reports whether the mean step is unbiased, scaled, or biased, and why.
+`gem-gym oracle` prints its rows.
 """
 
 from gem.train.oracle.cases import CASES, Case

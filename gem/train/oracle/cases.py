@@ -1,7 +1,7 @@
 """The algorithms that the oracle judges, as configs of the trainer, and what each is known to estimate.
 
-A case states its objective first, then what it may estimate instead, each as a function whose gradient is
-compared with the mean of the real learn step, and last why it may match none of these.
+A case states its objective, then what it may estimate instead. Each of these is a function whose gradient is
+compared with the mean of the real learn step. Last comes the reason why the step may match none of them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from gem.train.oracle.table import TablePolicy
 from gem.train.steps import Progress
 
 Scalar = Callable[[Tensor], Tensor]
-"""Of a table: a scalar whose gradient is wanted."""
+"""A function of a table; the gradient of its result is computed."""
 
 NO_GAMMA = "ignores gamma^t"
 KL, ENTROPY = 0.2, 0.1
 """Weights of the divergence and of the entropy, where a case has them."""
 STALE = 0.2
-"""The deviation of the sampler's logits from the learner's, where samples are stale."""
+"""The standard deviation of the sampler's logits from the learner's, where samples are stale."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """An algorithm with settings of its own.
+    """An algorithm with its settings, and what it may estimate.
 
-    `settings` of TrainConfig. `stale`: older weights sampled. `critic`: whether values are exact or random.
-    `objective` and `instead` name methods of Aims, the
-    latter by what is wrong with them. `reason`: why it may estimate none of them, None where it may not.
-    `scale`: how much shorter than its aim the mean step is known to be, of the batch's size. `split`: a batch
-    is taken in two minibatches, so that its order matters.
+    `settings`: those of TrainConfig. `stale`: whether older weights sampled. `critic`: whether values are
+    exact, wrong, or none. `objective` and `instead`: names of methods of Aims, the latter by what is wrong
+    with them. `reason`: why the mean step may match none of these; None: it must match one. `scale`: the
+    known length of the mean step over that of its aim, as a function of the batch's size. `split`: a batch is
+    taken in two minibatches, so that its order matters.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Case:
     split: bool = False
 
     def config(self, gamma: float, batch: int) -> TrainConfig:
-        """Return the trainer's config; algorithms that compare episodes compare all of a batch."""
+        """Return the trainer's config; algorithms that compare episodes compare those of the whole batch."""
         given: dict[str, Any] = {"algorithm": "reinforce", "kl": 0.0, "epochs": 1, **self.settings}
         if self.split:
             given["minibatch"] = batch - 1
@@ -62,10 +62,10 @@ class Case:
 
 
 class Aims:
-    """Objectives at one gamma, and what estimates stand for instead, each a scalar of the table."""
+    """Objectives at one gamma, and what may be estimated instead, each a scalar function of the table."""
 
     def __init__(self, exact: Exact, gamma: float, reference: Tensor, older: Tensor) -> None:
-        """Take the exact sums; divergence is measured from `reference`, `older` samples, each (V, D)."""
+        """Take the exact sums; `reference`: for divergence, `older`: the sampler's table, each (V, D)."""
         self.exact, self.gamma, self.reference, self.older = exact, gamma, reference, older
 
     def mean_return(self, table: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Aims:
         return self.exact.mean_return(table, self.gamma)
 
     def to_go(self, table: Tensor) -> Tensor:
-        """Return what lacks the factor gamma^t."""
+        """Return the objective that lacks the factor gamma^t; see Exact.to_go."""
         return self.exact.to_go(table, self.gamma)
 
     def clipped(self, table: Tensor) -> Tensor:
@@ -89,31 +89,31 @@ class Aims:
         return self.exact.surrogate(table, self.older, self.gamma, cap=1.0)
 
     def less_kl(self, table: Tensor) -> Tensor:
-        """Return the mean return less the weighed divergence."""
+        """Return the mean return minus the weighted divergence."""
         return self.mean_return(table) - KL * self.exact.mean_kl(table, self.reference)
 
     def less_kl_at_visited(self, table: Tensor) -> Tensor:
-        """Return returns to go less the divergence where the policy happens to come."""
+        """Return to_go() minus the weighted divergence at the visited histories."""
         return self.to_go(table) - KL * self.exact.kl_at_visited(table, self.reference)
 
     def less_reverse_kl(self, table: Tensor) -> Tensor:
-        """Return returns to go less KL(reference, policy) where the policy happens to come."""
+        """Return to_go() minus the weighted KL(reference, policy) at the visited histories."""
         return self.to_go(table) - KL * self.exact.reverse_kl_at_visited(table, self.reference)
 
     def less_discounted_kl(self, table: Tensor) -> Tensor:
-        """Return the mean discounted return of rewards less the weighed divergence."""
+        """Return the mean return minus the weighted divergence, which is discounted too."""
         return self.mean_return(table) - KL * self.exact.mean_kl(table, self.reference, self.gamma)
 
     def less_kl_to_go(self, table: Tensor) -> Tensor:
-        """Return the same without the factor gamma^t."""
+        """Return less_discounted_kl() without the factor gamma^t."""
         return self.exact.to_go(table, self.gamma, self.reference, KL)
 
     def with_entropy(self, table: Tensor) -> Tensor:
-        """Return the mean return with the weighed entropy."""
+        """Return the mean return plus the weighted entropy."""
         return self.mean_return(table) + ENTROPY * self.exact.mean_entropy(table)
 
     def with_entropy_at_visited(self, table: Tensor) -> Tensor:
-        """Return returns to go with the entropy where the policy happens to come."""
+        """Return to_go() plus the weighted entropy at the visited histories."""
         return self.to_go(table) + ENTROPY * self.exact.entropy_at_visited(table)
 
 
@@ -183,7 +183,7 @@ CASES: dict[str, Case] = {
         instead={f"{NO_GAMMA}; {AT_VISITED}": "with_entropy_at_visited"},
     ),
 }
-"""What the oracle judges, by name."""
+"""The algorithms that the oracle judges, by name."""
 
 
 def reference(listing: Listing, seed: int) -> TablePolicy:
@@ -192,7 +192,7 @@ def reference(listing: Listing, seed: int) -> TablePolicy:
 
 
 def sampler(listing: Listing, policy: TablePolicy, case: Case, seed: int) -> TablePolicy:
-    """Return the policy that samples: the one that is trained, or an older one."""
+    """Return the policy that samples: the trained one, or an older one."""
     if not case.stale:
         return policy
     older = listing.policy(seeding.derive(seed, "stale"), STALE)
@@ -202,7 +202,7 @@ def sampler(listing: Listing, policy: TablePolicy, case: Case, seed: int) -> Tab
 def learn_step(
     listing: Listing, policy: TablePolicy, exact: Exact, case: Case, config: TrainConfig, seed: int
 ) -> LearnStep:
-    """Return the real learn step of a case, as a function from a batch to its direction."""
+    """Return the real learn step of a case, as a function from a batch to the step's direction."""
     critic = None
     if case.critic != "none":
         critic = Critic(policy.width).double()

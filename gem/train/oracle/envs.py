@@ -1,7 +1,8 @@
 """Environments so small that every episode can be listed, with its probability.
 
-Their chance (the task, and coins that are tossed on the way) is drawn at reset, so that an episode follows
-from its world and the answers alone. `Walk.worlds` states the law of the worlds, `SETTINGS` the environments.
+Their randomness (the task, and coins that are tossed during an episode) is drawn at reset, so an episode
+depends on its world and the answers alone. `Walk.worlds` returns the probabilities of the worlds, `SETTINGS`
+has the environments.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from gem.record import StopReason
 
 LETTERS = "abc"
 PAYS = (0.1, 1.0, -0.4, 0.5, 0.2)
-"""What each state pays; all differ, so that an error in a place, a sign or a turn shows."""
+"""The reward of each state; all differ, so that an error in a place, a sign or a turn shows."""
 STOP_PAY = 0.3
-"""What an early end pays."""
+"""The reward of an early end."""
 HEADS = 0.3
-"""How often a coin pushes one state further, or a world breaks."""
+"""Probability that a coin moves the walk one state further, or that a world breaks."""
 
 World = tuple[int, ...]
 """The task, a coin for each turn but the last, and whether the world breaks."""
@@ -30,18 +31,18 @@ class Walk(Env):
     """Walk on a ring of five states, by letters.
 
     Task:
-        A task and a state are named; each answer moves the walk on.
+        The observation names a task and a state; each answer moves the walk on.
     Action:
         Letters, or nothing. ``a`` is 1 and ``b`` is 2 and ``c`` is 3, read as a number of base 3.
     Observation:
         Two digits: the task and the state.
     Reward:
-        What the state pays in this task, after each turn, or with `sparse` after the last alone.
+        The reward of the state in this task, after each turn, or with `sparse` after the last alone.
     End:
         After `turns` turns; with `early` also by an empty answer. With `breaks` some worlds break in their
         last turn and give no verdict.
     Source:
-        A double for `gem-gym oracle`.
+        A test environment for `gem-gym oracle`.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Walk(Env):
         noisy: bool = False,
         breaks: bool = False,
     ) -> None:
-        """Set what makes episodes differ."""
+        """Set the options of the environment."""
         self.turns, self.tasks = turns, tasks
         self.sparse, self.early, self.noisy, self.breaks = sparse, early, noisy, breaks
         self.turn = self.state = 0
@@ -75,7 +76,7 @@ class Walk(Env):
         return law
 
     def reset(self, seed: int | None = None) -> Start:
-        """Draw the world."""
+        """Draw a world and return the first observation."""
         super().reset(seed)
         law = self.worlds()
         (self.world,) = self.rng.choices(list(law), list(law.values()))
@@ -83,7 +84,7 @@ class Walk(Env):
         return Start(self._seen(), {})
 
     def step(self, action: str) -> Step:
-        """Move on."""
+        """Move by an answer."""
         self.turn += 1
         if self.early and not action:
             return self._end(STOP_PAY)
@@ -114,7 +115,7 @@ class Walk(Env):
 class Setting:
     """An environment, and the answers to it: of up to `max_tokens` tokens, each a letter or the end.
 
-    `turn_limit`: turns after which an episode is cut off from outside.
+    `turn_limit`: turns after which an episode is truncated.
     """
 
     summary: str

@@ -1,8 +1,8 @@
-"""Every episode of a small environment, and what follows from them: objectives and their exact gradients.
+"""All episodes of a small environment, with its objectives and their exact gradients.
 
-The episodes are played by the real runner, along every answer and through every world; their probabilities
-are the products of the table's. Gradients are those of sums over all episodes, by automatic differentiation
-in float64.
+The episodes are played by the real runner, with every answer and in every world. The probability of an
+episode follows from its world's and from those of its tokens in the table. Gradients are of sums over all
+episodes, by automatic differentiation in float64.
 
 D: histories. V: tokens that can be sampled. E: episodes. L: tokens of the longest episode. T: its turns.
 """
@@ -26,7 +26,7 @@ from gem.train.oracle.table import Ids, LetterRenderer, TableAgent, TablePolicy
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One episode that can happen: its world, its probability with that of the world, and its record."""
+    """One possible episode: its world, its probability (including its world's), and its record."""
 
     world: World
     probability: float
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class Listing:
-    """All episodes of a setting: which worlds there are, and which answers lead through each."""
+    """All episodes of a setting: its worlds, and the answers that are possible in each."""
 
     def __init__(self, setting: Setting) -> None:
         """Play them all once, without a policy."""
@@ -47,7 +47,7 @@ class Listing:
         self.histories = sorted({ids for episode in episodes for ids, _, _ in _tokens(episode)})
 
     def policy(self, seed: int, spread: float = 1.0) -> TablePolicy:
-        """Return a table of normally distributed logits of deviation `spread`."""
+        """Return a policy with normally distributed logits of standard deviation `spread`."""
         generator = torch.Generator().manual_seed(seeding.derive(seed, "oracle") & (1 << 63) - 1)
         shape = (self.renderer.sampled, len(self.histories))
         logits_VD = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -70,7 +70,7 @@ class Listing:
         return found
 
     def answers(self) -> list[Ids]:
-        """Return every answer: letters and the end, or as many letters as there may be tokens."""
+        """Return every answer: letters and the end, or as many letters as tokens are allowed."""
         end, longest = self.renderer.end, self.setting.max_tokens
         ended = [(*letters, end) for n in range(longest) for letters in product(range(end), repeat=n)]
         return [*ended, *product(range(end), repeat=longest)]
@@ -109,7 +109,7 @@ class Exact:
     """
 
     def __init__(self, policy: TablePolicy, outcomes: Sequence[Outcome], law: dict[World, float]) -> None:
-        """Lay the episodes out."""
+        """Arrange the episodes as tensors."""
         scored = [outcome for outcome in outcomes if outcome.episode.scored]
         self.policy = policy
         tokens = [_tokens(outcome.episode) for outcome in scored]
@@ -136,7 +136,7 @@ class Exact:
         return share_E / share_E.sum()
 
     def logprobs(self, table: Tensor) -> Tensor:
-        """Return the log probability of each token, (E, L); 0 behind an episode's end."""
+        """Return the log probability of each token, (E, L); 0 after an episode's end."""
         return table.log_softmax(0)[self.token_EL, self.column_EL] * self.there_EL
 
     def mean_return(self, table: Tensor, gamma: float) -> Tensor:
@@ -146,7 +146,7 @@ class Exact:
     def mean_kl(self, table: Tensor, reference: Tensor, gamma: float = 1.0) -> Tensor:
         """Return the mean over episodes of the sum of KL(policy, reference) at their tokens' histories.
 
-        Those of turn t are weighed by gamma^t.
+        Those of turn t are weighted by gamma^t.
         """
         weight_EL = self._powers(gamma)[self.turn_EL] * self.there_EL
         return self.shares(table) @ (self._kl(table, reference)[self.column_EL] * weight_EL).sum(1)
@@ -164,7 +164,8 @@ class Exact:
 
         With ``G_t = sum_k gamma^(k-t) r_k``: the policy gradient without the factor gamma^t of turn t, which
         nearly all implementations leave out (Thomas, Bias in natural actor-critic algorithms, ICML 2014).
-        With `reference` the reward of a turn loses `weight` times ``log pi - log reference`` of its tokens.
+        With `reference`, `weight` times ``log pi - log reference`` of a turn's tokens is subtracted from its
+        reward.
         """
         reward_ET = self.reward_ET
         if reference is not None:
@@ -193,12 +194,12 @@ class Exact:
         return self.shares(older).detach() @ (surrogate_EL * cut_EL).sum(1)
 
     def kl_at_visited(self, table: Tensor, reference: Tensor) -> Tensor:
-        """Return mean_kl() with the visited histories held fixed: what a KL term in a loss differentiates."""
+        """Return mean_kl() with the visited histories held fixed, as a KL term in a loss has them."""
         at_EL = self._kl(table, reference)[self.column_EL] * self.there_EL
         return self.shares(table).detach() @ at_EL.sum(1)
 
     def reverse_kl_at_visited(self, table: Tensor, reference: Tensor) -> Tensor:
-        """Return KL(reference, policy) at the visited histories, these held fixed."""
+        """Return the mean of KL(reference, policy) with the visited histories held fixed."""
         at_EL = self._kl(reference, table)[self.column_EL] * self.there_EL
         return self.shares(table).detach() @ at_EL.sum(1)
 
@@ -227,7 +228,7 @@ class Exact:
     # -- gradients
 
     def gradient(self, objective: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the gradient of an objective of the table, (V, D), at the policy's."""
+        """Return the gradient of an objective of the table, (V, D), at the policy's table."""
         table = self.policy.model.logits.detach().clone().requires_grad_()
         (found,) = torch.autograd.grad(objective(table), table)
         return found

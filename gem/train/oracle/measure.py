@@ -1,6 +1,6 @@
-"""What a learn step estimates: the mean and the covariance of its gradient over batches of episodes.
+"""The mean and the covariance of a learn step's gradient over batches of episodes.
 
-Where the batches can be listed, each is given to the real learn step and weighed by its probability, and the
+Where the batches can be listed, each is given to the real learn step and weighted by its probability, and the
 figures are exact. Where there are too many, batches are drawn, and the figures have standard errors.
 
 D: histories. V: tokens that can be sampled.
@@ -24,22 +24,22 @@ from gem.train.oracle.envs import World
 from gem.train.oracle.exact import Outcome
 
 LearnStep = Callable[[Sequence[Episode]], Tensor]
-"""Of a batch: the direction, (V, D), in which a learn step would move the table."""
+"""A function from a batch to the direction, (V, D), in which a learn step would move the table."""
 
 Group = tuple[float, tuple[Outcome, ...], int | None]
-"""Episodes that are played together: their probability, which they are, and the turn at which they part."""
+"""Episodes that are played together: their probability, the episodes, and the turn where they branch."""
 
 
 class Probe(Learner):
-    """A learner that notes the gradient of each step as the optimiser would take it, and stays where it is.
+    """A learner that notes the gradient of each step and does not change its weights.
 
-    `noted`: the gradients of the loss with the sign turned, before they are scaled down to a norm.
+    `noted`: the negative gradients of the loss, before they are scaled down to a norm.
     """
 
     noted: list[Tensor]
 
     def step(self) -> float:
-        """Note the gradient in place of a step."""
+        """Note the gradient instead of taking a step."""
         gradient = self.gradients[0]
         assert gradient is not None
         self.noted.append(-gradient.clone())
@@ -51,8 +51,7 @@ class Probe(Learner):
 class Estimate:
     """The mean of a learn step's direction, (V, D), and the trace of its covariance, over batches.
 
-    `error` is the root of the expected squared distance of `mean` from what it stands for: 0 where all
-    batches were listed.
+    `error` is the root mean square error of `mean`: 0 where all batches were listed.
     """
 
     mean: Tensor
@@ -62,7 +61,7 @@ class Estimate:
 
 
 def groups(outcomes: Sequence[Outcome], law: dict[World, float], size: int) -> list[Group]:
-    """Return every group of `size` episodes of one world, without regard to their order."""
+    """Return every group of `size` episodes of one world, regardless of their order."""
     found: list[Group] = []
     for world, share in law.items():
         mine = [outcome for outcome in outcomes if outcome.world == world]
@@ -75,7 +74,7 @@ def groups(outcomes: Sequence[Outcome], law: dict[World, float], size: int) -> l
 
 
 def branches(outcomes: Sequence[Outcome], size: int) -> list[Group]:
-    """Return every group of turn-level GRPO: an episode, one of its turns, and others that leave it there."""
+    """Return every group of turn-level GRPO: an episode, one of its turns, and others from that turn on."""
     found: list[Group] = []
     for first in outcomes:
         turns = len(first.episode.turns)
@@ -96,8 +95,8 @@ def batches(
 ) -> Iterator[tuple[float, list[Episode]]]:
     """Return every batch of `count` groups with its probability.
 
-    With `ordered` each order of the groups is a batch of its own: a learn step that draws minibatches by
-    place depends on it.
+    With `ordered` each order of the groups is a separate batch, for learn steps whose minibatches depend on
+    it.
     """
     places = range(len(choices))
     every = product(places, repeat=count) if ordered else combinations_with_replacement(places, count)
@@ -111,7 +110,7 @@ def batches(
 def drawn(
     choices: Sequence[Group], count: int, samples: int, seed: int
 ) -> Iterator[tuple[float, list[Episode]]]:
-    """Return `samples` batches of `count` groups, drawn by their probability, of equal weight."""
+    """Return `samples` batches of `count` groups, drawn by their probability, with equal weights."""
     rng = Random(seed)
     weights = [chance for chance, _, _ in choices]
     for _ in range(samples):
@@ -119,12 +118,12 @@ def drawn(
 
 
 def number(choices: int, count: int, *, ordered: bool = False) -> int:
-    """Return how many batches of `count` groups there are."""
+    """Return the number of batches of `count` groups."""
     return choices**count if ordered else math.comb(choices + count - 1, count)
 
 
 def measure(step: LearnStep, weighed: Iterator[tuple[float, list[Episode]]], *, listed: bool) -> Estimate:
-    """Return the mean and the covariance of a learn step's direction over weighed batches."""
+    """Return the mean and the covariance of a learn step's direction over weighted batches."""
     total, square, count = torch.zeros(()), 0.0, 0
     for weight, episodes in weighed:
         direction = step(episodes)
@@ -139,7 +138,7 @@ def measure(step: LearnStep, weighed: Iterator[tuple[float, list[Episode]]], *, 
 
 
 def _episodes(chosen: Sequence[Group]) -> list[Episode]:
-    """Return a batch's episodes as a run would have named them: groups by number, samples of each."""
+    """Return a batch's episodes with the names that a run gives: groups by number, samples of each."""
     named: list[list[Episode]] = []
     for number, (_, members, turn) in enumerate(chosen):
         key = f"0-{number}" if turn is None else f"0-{number}@{turn}"
@@ -153,7 +152,7 @@ def _episodes(chosen: Sequence[Group]) -> list[Episode]:
 
 
 def _orders(chosen: Sequence[int]) -> int:
-    """Return in how many orders a choice can come."""
+    """Return the number of orders that a choice can have."""
     ways = math.factorial(len(chosen))
     for times in Counter(chosen).values():
         ways //= math.factorial(times)

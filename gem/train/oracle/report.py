@@ -1,4 +1,4 @@
-"""The oracle's table: each algorithm in each environment, and what its mean step is, in words."""
+"""The oracle's table: a row with figures and a verdict for each algorithm in each environment."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from gem.train.oracle.measure import (
 )
 
 ROUNDING = 1e-5
-"""What counts as equal, relative to the mean step: episodes hold log probabilities in float32."""
+"""Relative tolerance of equality with the mean step: episodes hold log probabilities in float32."""
 DEVIATIONS = 4.0
-"""How many standard errors a mean of drawn batches may be off."""
+"""Tolerance of the mean of drawn batches, in standard errors."""
 LISTED = 500
-"""Batches that are listed at most; where there are more of a size that was asked for, some are drawn."""
+"""Maximum number of batches that are listed; where a requested size has more, some are drawn."""
 SIZES = (4, 3, 2)
-"""Episodes of a batch, where nobody says: the first whose batches can be listed, else the last."""
+"""Default numbers of episodes in a batch: the first whose batches can be listed, else the last."""
 UNEXPECTED = "UNEXPECTED"
 
 HEADS = (
@@ -43,13 +43,14 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an algorithm's learn step estimates in an environment.
+    """The result of judging an algorithm's learn step in an environment.
 
-    `batch`: episodes of a step; `batches`: how many there are, all of them where `listed`, else drawn.
-    `cosine` and `length` of the mean step beside the exact gradient of the stated objective, `bias` their
-    distance over the gradient's length, `error` the standard error of that. `variance` per episode: the trace
-    of the step's covariance times `batch`, over the gradient's squared length. `undiscounted`: the cosine
-    with the gradient of the mean return without discount. `verdict` in words; whether it is `expected`.
+    `batch`: episodes of a step. `batches`: their number, all of them where `listed`, else drawn. `cosine`: of
+    the mean step with the exact gradient of the stated objective. `length`: of the mean step, over the
+    gradient's length. `bias`: the distance of the two over the gradient's length, `error` its standard error.
+    `variance`: per episode: the trace of the step's covariance times `batch`, over the gradient's squared
+    length. `undiscounted`: the cosine with the gradient of the mean return without discount. `verdict`: the
+    result in words, `expected`: whether it is as known.
     """
 
     env: str
@@ -84,7 +85,7 @@ class Row:
 
 
 class Judge:
-    """An environment with a policy drawn from `seed`, and its exact sums."""
+    """An environment, a policy drawn from `seed`, and its exact sums."""
 
     def __init__(self, env: str, seed: int = 0) -> None:
         """List the environment's episodes."""
@@ -109,7 +110,7 @@ class Judge:
         samples: int = 2000,
         step: LearnStep | None = None,
     ) -> Row:
-        """Return what a case's learn step estimates; `step` takes the place of the real one."""
+        """Judge a case: compare its learn step with its aims; `step` replaces the real one."""
         case = CASES[name]
         older = sampler(self.listing, self.policy, case, self.seed)
         outcomes = self.listing.outcomes(older)
@@ -158,7 +159,7 @@ class Judge:
     def _verdict(
         self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int, worlds: int
     ) -> tuple[str, bool]:
-        """Compare the mean step with what it may be, up to the scale that is known.
+        """Compare the mean step with its possible aims, up to the known scale.
 
         A batch takes no step when none of its episodes has a verdict; those of one world share theirs.
         """
@@ -190,7 +191,7 @@ class Judge:
 
 
 def same(found: Estimate, gradient: Tensor) -> bool:
-    """Return whether a mean step is a gradient, up to rounding or to its standard error."""
+    """Return whether a mean step equals a gradient, up to rounding or to its standard error."""
     distance = float((found.mean - gradient).norm())
     return distance <= max(ROUNDING * float(gradient.norm()), DEVIATIONS * found.error)
 
@@ -213,7 +214,7 @@ def judge(
     Args:
         envs: names of SETTINGS; none: all.
         algorithms: names of CASES; none: all.
-        gammas: discounts per turn; environments of one turn are judged at the first alone.
+        gammas: discounts per turn; environments of one turn are judged at the first only.
         batch: episodes of a batch; None: as many as can be listed.
         samples: batches that are drawn, where there are too many to list.
         seed: of the policy, the reference, the critic and the batches that are drawn.

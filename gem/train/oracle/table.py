@@ -1,7 +1,7 @@
-"""A policy that is a table: a logit for each token behind each history, in float64.
+"""A tabular policy: a logit for each token after each history, in float64.
 
-Its state is the one-hot of the history and its head the table, so that it goes through the learner as any
-model does.
+Its hidden state is the one-hot vector of the history and its head is the table, so the learner treats it as
+any model.
 
 D: histories. V: tokens that can be sampled. U: places whose next token was sampled.
 """
@@ -35,7 +35,7 @@ class LetterRenderer:
     knows_tools = False
 
     def __init__(self, letters: int) -> None:
-        """Know the first `letters` letters."""
+        """Use the first `letters` letters."""
         self.letters = LETTERS[:letters]
         self.end = letters
         self.stop_ids = frozenset((self.end,))
@@ -43,7 +43,7 @@ class LetterRenderer:
 
     @property
     def sampled(self) -> int:
-        """V: how many tokens can be sampled."""
+        """V: the number of tokens that can be sampled."""
         return self.end + 1
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
@@ -79,7 +79,7 @@ class Table(nn.Module):
 class TablePolicy:
     """A table as a `gem.train.policy.Policy`; `histories` names its columns.
 
-    A column may be reached by the history's tokens alone, and every history of the environment has one.
+    A column is found by the history's tokens alone, and every history of the environment has one.
     """
 
     capacity: int | None = 64
@@ -88,7 +88,7 @@ class TablePolicy:
     def __init__(
         self, renderer: LetterRenderer, histories: Sequence[Ids], logits_VD: Tensor, max_tokens: int
     ) -> None:
-        """Give the histories these logits."""
+        """Use these logits for the histories."""
         self.renderer = renderer
         self.pad = renderer.end
         self.column = {ids: d for d, ids in enumerate(histories)}
@@ -100,7 +100,7 @@ class TablePolicy:
         """Return the column of a history.
 
         Raises:
-            BadArgument: for one that the environment does not have: the rows were laid out wrongly.
+            BadArgument: for one that the environment does not have: the rows were arranged wrongly.
         """
         try:
             return self.column[tuple(ids)]
@@ -108,7 +108,7 @@ class TablePolicy:
             raise BadArgument(f"no episode has the history {tuple(ids)}; accepted: those listed.") from None
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the one-hot of each place's history, (U, D); it is put together as a model would see it."""
+        """Return the one-hot vector of each place's history, (U, D), from what the place attends to."""
         steps = batch.ids.shape[1]
         prefix = batch.prefix.tolist()
         ids, position, sees = batch.ids.tolist(), batch.position.tolist(), batch.sees
@@ -118,7 +118,7 @@ class TablePolicy:
             seen = range(t + 1) if sees is None else sees[b, t].nonzero()[:, 0].tolist()
             ordered = sorted(seen, key=lambda j: position[b][j])
             if [position[b][j] for j in ordered] != list(range(len(prefix), len(prefix) + len(ordered))):
-                raise BadArgument(f"place {t} of pack {b} looks back at positions that are no history.")
+                raise BadArgument(f"place {t} of pack {b} attends to positions that are not a history.")
             columns.append(self.find((*prefix, *(ids[b][j] for j in ordered))))
         return nn.functional.one_hot(torch.tensor(columns), self.width).double()
 
@@ -136,15 +136,16 @@ class TablePolicy:
 
 
 class TableAgent(BaseAgent):
-    """Samples from a table, or gives the answers of a script, with their log probabilities in the table.
+    """An agent that samples from a table, or plays the answers of a script with their log probabilities.
 
-    `script`: the tokens of each turn's answer. Behind its end, and without a table, the answer is the end.
+    `script`: the tokens of each turn's answer. After its last answer, the answer is the end. Without a table
+    there are no log probabilities.
     """
 
     def __init__(
         self, policy: TablePolicy | LetterRenderer, max_tokens: int, script: Sequence[Ids] | None = None
     ) -> None:
-        """Answer from `policy`; a renderer alone stands for a table that is not known yet."""
+        """Answer from `policy`; with a renderer alone, the script is played without a table."""
         self.policy = None if isinstance(policy, LetterRenderer) else policy
         self.renderer = policy if isinstance(policy, LetterRenderer) else policy.renderer
         self.max_tokens = max_tokens

@@ -56,7 +56,7 @@ def test_a_row_with_a_wrong_figure_is_refused(tmp_path, was):
 
 def test_another_form_is_refused(tmp_path):
     rows.write(tmp_path / "row.json", row(schema=99))
-    with pytest.raises(StoreError, match="form 99"):
+    with pytest.raises(StoreError, match="schema 99"):
         rows.read_row(tmp_path / "row.json")
 
 
@@ -69,7 +69,7 @@ def test_a_row_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(StoreError, match=r"No space left on device\. Free the disk"):
+    with pytest.raises(StoreError, match=r"No space left on device\. Free disk space"):
         rows.write(path, row(schema=2))
     assert path.read_text() == before
     assert [file.name for file in tmp_path.iterdir()] == ["row.json"]

@@ -103,10 +103,10 @@ WRONG = [
     ({"settings": "curriculum = []"}, "one environment"),
     ({"settings": "seed = 3"}, "sets seed; a study has `seeds`"),
     ({"settings": 'out = "x"'}, "sets out"),
-    ({"settings": 'title = "x"'}, "title, which is the study's: put it above"),
+    ({"settings": 'title = "x"'}, "title, which belongs to the study: put it above"),
     ({"settings": "batch = 0"}, "guess, rebn: batch is 0"),
     ({"settings": "env_kwargs = {a = 2020-01-01}"}, "has env_kwargs = "),
-    ({"settings": "env_kwargs = {a = nan}"}, "accepted: what JSON has too"),
+    ({"settings": "env_kwargs = {a = nan}"}, "accepted: values that JSON has too"),
     ({"settings": "env_kwargs = {turnz = 1}"}, "turnz"),
     ({"settings": 'wrappers = ["nope"]'}, "nope"),
     ({"settings": 'algorithm = "rebm"'}, "accepted: .*rebn"),
@@ -123,7 +123,7 @@ WRONG = [
     ({"parts": GUESS + VARIANT + "[search]\n    seeds = [2]\n    grid = {lr = 1}"}, "lists of values"),
     (
         {"parts": GUESS + VARIANT + "[search]\n    seeds = [1]\n    grid = {lr = [1, 2]}"},
-        "seed 1 is of the study",
+        "seed 1 is in the study",
     ),
     (
         {"parts": GUESS + VARIANT + "    lr = 1\n[search]\n    seeds = [2]\n    grid = {lr = [1, 2]}"},
@@ -144,8 +144,8 @@ def test_a_file_that_is_no_study_is_refused(tmp_path):
     (tmp_path / "a.toml").write_text("title = ")
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
     for name, said in (
-        ("a.toml", "no TOML"),
-        ("b.toml", "no TOML"),
+        ("a.toml", "not a TOML file"),
+        ("b.toml", "not a TOML file"),
         ("c.toml", "cannot be read"),
         ("d", "ends in"),
     ):
