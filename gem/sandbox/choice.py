@@ -1,4 +1,4 @@
-"""The choice of a backend: from the strongest down, the first that passes the self-test."""
+"""The choice of a backend: the strongest one that passes its self-test."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ WAYS = (
     f"install bubblewrap ({HOW_TO_INSTALL}); or name a container engine or a service (GEM_SANDBOX=container "
     "or remote); or accept no isolation at all with allow_unsafe=True."
 )
-"""What a user can do where no backend is to be had."""
+"""What a user can do when no backend works."""
 
 
 def open_sandbox(
     backend: str | Sandbox | None = None, *, allow_unsafe: bool = False, **options: Any
 ) -> Sandbox:
-    """Open the strongest sandbox that this machine can hold to.
+    """Open the strongest sandbox that works on this machine.
 
     Args:
-        backend: take this one or fail; ``GEM_SANDBOX`` by default, and where that is unset, the first of
-            userns, bwrap-slots and landlock that passes its self-test. A name that a package offers
-            under the entry point group ``gem.sandboxes`` calls what stands there, with the options; nothing
-            is tested of it. A sandbox is returned as it is.
-        allow_unsafe: go down to ``none``, which isolates nothing, rather than fail; so does
-            ``GEM_SANDBOX_ALLOW_UNSAFE=1``.
-        options: for the backend's own class, such as ``max_running``, or ``image`` of a container. Where the
-            system-call filter is ours, ``filter`` is ``allow`` or ``deny``, the list of system calls:
-            ``GEM_SANDBOX_FILTER`` by default, and where that is unset, ``allow``.
+        backend: the backend to use; open_sandbox fails if it does not work. By default ``GEM_SANDBOX``, and
+            if that is unset, the first of userns, bwrap-slots and landlock that passes its self-test. A name
+            from the entry point group ``gem.sandboxes`` of a package calls that entry point with the options,
+            without a self-test. A sandbox is returned unchanged.
+        allow_unsafe: use ``none``, which isolates nothing, instead of failing; ``GEM_SANDBOX_ALLOW_UNSAFE=1``
+            does the same.
+        options: arguments of the backend's class, such as ``max_running``, or ``image`` of a container. For
+            backends with gem's own system-call filter, ``filter`` is the list of system calls to use,
+            ``allow`` or ``deny``: ``GEM_SANDBOX_FILTER`` by default, and ``allow`` if that is unset.
 
     Raises:
         SandboxFailed: when no backend passes, or the named one does not.
-        BadArgument: for a name that nobody offers, or another filter.
+        BadArgument: for an unknown backend or filter.
     """
     if isinstance(backend, Sandbox):
         return backend
