@@ -76,13 +76,13 @@ def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandb
     if name == "none":
         if not allow_unsafe:
             raise SandboxFailed(
-                "the backend 'none' isolates nothing: what a model wrote could do all that you can. "
-                "Say allow_unsafe=True (or GEM_SANDBOX_ALLOW_UNSAFE=1) if it may."
+                "the backend 'none' isolates nothing: a model's code could do all that you can. "
+                "Pass allow_unsafe=True (or set GEM_SANDBOX_ALLOW_UNSAFE=1) to accept that."
             )
         return _open(name, {}, options)
     report = self_test(name, options if name in NAMED_ONLY else {})
     if not report.passed:
-        raise SandboxFailed(f"the backend {name!r} cannot be had here: {report.why_not}")
+        raise SandboxFailed(f"the backend {name!r} does not work here: {report.why_not}")
     return _open(name, {name: report}, options)
 
 
@@ -90,7 +90,7 @@ def _refusal(reports: Mapping[str, Report]) -> str:
     lines = [f"  {name}: {report.why_not}" for name, report in reports.items()]
     return "\n".join(
         [
-            "no sandbox can be had here, and what a model wrote is not run without one:",
+            "no sandbox works here, and a model's code is not run without one:",
             *lines,
             WAYS,
         ]
@@ -122,8 +122,8 @@ def _warn_once(name: str, report: Mapping[str, Any]) -> None:
     _warned.add(name)
     lacking = [PROPERTIES[key] for key, held in report["properties"].items() if not held]
     warnings.warn(
-        f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not held: "
+        f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not ensured: "
         f"{'; '.join(lacking) or 'nothing found, but it is the same kernel and user'}. "
-        "`gem-gym sandbox` says why no higher backend could be had.",
+        "`gem-gym sandbox` says why no stronger backend works.",
         stacklevel=4,
     )

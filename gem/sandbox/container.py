@@ -99,7 +99,7 @@ def find_engine(command: str | None = None, image: str | None = None) -> Engine:
             why.append(f"{name} has no image {image!r}: `{name} pull {image}`, or name another one")
         except SandboxFailed as error:
             why.append(str(error))
-    raise SandboxFailed(f"no container engine that can be used: {'; '.join(why)}")
+    raise SandboxFailed(f"no container engine can be used: {'; '.join(why)}")
 
 
 @functools.cache

@@ -63,7 +63,7 @@ class Report:
         if self.failure or self.passed:
             return self.failure
         lacking = [PROPERTIES[name] for name, held in self.properties.items() if not held]
-        return f"its self-test failed: it does not hold that {'; '.join(lacking)}."
+        return f"its self-test failed: it does not ensure that {'; '.join(lacking)}."
 
 
 _tested: dict[str, Report] = {}
