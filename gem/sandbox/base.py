@@ -103,7 +103,7 @@ def checked(result: object) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of a submission: standard input, a function call, code that follows it, or a tester beside it.
+    """One run of a submission: standard input, a function call, code that follows it, or a separate tester.
 
     Set exactly one of the four: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
     `args` as plain data, whose result comes back as JSON in `Result.value`; `code`, statements run after the

@@ -50,7 +50,7 @@ def packaged() -> str | None:
 
 @functools.cache
 def _version(path: str) -> tuple[int, ...]:
-    """Return major and minor release of a bwrap, or () where it cannot say."""
+    """Return major and minor release of a bwrap, or () if that is unknown."""
     try:
         told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,6 @@
 """Memory control groups, where the system offers them: the kernel then limits all memory of a call.
 
-Groups are made below this process's own group, or beside it, and reused for one call after another. Versions
+Groups are made below this process's own group, or next to it, and reused for one call after another. Versions
 1 and 2 are never assumed but tested: a group is made, limited, entered and removed first. A child enters its
 group by itself, through a descriptor, before it uses any memory.
 """

@@ -304,7 +304,7 @@ class ZygoteSandbox:
         self.close()
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked process: fork servers, locks and threads are the parent's."""
+        """Start afresh in a forked process: fork servers, locks and threads belong to the parent."""
         for session in list(self._sessions):
             session.forget()
         closed = self.pool.closed

@@ -136,7 +136,7 @@ class Judging:
             raise Lost("a submission's child broke the protocol") from error
 
     def _ended(self, ended: Message | None, words: str) -> Lost:
-        """Return what the end of a child means: in namespaces of its own only the host can kill it."""
+        """Return the error for a child that ended; in its own namespaces only the host can kill it."""
         if ended is None or ended["why"]:
             return Lost(words)
         killed = os.waitstatus_to_exitcode(ended["status"]) == -signal.SIGKILL

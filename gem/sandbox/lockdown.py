@@ -143,7 +143,7 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool)
 
 
 def _mount_processes() -> bool:
-    """Mount a /proc of processes alone. Returns False where the kernel has none (before Linux 5.8)."""
+    """Mount a /proc with only processes. Returns False if the kernel cannot (before Linux 5.8)."""
     try:
         mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC, "subset=pid")
     except OSError:

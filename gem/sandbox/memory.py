@@ -147,9 +147,9 @@ class Account:
         """Return the bytes that a child and its descendants hold; `below` lists these processes again.
 
         The fork server's own pages, `shared` bytes, count in each process that was forked from it. They are
-        subtracted only if the sum is over the limit, and the pages are told apart only if that decides,
-        because it takes long. While a process prevents this measurement, it counts as within the limit, for a
-        short time and as long as it does not grow.
+        subtracted only if the sum is over the limit, and shared pages are counted exactly only if that
+        decides, because it takes long. While a process prevents this measurement, it counts as within the
+        limit, for a short time and as long as it does not grow.
         """
         each = [held(pid) for pid in processes]
         more = self.granted + in_files(processes, self.limit)

@@ -104,7 +104,7 @@ class BaseTool(Rebuildable):
 
     @property
     def tool_type(self) -> str:
-        """Upstream's name of `name`."""
+        """The tool's name, under upstream's attribute name."""
         return self.name
 
     @tool_type.setter
