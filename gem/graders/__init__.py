@@ -1,1 +1,1 @@
-"""How good an answer is: graders, each a function of answer and reference."""
+"""Graders: functions that score an answer against a reference."""

@@ -1,8 +1,8 @@
-"""Whether two answers' trees mean the same: True, False, or None where this package cannot tell.
+"""Comparison of two answers as trees: equal (True), different (False), or undecided (None).
 
 Equations, sets, sequences and matrices are compared by their parts, numbers and expressions in
-`gem.graders._scalars`, intervals in `gem.graders._intervals`. True and False are said only where every step
-was sound; the rest is sympy's business.
+`gem.graders._scalars`, intervals in `gem.graders._intervals`. It returns True and False only if every step
+was sound; sympy decides the rest.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SETS = 40  # members of a finite set that are compared one by one
 
 
 def same(gold: Node, answer: Node) -> bool | None:
-    """Whether an answer's tree means what the reference's does.
+    """Return whether an answer's tree means the same as the reference's.
 
     Raises:
-        TooBig: for numbers that nobody computes.
+        TooBig: for numbers that are too big to compute.
     """
     if gold == answer:
         return True
@@ -82,7 +82,7 @@ def same(gold: Node, answer: Node) -> bool | None:
 
 
 def _lone(tree: Node) -> Node:
-    """Return the one member of a list or set; a set in a set stays one."""
+    """Return the only member of a list or set; a set in a set stays a set."""
     if tree[0] == "seq" and len(tree[3]) == 1 and tree[1] in ("", "{") and tree[3][0][0] != "seq":
         member: Node = tree[3][0]
         return member
@@ -90,7 +90,7 @@ def _lone(tree: Node) -> Node:
 
 
 def _member(tree: Node) -> Node | None:
-    """Return the variable that is said to lie in a set, or to obey an inequality."""
+    """Return the variable of a statement "x is in a set" or of an inequality."""
     if tree[0] == "in":
         return tree[1] if tree[1] != ASKED else None
     named = tree[0] == "rel" or (tree[0] == "union" and all(part[0] == "rel" for part in tree[1]))
@@ -98,7 +98,7 @@ def _member(tree: Node) -> Node | None:
 
 
 def _set(tree: Node) -> Node:
-    """Return the set in which something lies: (1, 2) is an interval there, and no list of two."""
+    """Return the set of a statement "x is in a set"; there (1, 2) is an interval, not a list."""
     if tree[0] != "in":
         return tree
     found: Node = tree[2]
@@ -109,14 +109,14 @@ def _set(tree: Node) -> Node:
 
 
 def _same_logic(gold: Node, answer: Node) -> bool:
-    """Whether two propositions are the same but for the order of their parts."""
+    """Return whether two propositions are the same except for the order of their parts."""
     if gold[0] != "logic" or answer[0] != "logic" or gold[1] != answer[1]:
         return False
     return sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
 
 
 def _asked(gold: Node, answer: Node) -> Node:
-    """Give "at least 5", which names no variable, the reference's."""
+    """Give "at least 5", which names no variable, the variable of the reference."""
     if answer[0] != "rel" or answer[2][0] != ASKED or gold[0] not in ("rel", "union"):
         return answer
     name = variable(gold)
@@ -166,7 +166,7 @@ def _same_sequence(gold: Node, answer: Node) -> bool | None:
 
 
 def _same_members(members: Sequence[Node], others: Sequence[Node]) -> bool | None:
-    """Whether two finite sets are equal, in any order; doubles count once where the numbers differ."""
+    """Return whether two finite sets are equal, in any order; duplicates count once if the sizes differ."""
     if len(members) > SETS or len(others) > SETS:
         return None
     if len(members) != len(others):
@@ -201,7 +201,7 @@ _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def _settled(node: Node) -> Node:
-    """Drop what an equation says only roughly: x = 1/3 ~ 0.33 is x = 1/3, x ~ 11 is x = 11."""
+    """Drop approximations from an equation: x = 1/3 ~ 0.33 becomes x = 1/3, x ~ 11 becomes x = 11."""
     if node[0] != "rel":
         return node
     _, operators, sides = node
@@ -238,10 +238,10 @@ def _name(node: Node) -> Node | None:
 
 
 def _says(answer: Node) -> Node | None:
-    """Return the value that a chain of equations says, or None where it does not say one.
+    """Return the value that a chain of equations states, or None.
 
-    What stands on the left is a name, a sum of several unknowns, or a number that equals the last one:
-    x^2 = 5 says nothing about x.
+    The left side must be a name, a sum of several unknowns, or a number that equals the last one: x^2 = 5
+    states no value of x.
     """
     sides: tuple[Node, ...] = answer[2]
     first, last = sides[0], sides[-1]
@@ -256,9 +256,9 @@ def _says(answer: Node) -> Node | None:
 
 
 def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
-    """Take off names: the answer's when the reference has none, the reference's when the answer has none.
+    """Remove names: the answer's if the reference has none, the reference's if the answer has none.
 
-    None where the reference is a value and the answer an equation that does not say one.
+    Return None if the reference is a value and the answer is an equation that states no value.
     """
     gold, answer = _settled(gold), _settled(answer)
     if gold[0] == "seq" and answer[0] == "seq":
@@ -301,7 +301,7 @@ def _single(name: Node | None) -> bool:
 
 
 def _bound(name: Node) -> bool:
-    """Whether it is f(x, y), whose variables may have other names: f(2) is one value."""
+    """Return whether it is like f(x, y), whose variables may be renamed; f(2) is one value."""
     return name[0] == "fn" and all(x[0] == "sym" for x in name[2]) and len(set(name[2])) == len(name[2])
 
 
@@ -347,7 +347,7 @@ def _renamed(node: Any, names: dict[Node, Node]) -> Any:
 
 
 def _ratio(a: Node, b: Node) -> Fraction | None:
-    """Return a / b when it is the same nonzero fraction at several points."""
+    """Return a / b if it is the same nonzero fraction at several points."""
     found: set[Fraction] = set()
     try:
         for point in range(4):
@@ -373,7 +373,7 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _same_equation(gold: Node, answer: Node) -> bool | None:
-    """Whether two equations have the same solutions: multiples of each other do; of others sympy may say."""
+    """Return whether two equations have the same solutions, as multiples do; sympy may decide others."""
     a, b = gold[2]
     c, d = answer[2]
     left, right = ("+", (a, ("-", b))), ("+", (c, ("-", d)))
@@ -390,7 +390,7 @@ def _same_equation(gold: Node, answer: Node) -> bool | None:
 
 
 def _has_other_root(a: Node, b: Node) -> bool:
-    """Whether a root of `a`, found by the secant method in one of its variables, is clearly none of `b`."""
+    """Return whether a root of `a`, found by the secant method in one variable, is clearly not one of `b`."""
     try:
         names = sorted(facts(a)[0])
         facts(b)

@@ -1,7 +1,7 @@
-r"""Corrections: what a reply says after its answer may take that answer back, or put another in its place.
+r"""Corrections: text after an answer that withdraws the answer or replaces it.
 
-Only sentences of closed forms count: words that correct or lead on and then a bare value ("No, it is 3"), or
-that the answer is wrong. "Actually this follows from 3 lemmas" and "No other solutions exist" say neither.
+Only sentences of fixed forms count: correcting words and then a bare value ("No, it is 3"), or a statement
+that the answer is wrong. "Actually this follows from 3 lemmas" and "No other solutions exist" do not count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CHOICE = re.compile(r"\(?[A-J]\)?|yes|no|true|false", re.IGNORECASE)
 
 
 def corrected(answer: str, rest: str) -> str | None:
-    """Return the answer that stands when the rest of a reply is read too; None where it is taken back.
+    """Return the answer after applying corrections in the rest of the reply; None if it is withdrawn.
 
     >>> corrected("2", "Actually, it is 3."), corrected("2", "That is wrong."), corrected("2", "No other is.")
     ('3', None, '2')
@@ -118,7 +118,7 @@ def corrected(answer: str, rest: str) -> str | None:
 
 
 def _denied(said: str, answer: str) -> str | None:
-    """Return what is said behind a denial ("that is wrong, it is 3"), None where there is none."""
+    """Return the text after a denial ("that is wrong, it is 3"); None if there is no denial."""
     denial = _DENIED.match(said)
     if denial is None or _another(denial[1], answer):
         return None
@@ -129,7 +129,7 @@ def _denied(said: str, answer: str) -> str | None:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Whether two values are surely the same: 1/2 or 0.5."""
+    """Return whether two values are certainly equal, such as 1/2 and 0.5."""
     try:
         left, right = (read(normalised(re.sub(r"approximately|about", "", text))) for text in (one, other))
         return same(left, right) is True
@@ -138,13 +138,13 @@ def _equal(one: str, other: str) -> bool:
 
 
 def _another(subject: str | None, answer: str) -> bool:
-    """Whether a sentence is about another number than the answer."""
+    """Return whether a sentence is about a number other than the answer."""
     number = (subject or "").strip("$")
     return number[-1:].isdigit() and number != answer.strip("$ ")
 
 
 def _value(said: str, *, bare: bool) -> str | None:
-    """Return the value that words say, with "it is" before it or `bare`; None where they say more."""
+    """Return the value that words state, after "it is" or, with `bare`, alone; None if they say more."""
     text = said.strip(" .!?…,")
     stated = _IS.match(text)
     if not (stated or bare):

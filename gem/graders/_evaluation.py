@@ -1,7 +1,7 @@
-"""What an expression is worth at a point: as a fraction, as a float, or to as many digits as are asked for.
+"""Evaluation of an expression at a point: as a fraction, as a float, or with mpmath to many digits.
 
-A `Field` is a kind of number and a value for every variable; `value` computes a tree in it, or says why that
-cannot be: `Undefined`, `Inexact`, `TooBig` or `Opaque`.
+A `Field` is a kind of number and a value for every variable. `value` computes a tree in it, or raises
+`Undefined`, `Inexact`, `TooBig` or `Opaque`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from gem.graders._latex import Node
 
 BITS = 1 << 16
-"""Size of the numbers that are computed exactly."""
+"""The largest size in bits of numbers that are computed exactly."""
 
 HUGE = 2_000_000
-"""Bits from which on a number is nobody's business: sympy is not asked either."""
+"""The size in bits from which on a number is too big even for sympy."""
 
 
 class Undefined(Exception):
@@ -29,15 +29,15 @@ class Undefined(Exception):
 
 
 class Inexact(Exception):
-    """The value is no fraction."""
+    """The value is not a fraction."""
 
 
 USERS = frozenset("fghFG")
-"""Functions that nobody has defined: two of their values are the same where name and arguments are."""
+"""Undefined functions: two of their values are equal if name and arguments are."""
 
 
 class TooBig(Exception):
-    """The number is too big to compute; `hopeless` when anybody else would burst on it too."""
+    """The number is too big to compute; `hopeless` if it is too big for sympy too."""
 
     def __init__(self, hopeless: bool = False) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class TooBig(Exception):
 
 
 class Opaque(Exception):
-    """The tree holds what this module does not compute."""
+    """The tree holds something that this module cannot compute."""
 
 
 Number = Any  # Fraction, complex or mpmath's mpc
@@ -98,7 +98,7 @@ def value(node: Node, field: Field) -> Number:
 
 
 def _odd_root_of(exponent: Node) -> Fraction | None:
-    """Return an exponent such as 2/3, a fraction over an odd number."""
+    """Return an exponent such as 2/3, a fraction with an odd denominator."""
     sign = 1
     while exponent[0] == "-":
         sign, exponent = -sign, exponent[1]
@@ -109,7 +109,7 @@ def _odd_root_of(exponent: Node) -> Fraction | None:
 
 
 class Field:
-    """Where trees are evaluated: a kind of number, and values for the variables."""
+    """A kind of number, and values for the variables, in which trees are evaluated."""
 
     def __init__(self, point: int = 0, kind: str = "rational") -> None:
         self.point, self.kind = point, kind
@@ -233,7 +233,7 @@ def _binomial(n: Fraction, k: Fraction) -> Fraction:
 
 
 def _exact_log(number: Fraction, base: Fraction) -> Fraction:
-    """Compute log_2 8 and the like; the logarithms of other numbers are no fractions."""
+    """Compute log_2 8 and the like; other logarithms are not fractions."""
     if number <= 0 or base <= 0 or base == 1:
         raise Undefined if number == 0 else Inexact
     size = math.log(number.numerator) - math.log(number.denominator)
@@ -377,7 +377,7 @@ def _real_root(number: complex, degree: complex) -> complex:
 
 
 class ExactAt(Exact):
-    """Fractions, some variables of which are set by hand."""
+    """Fractions, with given values for some variables."""
 
     def __init__(self, values: Mapping[str, Fraction]) -> None:
         super().__init__(1, "small")
@@ -388,7 +388,7 @@ class ExactAt(Exact):
 
 
 class FloatAt(Float):
-    """Floats, some variables of which are set by hand; what is nearly an integer is one."""
+    """Floats, with given values for some variables; a value near an integer becomes that integer."""
 
     def __init__(self, values: Mapping[str, Fraction]) -> None:
         super().__init__(1, "small")
@@ -404,10 +404,10 @@ class FloatAt(Float):
 
 
 class Precise(Field):
-    """mpmath's complex numbers of `bits` bits; a context per thread.
+    """mpmath's complex numbers with `bits` bits; each thread has its own context.
 
-    `top` is the size in bits of the largest number met, `widest` that of the largest or smallest, `total` the
-    sum of the sizes of all: what the numbers of an expression can hide from one another is a matter of these.
+    `top` is the size in bits of the largest number so far, `widest` that of the largest or smallest, `total`
+    the sum of all sizes. They bound how small a difference the numbers of an expression can have.
     """
 
     def __init__(self, point: int = 0, kind: str = "rational", bits: int = 220) -> None:
@@ -472,10 +472,10 @@ class Precise(Field):
 
 
 def separation(node: Node) -> int | None:
-    """Return bits such that a number of integers, roots and field operations is 0 or at least 2**-bits.
+    """Return bits such that a number made of integers, roots and field operations is 0 or at least 2**-bits.
 
     It is the bound of Burnikel, Funke, Mehlhorn, Schirra and Schmitt, "A separation bound for real algebraic
-    expressions". None where the tree holds anything else, or the bound is of no use.
+    expressions". None if the tree holds anything else, or the bound is too large to use.
     """
     roots: dict[Node, int] = {}
     try:
@@ -488,7 +488,7 @@ def separation(node: Node) -> int | None:
 
 
 def _bounds(node: Node, roots: dict[Node, int]) -> tuple[float, float]:
-    """Return the logarithms of the bounds of a numerator and a denominator, with all their conjugates."""
+    """Return log bounds of a numerator and a denominator and of all their conjugates."""
     tag = node[0]
     if tag == "num":
         return _log2(node[1].numerator), _log2(node[1].denominator)
@@ -563,7 +563,7 @@ _local = threading.local()
 
 
 def _context() -> Any:
-    """This thread's context; mpmath's own is global, and changing its precision is everybody's business."""
+    """Return this thread's context; mpmath's own is global, and its precision is shared by all threads."""
     context = getattr(_local, "context", None)
     if context is None:
         try:

@@ -1,16 +1,16 @@
 """The fork server of a grading pool: it loads a program once and forks workers that have it loaded.
 
-Run as a file by `gem.graders.pool`, with the program's path, and the control socket on standard input;
-standard library alone, trusted, one thread. No answer of a model is read here but by the workers, each over
-a line of its own. A program is a file with ``load()``, called once, and ``answer(question)``, called in a
-worker.
+`gem.graders.pool` runs it as a file, with the program's path as argument and the control socket on standard
+input. It uses the standard library only, is trusted and has one thread. Only the workers read a model's
+answers, each over its own socket. A program is a file with ``load()``, called once, and ``answer(question)``,
+called in a worker.
 
-On the control socket the server first says ``{"ready": true}``, or what it lacks. Then the pool asks for a
-worker with the number 0 and the worker's end of its line, and hears the worker's pid; with a pid it ends that
-worker, and hears its code as in `subprocess.Popen.returncode`. When the pool closes the socket or dies, the
-server ends all workers and itself. Other messages are four bytes of length and JSON.
+On the control socket the server first sends ``{"ready": true}``, or what it lacks. To get a worker, the pool
+sends the number 0 and the worker's end of a socket, and receives the worker's pid. To end a worker, it sends
+the pid, and receives its code as in `subprocess.Popen.returncode`. When the pool closes the socket or dies,
+the server ends all workers and itself. Other messages are four bytes of length and JSON.
 
-A question carries ``cpu_s`` and kills its worker when it spends that: the timer counts the worker's CPU time,
+A question has ``cpu_s``; its worker is killed when it has used that. The timer counts the worker's CPU time,
 so a loaded machine does not change a verdict, and it also ends loops in C.
 """
 
@@ -36,7 +36,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def main(path: str) -> None:
-    """Load the program and fork until the pool closes the control socket."""
+    """Load the program and fork workers until the pool closes the control socket."""
     control = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(0, 1)
@@ -140,7 +140,7 @@ def receive(line: socket.socket, deadline: float | None = None) -> Any:
     """Read one message.
 
     Raises:
-        ConnectionError: at the end of the line. TimeoutError: at the deadline, of the monotonic clock.
+        ConnectionError: when the other end has closed. TimeoutError: at the deadline, of the monotonic clock.
     """
     (length,) = struct.unpack(">I", _exactly(line, 4, deadline))
     return json.loads(_exactly(line, length, deadline))

@@ -1,4 +1,4 @@
-"""Sets of real numbers as intervals in order: unions, holes, and inequalities in one variable."""
+"""Sets of real numbers as sorted intervals: unions, holes, and inequalities in one variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
 
 
 def _pieces(node: Node) -> list[Piece] | None:
-    """Return a set of real numbers as intervals in order; a point is a closed one."""
+    """Return a set of real numbers as sorted intervals; a point is a closed interval."""
     if node[0] == "union":
         found: list[Piece] = []
         for part in node[1]:
@@ -71,7 +71,7 @@ def _punched(pieces: list[Piece], hole: Node) -> list[Piece] | None:
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """Join pieces that touch or overlap; their ends are told apart as floats."""
+    """Join pieces that touch or overlap; their ends are compared as floats."""
     found: list[Piece] = []
     for piece in pieces:
         if found:
@@ -110,7 +110,7 @@ def same_set(gold: Node, answer: Node) -> bool | None:
 
 
 def _named(node: Node) -> bool:
-    """Whether a set is said by inequalities, which name a variable."""
+    """Return whether a set is given by inequalities, which name a variable."""
     return node[0] == "rel" or (node[0] == "union" and all(part[0] == "rel" for part in node[1]))
 
 
@@ -121,7 +121,7 @@ def _same_end(a: Node, b: Node) -> bool | None:
 
 
 def variable(node: Node) -> Node | None:
-    """Return the variable of an inequality; of a union of them, the one that all have."""
+    """Return the variable of an inequality, or the common variable of a union of inequalities."""
     if node[0] == "union":
         names = {variable(part) if part[0] == "rel" else None for part in node[1]}
         return names.pop() if len(names) == 1 else None
@@ -130,7 +130,7 @@ def variable(node: Node) -> Node | None:
 
 
 def _within(side: Node) -> Node:
-    """Return what is between bars, without a constant that is added to it."""
+    """Return the content of absolute-value bars, without an added constant."""
     if side[:2] != ("fn", "abs"):
         return side
     inside: Node = side[2][0]
@@ -140,7 +140,7 @@ def _within(side: Node) -> Node:
 
 
 def _from_distance(node: Node) -> list[Piece] | None:
-    """Return what |x - a| < b, or another comparison with a positive b, allows x."""
+    """Return the values of x that |x - a| < b, or another comparison with a positive b, allows."""
     _, (op,), (left, right) = node
     if left[:2] != ("fn", "abs"):
         left, right, op = right, left, {"<": ">", ">": "<", "<=": ">=", ">=": "<="}[op]
@@ -156,7 +156,7 @@ def _from_distance(node: Node) -> list[Piece] | None:
 
 
 def from_inequality(node: Node) -> list[Piece] | None:
-    """Return the real numbers that an inequality such as 1 < x <= 2 allows one variable."""
+    """Return the values that an inequality such as 1 < x <= 2 allows for its variable."""
     _, operators, sides = node
     name = variable(node)
     if name is None or len(sides) > 3 or any(op not in ("<", ">", "<=", ">=") for op in operators):

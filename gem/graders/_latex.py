@@ -9,7 +9,8 @@ A tree is a tuple whose first item is its tag::
     ("seq", open, close, nodes)     (1,2)  [0,1)  {1,2}; a bare list has no brackets
     ("union", nodes)  ("without", a, b)  ("matrix", rows)  ("rel", operators, nodes)
 
-Reading is linear in the text and bounded: what is too long, too deep or not of this grammar raises Unread.
+Reading is linear in the text and bounded: a text that is too long, too deep or not in this grammar raises
+Unread.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gem.graders._units import SHORT_UNITS, UNITS, counted, folded
 Node: TypeAlias = tuple[Any, ...]
 
 LENGTH = 1200
-"""Characters of an answer that is read as mathematics."""
+"""The most characters of an answer that is read as mathematics."""
 
 DEPTH = 30
 NODES = 400
@@ -33,7 +34,7 @@ DIGITS = 4000  # int() refuses longer ones by default
 
 
 class Unread(Exception):
-    """The text is not of this grammar; `hopeless` when no other reader should spend time on it either."""
+    """The text is not in this grammar; `hopeless` if no other parser should try it either."""
 
     def __init__(self, why: str, hopeless: bool = False) -> None:
         super().__init__(why)
@@ -136,12 +137,12 @@ _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
 def _price(match: re.Match[str]) -> str:
-    """Write what a currency costs with the currency's name behind it."""
+    """Rewrite a price with the name of the currency after the number."""
     return f"{match[2]} \\text{{ {_SIGNS[match[1]]}}} "
 
 
 def normalised(text: str) -> str:
-    """Return `text` with its decoration taken off: delimiters, spacing, styles of the same thing."""
+    """Return `text` without decoration: delimiters, spacing and variants of style."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
         text = text.translate(_CHARACTERS).replace("⁄", "/")
@@ -169,7 +170,7 @@ def normalised(text: str) -> str:
 
 
 def _without_ending(text: str) -> str:
-    """Return `text` without the punctuation at its end, but for an ellipsis."""
+    """Return `text` without the punctuation at its end, except an ellipsis."""
     end = len(text)
     while end:
         if text[end - 1] in " ,;:" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
@@ -186,7 +187,7 @@ def read(text: str) -> Node:
     """Return the tree of a normalised text.
 
     Raises:
-        Unread: when it is not of this grammar, or too much.
+        Unread: when it is not in this grammar, or too long or too deep.
     """
     if len(text) > LENGTH:
         raise Unread(f"more than {LENGTH} characters", hopeless=True)
@@ -240,7 +241,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _styled(text: str, at: int, found: list[str]) -> int:
-    r"""Read what stands in a style such as \\text; words in it are words, not products of letters."""
+    r"""Read the content of a style such as \\text; words in it are words, not products of letters."""
     opened = re.compile(r"\s*\{").match(text, at)
     if not opened:
         return at
@@ -293,7 +294,7 @@ def _word(word: str, found: list[str]) -> None:
 
 
 def english(word: str) -> bool:
-    """Return whether two or three letters are a word and no product of variables: none is called o."""
+    """Return whether two or three letters are a word, not a product of variables; no variable is called o."""
     return "o" in word or word in _LITTLE
 
 
@@ -316,7 +317,7 @@ _STOP = frozenset([*_STOPPING.split(), *_RELATIONS])
 
 
 class _Reader:
-    """A recursive descent over the tokens of one text."""
+    """A recursive-descent parser over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         text = _plainer(text)
@@ -334,7 +335,7 @@ class _Reader:
 
     @staticmethod
     def _grouped(match: re.Match[str]) -> str:
-        """Join groups of thousands, but for what stands between brackets and is a tuple of integers."""
+        """Join groups of thousands, except in brackets, where they are a tuple of integers."""
         before = match.string[: match.start()].rstrip(" +-")
         after = match.string[match.end() :].lstrip()
         inside = before.endswith(("(", "[", "{", ",")) or after.startswith((")", "]", "}", ","))
@@ -371,7 +372,7 @@ class _Reader:
         return parts
 
     def joined(self, tag: str, items: list[Node], *before: Any) -> Node:
-        """Return one item as it is, several as a node."""
+        """Return a single item unchanged, several items as a node."""
         return items[0] if len(items) == 1 else self.node(tag, *before, tuple(items))
 
     # -- grammar, from the loosest binding to the tightest
@@ -383,7 +384,7 @@ class _Reader:
         return tree
 
     def listing(self) -> Node:
-        """Items separated by commas, semicolons, and, or; propositions joined by logic's signs."""
+        """Read items separated by commas, semicolons, and, or; propositions joined by logical signs."""
         items = [self.relation()]
         between: set[str] = set()
         while self.peek() in (",", ";", "\\and", "\\or", "\\land", "\\lor"):
@@ -522,7 +523,7 @@ class _Reader:
         return self.node("*", (whole, fraction))
 
     def unit_in_brackets(self) -> bool:
-        """Whether what follows is as in ``9 (apples)``."""
+        """Return whether a unit in brackets follows, as in ``9 (apples)``."""
         at = self.at + 1
         while at < len(self.tokens) and self.tokens[at][0] == "'":
             at += 1
@@ -581,7 +582,7 @@ class _Reader:
         return len(ahead) == 3 and ahead[0].isdigit() and ahead[1:] == [")", "}"]
 
     def tower(self) -> Node:
-        """Exponents; 2^3^2 binds to the right."""
+        """Read exponents; 2^3^2 binds to the right."""
         self.deeper()
         exponent = self.script()
         if self.peek() == "^":
@@ -606,7 +607,7 @@ class _Reader:
         return False
 
     def script(self) -> Node:
-        """An exponent or index: a group, or one signed symbol; ``2^10`` is read as it is meant."""
+        """Read an exponent or index: a group, or one signed symbol; ``2^10`` is read as it is meant."""
         sign = self.sign()
         script = self.group() if self.peek() in ("{", "(") else self.primary()
         return self.node("-", script) if sign < 0 else self.postfix(script)
@@ -667,7 +668,7 @@ class _Reader:
         return self.fail(f"unexpected {token}")
 
     def described(self) -> Node | None:
-        r"""Read the rest of {x | -2 < x < 1} as its inequality, or take nothing."""
+        r"""Read the rest of {x | -2 < x < 1} as its inequality, or consume nothing."""
         start = self.at
         if self.peek()[:1].isalpha():
             try:
@@ -799,7 +800,7 @@ class _Reader:
         return self.fail(f"command \\{name}")
 
     def corners(self, name: str) -> Node:
-        r"""An angle or triangle and the points that name it: of a triangle in any order."""
+        r"""Read an angle or triangle and the points that name it; those of a triangle in any order."""
         points = []
         while self.peek()[:1].isupper():
             points.append(self.symbol(self.take())[1])
@@ -810,13 +811,13 @@ class _Reader:
         return self.node("sym", f"{name} {' '.join(points)}")
 
     def after(self, *tokens: str) -> bool:
-        """Whether these tokens are next; then they are taken."""
+        """Return whether these tokens are next, and consume them if so."""
         found = tuple(self.tokens[self.at : self.at + len(tokens)]) == tokens
         self.at += len(tokens) * found
         return found
 
     def reals(self) -> Node:
-        r"""The real numbers, or the positive or negative ones of ``\mathbb{R}^+``."""
+        r"""Read the real numbers, or the positive or negative ones, as in ``\mathbb{R}^+``."""
         inf: Node = ("const", "inf")
         low: Node = ("-", inf)
         high = inf
@@ -827,7 +828,7 @@ class _Reader:
         return self.node("seq", "(", ")", (low, high))
 
     def argument(self) -> Node:
-        r"""The argument of a command: a group, or one digit as in \frac12."""
+        r"""Read the argument of a command: a group, or one digit as in \frac12."""
         token = self.peek()
         if token in ("{", "("):
             return self.group()
@@ -836,7 +837,7 @@ class _Reader:
         return self.primary()
 
     def function(self, name: str) -> Node:
-        r"""A function and its argument: bracketed, or the product that follows as in \\sin 2x."""
+        r"""Read a function and its argument: bracketed, or the product that follows, as in \\sin 2x."""
         power: Node | None = None
         base: Node | None = None
         while self.peek() in ("^", "_"):
@@ -900,7 +901,7 @@ class _Reader:
 
 
 def _counted(match: re.Match[str]) -> str:
-    """Write the words behind a number as text, where short ones would be read as products of letters."""
+    """Write the words after a number as text, because short ones would be read as products of letters."""
     number, words, bracketed = match.groups()
     if bracketed is not None:
         return rf"{number} (\text{{{bracketed}}})"
@@ -908,7 +909,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def _spoken(words: str) -> bool:
-    """Whether words are no product of letters: they are known, or one is long and no function."""
+    """Return whether words are not products of letters: known words, or a long one that is not a function."""
     return counted(words) or any(len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split())
 
 
@@ -917,7 +918,7 @@ def _inequality(node: Node) -> bool:
 
 
 def _plainer(text: str) -> str:
-    """Rewrite numbers and intervals that are written in ways of their own."""
+    """Rewrite numbers and intervals in special notations."""
     if "e" in text or "E" in text:
         text = _SCIENTIFIC.sub(_scientific, text)
     if "x" in text or "X" in text:
@@ -948,7 +949,7 @@ def _plainer(text: str) -> str:
 
 
 def _valued(match: re.Match[str]) -> str:
-    """Write a number with letters for digits, as BEE_{16}, in our own digits."""
+    """Write a number with letters for digits, such as BEE_{16}, in decimal digits."""
     try:
         return f"({int(match[1], int(match[2] or match[3]))})"
     except ValueError:
@@ -956,7 +957,7 @@ def _valued(match: re.Match[str]) -> str:
 
 
 def _quotient(match: re.Match[str]) -> str:
-    r"""Write dy/dx as one symbol: it is no quotient of products."""
+    r"""Write dy/dx as one symbol, because it is not a quotient of products."""
     order = re.sub(r"\D", "", match["order"] or "")
     sign = "d" if match["y"] else match["sign"].strip("\\")[0]
     return rf" D_{{{sign}{order} {match['top'] or match['y']} by {match['below'] or match['x']}}} "
@@ -970,7 +971,7 @@ def _scientific(match: re.Match[str]) -> str:
 
 
 def _periodic(whole: str, decimals: str, period: str) -> str:
-    r"""Return the fraction of a decimal whose period goes on: 0, 1, 6 is \frac{1}{6}."""
+    r"""Return the fraction of a repeating decimal: 0, 1, 6 is \frac{1}{6}."""
     nines = 10 ** len(period) - 1
     value = Fraction(int(whole + decimals or "0"), 10 ** len(decimals))
     value += Fraction(int(period), nines * 10 ** len(decimals))

@@ -1,9 +1,9 @@
 """The program of a grading worker: sympy, with the parser that math-verify brings.
 
-Loaded by `gem.graders._fork_server`, never imported by the package. Asked ``{"gold", "answer"}`` it answers
-``{"equal": true}`` or false, or ``{"why": ...}`` where it cannot say; asked ``{"read"}`` it answers
-``{"readable": true}`` or false. It is sent formulas alone, and reads each as a whole or not at all: no number
-is taken out of a text, no side out of an equation.
+It is loaded by `gem.graders._fork_server`, never imported by the package. To ``{"gold", "answer"}`` it
+answers ``{"equal": true}`` or false, or ``{"why": ...}`` if it cannot decide. To ``{"read"}`` it answers
+``{"readable": true}`` or false. It receives only formulas and reads each whole or not at all: it takes no
+number out of a text and no side out of an equation.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _FIRST = (
     (r"\sin(2x)", r"2\sin x\cos x"),
     (r"x^2-1=0", r"x^2=1"),
 )
-"""Pairs that go through most of what sympy builds at first use; more of them cost more than they save."""
+"""Pairs that fill most of sympy's first-use caches; more pairs would cost more than they save."""
 
 
 def load() -> None:
-    """Import what takes long, and grade a few pairs: else each worker's first answers paid for that."""
+    """Import slow packages and grade a few pairs, so that each worker's first answers are not slow."""
     sys.setrecursionlimit(3000)
     for gold, answer in _FIRST:
         grade(gold, answer)
@@ -98,7 +98,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Whether the difference of two expressions is 0, by rewriting it; never by its size."""
+    """Return whether the difference of two expressions is 0, by rewriting it, never by its size."""
     from sympy import Derivative, Expr, Integral, Limit, Product, Sum, oo, simplify, zoo
 
     if not (isinstance(left, Expr) and isinstance(right, Expr)):
@@ -124,10 +124,10 @@ def _same_matrices(left: Any, right: Any) -> bool:
 
 
 def _same_solutions(left: Any, right: Any) -> bool:
-    """Whether two equations hold at the same points: their numerators have the same factors.
+    """Return whether two equations hold at the same points: their numerators have the same factors.
 
-    Only equations of polynomials and quotients of them are compared, and of a quotient none whose numerator
-    and denominator have a factor in common.
+    Only equations of polynomials and of quotients of polynomials are compared, and no quotient whose
+    numerator and denominator have a common factor.
     """
     from sympy import Poly, PolynomialError, fraction, gcd, sqf_part, together
 

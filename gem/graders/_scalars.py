@@ -1,10 +1,10 @@
-"""Whether two numbers or expressions are equal: True, False, or None where sampling cannot tell.
+"""Comparison of two numbers or expressions: equal (True), different (False), or undecided (None).
 
-Expressions are evaluated at a few fixed points: as fractions where that works (two different polynomials or
-rational functions agree at random points with a chance of about 1e-9 a point), else as floating-point
-numbers, where a difference decides, and, where these agree, with mpmath: to so many digits that numbers of
-integers and roots are proved equal (`separation`), and with e, pi and functions to several times the digits
-that all sizes in the expression can hide. Units, percent and
+Expressions are evaluated at a few fixed points. If possible they are evaluated as fractions (two different
+polynomials or rational functions agree at a random point with a chance of about 1e-9). Otherwise they are
+evaluated as floating-point numbers, where a difference decides. If these agree, mpmath evaluates them:
+numbers made of integers and roots to so many digits that equality is proved (`separation`), and those with e,
+pi and functions to several times the digits that all sizes in the expression can hide. Units, percent and
 rounded decimals are compared by the rules in docs/guides/graders.md.
 """
 
@@ -42,13 +42,13 @@ FULL_DIGITS = 12  # digits that an approximation of an irrational number must ha
 
 @lru_cache(maxsize=4096)
 def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
-    """Return a scalar tree's variables, and whether one is an exponent, stands in a floor, or where it bends.
+    """Return a scalar tree's variables, and whether one is in an exponent, in a floor, or in a bent function.
 
-    A function bends that has more than one piece, as a root or an absolute value.
+    A bent function has more than one piece, such as a root or an absolute value.
 
     Raises:
-        Opaque: when it is no scalar, or holds a function that nobody knows, or 0 to a power with a variable,
-            which is 0 but at one point.
+        Opaque: when it is not a scalar, or holds an unknown function, or 0 to a power with a variable, which
+            is 0 except at one point.
     """
     tag = node[0]
     if tag == "sym":
@@ -89,10 +89,10 @@ _BENT = frozenset(("abs", "max", "min", "sqrt", "cbrt", "root"))
 
 
 def same_value(a: Node, b: Node) -> bool | None:
-    """Whether two scalar trees are equal wherever both are defined.
+    """Return whether two scalar trees are equal wherever both are defined.
 
     Raises:
-        TooBig: for numbers that nobody computes.
+        TooBig: for numbers that are too big to compute.
     """
     if a == b:
         return True
@@ -132,9 +132,9 @@ TURNS = 12  # numbers of an expression at which it is looked at
 
 
 def _same_where_they_turn(a: Node, b: Node, names: list[str], continuous: bool) -> bool | None:
-    """Whether two expressions that agree at drawn points do so where one may jump or bend, too.
+    """Return whether two expressions that agree at drawn points also agree where one may jump or bend.
 
-    That is at small integers and halves, and at the numbers in the expressions and beside them.
+    These points are small integers and halves, and the numbers in the expressions and next to them.
     """
     turns = sorted({abs(number) for tree in (a, b) for number in _numerals(tree)})[:TURNS]
     places = {Fraction(n) for n in (0, 1, -1, 2, 3)}
@@ -167,7 +167,7 @@ def _numerals(node: Node) -> Iterable[Fraction]:
 
 
 def _same_with(a: Node, b: Node, values: dict[str, Fraction], negative: bool) -> bool | None:
-    """Whether both have the same value, or none, at a point; None where they take different branches."""
+    """Return whether both have the same value, or none, at a point; None if they take different branches."""
     for kind in (ExactAt, FloatAt):
         try:
             x, y = value(a, kind(values)), value(b, kind(values))
@@ -182,11 +182,11 @@ def _same_with(a: Node, b: Node, values: dict[str, Fraction], negative: bool) ->
 
 
 _REAL = frozenset("xyztuvwθ?")
-"""First letters of variables that are no integers: a floor of them changes them."""
+"""First letters of variables that are not integers, which a floor changes."""
 
 
 def _idle(node: Node) -> bool:
-    """Whether a floor in the tree leaves all integers as they are: then its variables are none."""
+    """Return whether a floor in the tree does not change integers; then its variables are not integers."""
     if node[0] == "fn" and node[1] in ("floor", "ceil"):
         try:
             if all(value(node[2][0], Exact(point, "whole")).denominator == 1 for point in range(8)):
@@ -206,9 +206,9 @@ def _parts(node: Node) -> tuple[Node, ...]:
 
 
 def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bool | None:
-    """Whether both have the same value at a point; None where it is undefined or cannot be told.
+    """Return whether both have the same value at a point; None if it is undefined or undecided.
 
-    `quick`: agreement to some 40 digits suffices, as at a point after one that was looked at closely.
+    `quick`: agreement to some 40 digits is enough, because an earlier point was checked closely.
     """
     try:
         exact = Exact(point, kind)
@@ -240,7 +240,7 @@ def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bo
 
 
 MOST_BITS = 12_000
-"""Bits to which two numbers are computed at most before nobody says that they are equal."""
+"""The most bits to which two numbers are computed before the comparison is undecided."""
 
 
 def _agree(a: Node, b: Node, point: int, kind: str, quick: bool) -> bool | None:
@@ -279,7 +279,7 @@ def _undefined(node: Node) -> bool:
 
 
 def constant(node: Node) -> bool:
-    """Whether a tree is a scalar without variables."""
+    """Return whether a tree is a scalar without variables."""
     try:
         return not facts(node)[0]
     except Opaque:
@@ -287,7 +287,7 @@ def constant(node: Node) -> bool:
 
 
 def is_scalar(node: Node) -> bool:
-    """Whether a tree is a number or an expression that can be evaluated."""
+    """Return whether a tree is a number or an expression that can be evaluated."""
     try:
         facts(node[1] if node[0] == "unit" else node)
     except Opaque:
@@ -296,7 +296,7 @@ def is_scalar(node: Node) -> bool:
 
 
 def exactly(node: Node) -> Fraction | None:
-    """Return a constant's value when it is a fraction that can be computed."""
+    """Return a constant's value if it is a fraction that can be computed, else None."""
     try:
         return value(node, Exact()) if constant(node) else None
     except (Inexact, Undefined, Opaque):
@@ -355,7 +355,7 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
 
 
 def _units_agree(gold: str, answer: str) -> bool:
-    """Whether the words behind two numbers are of one kind, or surely change nothing where one has none."""
+    """Return whether the words after two numbers agree, or certainly change nothing if one has none."""
     if gold == answer:
         return True
     if not gold or not answer:
@@ -369,7 +369,7 @@ def _units_agree(gold: str, answer: str) -> bool:
 
 
 def _letter_unit(node: Node) -> bool:
-    """Whether it is a number times one letter that is also a unit."""
+    """Return whether it is a number times one letter that is also a unit."""
     if node[0] != "*" or len(node[1]) != 2 or node[1][1][0] != "sym":
         return False
     return node[1][1][1] in ("m", "g", "s", "h", "L", "l") and constant(node[1][0])
@@ -421,14 +421,14 @@ def _numbers(gold: Node, answer: Node) -> bool | None:
 
 
 def _places(node: Node) -> int | None:
-    """The decimals of a number that was written as one, signs and percent aside."""
+    """Return the decimals of a number that was written as a decimal, ignoring signs and percent."""
     while node[0] in ("-", "%"):
         node = node[1]
     return node[2] if node[0] == "num" else None
 
 
 def _rounded(left: Fraction, right: Fraction, places: tuple[int | None, int | None]) -> bool:
-    """Whether the shorter decimal is the other number rounded to its own, six or more, decimals."""
+    """Return whether the shorter decimal is the other number rounded to its own six or more decimals."""
     known = [count for count in places if count is not None]
     count = min(known)
     if len(known) == 2 and max(known) >= 15 and abs(left - right) <= Fraction(4, 10**16) * abs(left):
@@ -443,7 +443,7 @@ def _rounded(left: Fraction, right: Fraction, places: tuple[int | None, int | No
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """True when all are; False when one is; else None."""
+    """Return True if all are true, False if one is false, else None."""
     unknown = False
     for verdict in verdicts:
         if verdict is False:

@@ -1,7 +1,7 @@
-"""Units and nouns: the words that may stand behind a number without changing it.
+"""Units and nouns: the words that may follow a number without changing it.
 
-The lists are closed on purpose. A word that is in none of them may be "squared", "thousand" or "short of x",
-so an answer with such a word is not read as its number.
+The lists are closed on purpose. A word outside them may be "squared", "thousand" or "short of x", so an
+answer with such a word is not read as its number.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 Measure: TypeAlias = tuple[tuple[tuple[str, int], ...], Fraction]
-"""What a unit measures, as powers of measures, and how many of the base unit one is."""
+"""A unit: what it measures, as powers of measures, and its size in base units."""
 
 UNITS: dict[str, tuple[str, Fraction]] = {}
-"""Units that are known: what they measure, and how many of the base unit one is."""
+"""The known units: what they measure, and their sizes in base units."""
 
 for _measure, _names in {
     "length": {
@@ -123,7 +123,7 @@ _TAILS = (
 
 
 def counted(words: str) -> bool:
-    """Return whether words behind a number surely leave it as it is: a unit, or a thing that is counted.
+    """Return whether words after a number certainly do not change it: a unit, or a counted thing.
 
     >>> counted("dollars per day"), counted("red apples"), counted("squared"), counted("or more")
     (True, True, False, False)
@@ -166,13 +166,13 @@ def _singular(word: str) -> tuple[str, ...]:
 
 
 def folded(words: str) -> str:
-    """Return words in small letters, but for what only a capital tells apart: Mg is no mg."""
+    """Return words in lower case, except where only a capital makes a difference: Mg is not mg."""
     return re.sub(r"\bM(?=[gmlL]\b)", "mega", words).casefold()
 
 
 @lru_cache(maxsize=512)
 def measure(words: str) -> Measure | None:
-    """Return what a unit measures, exponents and quotients counted, or None where a word of it is unknown.
+    """Return what a unit measures, with exponents and quotients, or None if a word of it is unknown.
 
     >>> measure("km per hour") == measure("kph"), measure("square feet") == measure("ft^2"), measure("apples")
     (True, True, None)
@@ -210,7 +210,7 @@ def measure(words: str) -> Measure | None:
 
 
 def same_things(one: str, other: str) -> bool:
-    """Return whether two nouns name the same: equal but for number, or one is a known kind of the other.
+    """Return whether two nouns mean the same: equal except for plural, or one is a known kind of the other.
 
     >>> same_things("red apples", "apple"), same_things("inches of snow", "inches")
     (True, True)
@@ -232,7 +232,7 @@ def same_things(one: str, other: str) -> bool:
 
 
 def _phrase(words: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the words of "pink boxes of candy" in the singular: what is counted, and what it is of."""
+    """Return the words of "pink boxes of candy" in the singular: the counted thing and its content."""
     found = [word.strip(".()") for word in folded(words).replace("-", " ").split()]
     stems = tuple(_stem(word) for word in found if word)
     if not stems or "per" in stems:

@@ -1,9 +1,9 @@
-r"""Whether an answer is worked out: a number that is asked for is no sum, product or quotient left to do.
+r"""Checks that an answer is fully evaluated: not a sum, product or quotient if a number is asked for.
 
 A value is a numeral, a quotient of two, a mixed number, or a numeral times a power of ten, with a sign, a
-percent sign or a unit. A quotient that divides evenly is none where the reference is an integer: 30/2 and
-\frac{30}{2} are questions, 15 is the answer. A single power, root or factorial is let pass, for 2^{1009} is
-how people write that number; one with something left to do in it, as |9+64|, is not.
+percent sign or a unit. A quotient that divides evenly is not a value if the reference is an integer: 30/2 and
+\frac{30}{2} are questions, 15 is the answer. A single power, root or factorial is accepted, because 2^{1009}
+is the usual notation of that number. One with an unevaluated part, such as |9+64|, is not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gem.graders._scalars import constant, exactly
 
 
 def unevaluated(gold: Node, answer: Node, text: str) -> bool:
-    """Whether something is left to do in an answer, whose text is `text`, where the reference is a value."""
+    """Return whether an answer with text `text` is not fully evaluated although the reference is."""
     gold, answer = bare(gold), bare(answer)
     if answer[0] == "num" or not _value(gold):
         return False
@@ -43,7 +43,7 @@ def unevaluated(gold: Node, answer: Node, text: str) -> bool:
 
 
 def _left_to_do(tree: object) -> bool:
-    """Whether a sum, product or quotient of numbers that is no value stands anywhere in a tree."""
+    """Return whether a tree contains a sum, product or quotient of numbers that is not a value."""
     if not isinstance(tree, tuple) or not tree:
         return False
     if tree[0] in ("+", "*", "/") and not _value(tree):
@@ -52,14 +52,14 @@ def _left_to_do(tree: object) -> bool:
 
 
 def _holds_constant(tree: object) -> bool:
-    """Whether pi, e or infinity stands in a tree."""
+    """Return whether a tree contains pi, e or infinity."""
     if not isinstance(tree, tuple) or not tree:
         return False
     return (tree[0] == "const" and tree[1] != "i") or any(map(_holds_constant, tree))
 
 
 def worked_out(answer: Node, text: str) -> bool:
-    """Whether an answer is a value in its final form: a quotient in lowest terms."""
+    """Return whether an answer is a value in its final form, such as a quotient in lowest terms."""
     answer = bare(answer)
     if answer[0] in ("num", "const", "sym"):
         return True
@@ -84,9 +84,9 @@ _SIMPLIFY = re.compile(
 
 
 def in_form(gold: Node, answer: Node, question: str) -> bool:
-    """Whether an equal answer has the form that a question asks for: expanded, in factors, simplified.
+    """Return whether an equal answer has the form that a question asks for: expanded, factored, simplified.
 
-    The reference shows what is meant: a question whose reference is not in that form asks for another.
+    The reference decides: if it is not in that form, the question asks for another form.
     """
     gold, answer = (_said(bare(tree)) for tree in (gold, answer))
     if _EXPAND.search(question) and not _folded(gold) and _folded(answer):
@@ -101,12 +101,12 @@ def in_form(gold: Node, answer: Node, question: str) -> bool:
 
 
 def _said(tree: Node) -> Node:
-    """Return the last side of an equation, which is the value that it says."""
+    """Return the last side of an equation, which is the value that it states."""
     return bare(tree[2][-1]) if tree[0] == "rel" and set(tree[1]) == {"="} else tree
 
 
 def _folded(tree: object) -> bool:
-    """Whether a product or power of sums stands anywhere in a tree."""
+    """Return whether a tree contains a product or power of sums."""
     if not isinstance(tree, tuple) or not tree:
         return False
     if tree[0] == "*" and any(bare(factor)[0] == "+" for factor in tree[1]):
@@ -117,7 +117,7 @@ def _folded(tree: object) -> bool:
 
 
 def _factors(tree: Node) -> int:
-    """Return how many factors with a variable a product has, each as often as it is there."""
+    """Return the number of factors with a variable in a product, counted with multiplicity."""
     tree = bare(tree)
     if tree[0] == "*":
         return sum(map(_factors, tree[1]))
@@ -133,26 +133,26 @@ def _varies(tree: object) -> bool:
 
 
 def _size(tree: object) -> int:
-    """Return how many numbers, constants and names a tree has."""
+    """Return the number of numbers, constants and names in a tree."""
     if not isinstance(tree, tuple) or not tree:
         return 0
     return 1 if tree[0] in ("num", "sym", "const") else sum(map(_size, tree))
 
 
 def leaves(tree: Node) -> list[str]:
-    """Return the signs, numbers and names in a tree, sorted: the same for two that only differ in order."""
+    """Return the sorted signs, numbers and names of a tree; equal for trees that differ only in order."""
     return sorted(map(str, _leaves(tree)))
 
 
 def bare(tree: Node) -> Node:
-    """Return a tree without signs, percent signs and units around it."""
+    """Return a tree without the signs, percent signs and units around it."""
     while tree[0] in ("-", "%", "unit"):
         tree = tree[1]
     return tree
 
 
 def _value(tree: Node) -> bool:
-    """Whether a tree without a sign is a numeral, or one of the usual ways to write a number with two."""
+    """Return whether a tree without a sign is a numeral, or a usual notation with two numerals."""
     tag = tree[0]
     if tag == "num":
         return True

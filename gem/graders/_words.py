@@ -1,6 +1,6 @@
-"""Numbers and dates that are written in words, and the sentences around a value.
+"""Numbers and dates written in words, and the sentences around a value.
 
-Of a sentence only words of closed lists are taken off: a word that is in none may change the value.
+Only words in closed lists are removed from a sentence, because any other word may change the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES.split(","), 
 
 
 def number(words: str) -> int | None:
-    """Return the number that English words say (``twenty-one``, ``three hundred and five``), or None.
+    """Return the number that English words mean (``twenty-one``, ``three hundred and five``), or None.
 
     >>> number("two thousand and twelve")
     2012
@@ -82,12 +82,12 @@ _SPOKEN = re.compile(rf"(?<![a-z])(?:{_CARDINAL}|half|quarter)", re.IGNORECASE)
 
 
 def spoken(text: str) -> bool:
-    """Return whether a word for a number stands in a text."""
+    """Return whether a text contains a word for a number."""
     return _SPOKEN.search(text) is not None
 
 
 def numerals(text: str) -> str:
-    """Return a text with its cardinal numbers in digits; as it is, where they are parts of others.
+    """Return a text with its cardinal number words in digits; unchanged if they are parts of other numbers.
 
     >>> numerals("x = twenty-one"), numerals("two and three"), numerals("one half")
     ('x = 21', '2 and 3', 'one half')
@@ -113,7 +113,7 @@ def _digits_of(words: str) -> str:
 
 
 def ordinal(words: str) -> bool:
-    """Return whether words say the place of something: fifth, twenty-first."""
+    """Return whether words are an ordinal number: fifth, twenty-first."""
     last = re.split(r"[\s-]+", words.casefold())[-1]
     return (last in _ORDINALS or last.endswith("th") or last == "third") and number(words) is not None
 
@@ -123,7 +123,7 @@ _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth":
 
 
 def quantity(words: str) -> Fraction | None:
-    """Return what a number in words says, alone, as a fraction, or before one noun; None for other words.
+    """Return the value of a number in words: alone, as a fraction, or before one noun; None for other words.
 
     >>> quantity("two thirds"), quantity("three apples")
     (Fraction(2, 3), Fraction(3, 1))
@@ -154,7 +154,7 @@ _DATES = [
 
 
 def date(words: str) -> str | None:
-    """Return an ISO-like form of a date with a month's name or a four-digit year first, or None.
+    """Return an ISO-like form of a date that has a month's name or a four-digit year first, or None.
 
     >>> date("December 14th, 1972")
     '1972-12-14'
@@ -224,7 +224,7 @@ _RAISED = {"squared": "({})^{{2}}", "cubed": "({})^{{3}}"}
 
 
 def stated(text: str) -> str | None:
-    r"""Return the value that a sentence states, without the sentence; None where nothing is taken off.
+    r"""Return the value that a sentence states, without the sentence; None if nothing is removed.
 
     >>> stated("Therefore the answer is 5 apples"), stated("minus 5"), stated("at least 5")
     ('5 apples', '-(5)', '\\ge 5')
@@ -249,7 +249,7 @@ def _without_opening(text: str) -> str:
 
 
 def _after_subject(text: str) -> tuple[str, str]:
-    """Return the variable spoken of, and what stands behind "is", where every word before it is known."""
+    """Return the variable and the text after "is", if every word before it is known."""
     words = text.split(" ", 12)
     for i, word in enumerate(words[:12]):
         lower = word.casefold().rstrip(":,")

@@ -1,12 +1,12 @@
-"""Asserts in one process, the submission in another: `test` runs in the first, `serve` in the second.
+"""Asserts in a separate process: `test` runs the asserts, `serve` runs in the submission's process.
 
-The asserts hold the expected values, so they share no process with the submission. What both exchange is
-plain data, which is copied, and numbers of objects that stay where they are. For an object of the submission
-the tester has a stand-in, of a class that stands in for the object's class; what is done to it is asked of
-the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
+The asserts hold the expected values, so they share no process with the submission. Both exchange plain data,
+which is copied, and the numbers of objects, which stay in their process. For an object of the submission the
+tester has a stand-in (a proxy), whose class is a stand-in for the object's class. Operations on it are sent
+to the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
 
-The tester trusts nothing that it reads. What comes is of exact builtin types or a stand-in, and a stand-in
-never decides about the tests' own plain data; docs/guides/code.md has the rule.
+The tester trusts nothing that it reads. What it receives is of exact builtin types or a stand-in. A stand-in
+never decides about the tests' own plain data; the rule is in docs/guides/code.md.
 """
 
 # This file is read as text and run in the sandbox: it may import the standard library alone.
@@ -43,22 +43,22 @@ class Gone(BaseException):
 
 
 class Garbled(Exception):
-    """What the other process sent cannot be read."""
+    """The message of the other process cannot be read."""
 
 
 class TooLong(Garbled):
-    """What the other process sent is more than may be sent."""
+    """The message of the other process is too long."""
 
 
 class Printed(io.TextIOWrapper):
-    """What the submission prints, to be taken to the tests with its next answer."""
+    """The output of the submission, which is sent to the tests with its next answer."""
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()
         super().__init__(self._bytes, "utf-8", "backslashreplace")
 
     def taken(self) -> str:
-        """Return what was printed since this was asked last."""
+        """Return what was printed since the last call."""
         self.flush()
         data: bytes = self._bytes.getvalue()
         if data:
@@ -67,7 +67,7 @@ class Printed(io.TextIOWrapper):
         return data.decode("utf-8", "replace")
 
     def write(self, text: str) -> int:
-        """Keep text; too much of it goes where the sandbox counts it."""
+        """Buffer text; too much of it goes to stdout, where the sandbox counts it."""
         written = super().write(text)
         if self._bytes.tell() > MOST_PRINTED:
             os.write(1, self.taken().encode())
@@ -77,7 +77,7 @@ class Printed(io.TextIOWrapper):
 # ------------------------------------------------------------------------------- what is plain, and how
 
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes, tuple, frozenset)
-"""Values that cannot change; an instance of a subclass takes its plain value with it."""
+"""The immutable types; an instance of a subclass is sent with its plain value."""
 
 _EXACT: dict[type, Callable[[Any], Any]] = {
     int: int.__pos__,
@@ -104,7 +104,7 @@ def _refill_dict(mine: Any, items: list[Any], more: Any) -> None:
 
 
 def _dict_items(mine: Any) -> Iterable[Any]:
-    """Return the items in their order, which an OrderedDict keeps apart from that of the dict it is."""
+    """Return the items in order; an OrderedDict has an order of its own, apart from its base dict's."""
     if isinstance(mine, collections.OrderedDict):
         return collections.OrderedDict.items(mine)
     return dict.items(mine)
@@ -131,7 +131,7 @@ CONTAINERS: dict[type, tuple[Callable[[Any], Iterable[Any]], Callable[[Any, list
     bytearray: (bytearray.__iter__, _refill_bytes),
     collections.deque: (collections.deque.__iter__, _refill_deque),
 }
-"""What can change: how to read and to fill it. Both processes keep it equal while both hold it."""
+"""The mutable types, and how to read and to fill them. Both processes keep shared containers equal."""
 
 _SPECIAL: dict[str, type] = {
     kind.__name__: kind
@@ -152,17 +152,17 @@ _VALUES: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
     ("builtins", "range"): lambda v: (v.start, v.stop, v.step),
     ("builtins", "slice"): lambda v: (v.start, v.stop, v.step),
 }
-"""Further values that cannot change: by module and name, for few programs import them."""
+"""Further immutable types, by module and name, because few programs import them."""
 
 
 def _value_type(value: type) -> tuple[str, str] | None:
-    """Return the key of a class in _VALUES: of that very class, whatever another calls itself."""
+    """Return the key of a class in _VALUES; only for that very class, not one of the same name."""
     key = (str(value.__module__), value.__name__)
     return key if key in _VALUES and vars(sys.modules[key[0]]).get(key[1]) is value else None
 
 
 def _known(value: Any) -> bool:
-    """Tell whether a value of _VALUES is plain data in all its parts: its time zone may be anybody's."""
+    """Return whether a value of _VALUES is plain data in all its parts; its time zone may be any object."""
     zone = getattr(value, "tzinfo", None)
     return (zone is None or _value_type(type(zone)) is not None) and getattr(
         zone or value, "key", ""
@@ -183,13 +183,13 @@ _VIEWS: dict[str, Callable[[dict[Any, Any]], Any]] = {
 }
 _VIEW_NAMES = {type(view({})): name for name, view in _VIEWS.items()}
 _LAZY = {each.__name__: each for each in (map, zip, filter, enumerate, reversed, memoryview, object)}
-"""Builtin types whose instances stay where they are."""
+"""Builtin types whose instances stay in their process."""
 
 _CONSTANTS = {"...": ..., "NotImplemented": NotImplemented}
 _GLOBAL: dict[type, str] = {
     kind: name for name, kind in vars(builtins).items() if isinstance(kind, type) and kind is not type
 } | {kind: kind.__name__ for kind in _SPECIAL.values()}
-"""Classes that both processes have: they are named, not stood in for."""
+"""Classes that both processes have; they are sent by name, without stand-ins."""
 
 _GLOBALS = {name: kind for kind, name in _GLOBAL.items()}
 _ARRAY = re.compile(r"[<>|=](?:[biufc?]\d{1,3}|[US]\d{1,6}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,2}\])?)")
@@ -225,7 +225,7 @@ _loop: Any = None
 
 
 def _await(thing: Any) -> Any:
-    """Run what can be awaited to its end, in a loop that is kept."""
+    """Run an awaitable to its end, in a loop that is kept."""
     global _loop
     import asyncio
 
@@ -273,7 +273,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_INPLACE, **_ORDER, **
 
 
 class Peer:
-    """One end of the line between both processes."""
+    """One end of the connection between both processes."""
 
     def __init__(self, fd: int, first: int) -> None:
         self.fd = fd
@@ -293,7 +293,7 @@ class Peer:
     # -- messages
 
     def ask(self, operation: str, *operands: Any) -> Any:
-        """Have the other process do something; return or raise what it did."""
+        """Ask the other process to perform an operation; return its result or raise its exception."""
         with self._lock:
             self._send("ask", operation, [self.encode(each) for each in operands])
             del operands
@@ -307,10 +307,10 @@ class Peer:
                 del value
 
     def raised(self, error: BaseException) -> None:
-        """Note an exception that comes from the other process."""
+        """Record an exception that comes from the other process."""
 
     def _answer(self, operation: str, operands: list[Any]) -> None:
-        """Do what the other process asks for; `operands` is emptied, for an answer tells what is held."""
+        """Perform an operation for the other process; `operands` is emptied, so that they can be released."""
         try:
             reply = "value", "", self.encode(self.perform(operation, operands))
         except (Gone, Garbled):
@@ -327,7 +327,7 @@ class Peer:
             return self.encode(RuntimeError(f"{type(error).__name__}, which cannot be told"))
 
     def perform(self, operation: str, operands: list[Any]) -> Any:
-        """Do one operation of OPERATIONS."""
+        """Perform one operation of OPERATIONS."""
         return OPERATIONS[operation](*operands)
 
     def _send(self, kind: str, operation: str, value: Any) -> None:
@@ -371,7 +371,7 @@ class Peer:
         return kind, operation, value
 
     def heard(self, text: str) -> None:
-        """Take what the other process printed."""
+        """Receive what the other process printed."""
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()
@@ -401,7 +401,7 @@ class Peer:
         self._shared[number] = (container, base, _items(container, base))
 
     def _changes(self) -> list[Any]:
-        """Return what changed in shared containers since both processes saw them last."""
+        """Return the changes of shared containers since the last exchange."""
         changed = []
         done: set[int] = set()
         while todo := [number for number in self._shared if number not in done]:  # encoding may add some
@@ -415,7 +415,7 @@ class Peer:
         return changed
 
     def _drops(self) -> list[int]:
-        """Let go of shared containers that this process holds no more; what holds others comes first."""
+        """Release shared containers that this process no longer holds; outer containers come first."""
         dropped = []
         needed = self._fresh | self._named
         for number in [number for number in self._shared if number not in needed]:
@@ -464,7 +464,7 @@ class Peer:
     # -- values
 
     def encode(self, value: Any, depth: int = 0) -> Any:
-        """Return a value as JSON: plain data as such, all else by its number."""
+        """Return a value as JSON: plain data directly, everything else by its number."""
         kind = type(value)
         if value is None or kind is bool or kind is float or kind is str:
             return value
@@ -525,7 +525,7 @@ class Peer:
         return number
 
     def decode(self, value: Any, depth: int = 0) -> Any:
-        """Return what `encode` was given, of exact types, or a stand-in. Raises Garbled."""
+        """Return the value given to `encode`, in exact types, or a stand-in. Raises Garbled."""
         if not isinstance(value, dict):
             if value is None or isinstance(value, (bool, int, float, str)):
                 return value
@@ -595,7 +595,7 @@ class Peer:
         raise NotImplementedError
 
     def keep(self, number: int, stand_in: Any) -> None:
-        """Note a stand-in, until nobody here holds it."""
+        """Register a stand-in for as long as this process holds it."""
         self._released.discard(number)
         try:
             self.theirs[number] = stand_in
@@ -605,7 +605,7 @@ class Peer:
         weakref.finalize(stand_in, self._release, number).atexit = False
 
     def stand_in(self, number: int) -> Any:
-        """Return the stand-in that is there, or None."""
+        """Return the existing stand-in, or None."""
         found = self.theirs.get(number)
         return self._kept.get(number) if found is None else found
 
@@ -615,7 +615,7 @@ class Peer:
 
 
 def _as_json(items: list[Any]) -> bool:
-    """Tell whether JSON has these values as they are."""
+    """Return whether JSON can hold these values unchanged."""
     kinds = set(map(type, items))
     if int in kinds:
         return len(kinds) == 1 and min(items) > -(1 << 62) and max(items) < 1 << 62
@@ -629,7 +629,7 @@ def _items(container: Any, base: type) -> list[Any]:
 
 
 def _same(now: list[Any], before: list[Any], base: type) -> bool:
-    """Tell whether these are the same objects; asking them whether they are equal would be asking them."""
+    """Return whether these are the same objects, without calling their `__eq__`."""
     if base not in CONTAINERS:  # an array's
         return now == before
     if len(now) != len(before):
@@ -680,7 +680,7 @@ def _refill_array(mine: Any, other: Any) -> None:
 
 
 class Server(Peer):
-    """The submission's end: it does whatever it is asked."""
+    """The submission's end of the connection, which performs every operation that it is asked for."""
 
     def __init__(self, fd: int, space: dict[str, Any]) -> None:
         super().__init__(fd, 1)
@@ -689,14 +689,14 @@ class Server(Peer):
         self._far_functions: dict[int, Any] = {}
 
     def run(self) -> None:
-        """Say which names are there, then answer until the tester is gone."""
+        """Send the names of the submission, then answer until the tester is gone."""
         self._send("names", "", sorted(name for name in self.space if isinstance(name, str)))
         while True:
             _, operation, operands = self._receive()
             self._answer(operation, operands)
 
     def perform(self, operation: str, operands: list[Any]) -> Any:
-        """Do an operation, or find a name."""
+        """Perform an operation, or look up a name."""
         if operation == "name":
             return self.space[operands[0]]
         if operation == "entry":
@@ -708,7 +708,7 @@ class Server(Peer):
         return super().perform(operation, operands)
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
-        """Return an object's number, its class, and its plain value where it has one."""
+        """Return an object's number, its class, and its plain value if it has one."""
         if kind in _FARS:
             return {"o": object.__getattribute__(value, "_gem_number")}
         if (number := getattr(value, "_gem_number", None)) is not None and isinstance(value, BaseException):
@@ -742,7 +742,7 @@ class Server(Peer):
         return found
 
     def _describe(self, kind: type, *, instance: bool = False) -> Any:
-        """Return a class: its number, and the first time what a stand-in for it needs."""
+        """Return a class: its number and, the first time, what its stand-in needs."""
         if kind in _GLOBAL and not (instance and kind in _LAZY.values()):
             return {"g": _GLOBAL[kind]}
         if kind in self._described:
@@ -780,7 +780,7 @@ def _tells(value: Any) -> bool:
 
 
 def entry(space: dict[str, Any], dotted: str) -> Any:
-    """Return what tests call: a name, or what is below it; a class on the way is made an object."""
+    """Return the callable that tests use: a name or its attribute; classes on the way are instantiated."""
     first, *rest = dotted.split(".")
     if first not in space and not rest and isinstance(space.get("Solution"), type):
         first, rest = "Solution", [first]
@@ -795,7 +795,7 @@ def entry(space: dict[str, Any], dotted: str) -> Any:
 
 
 class Far:
-    """In the submission's process: an object of the tests."""
+    """An object of the tests, as seen in the submission's process."""
 
     _gem_number: int
     _gem_peer: Peer
@@ -810,7 +810,7 @@ class Far:
         _far_ask(self, "delattr", name)
 
     def __call__(self, *args: Any, **names: Any) -> Any:
-        """Call it, over there."""
+        """Call it in the tests' process."""
         return _far_ask(self, "call", list(args), names)
 
     def __repr__(self) -> Any:
@@ -821,13 +821,13 @@ class Far:
 
 
 class FarFunction:
-    """In the submission's process: a function of the tests, which can be called and no more."""
+    """A function of the tests, as seen in the submission's process; it can only be called."""
 
     _gem_number: int
     _gem_peer: Peer
 
     def __call__(self, *args: Any, **names: Any) -> Any:
-        """Call it, over there."""
+        """Call it in the tests' process."""
         return _far_ask(self, "call", list(args), names)
 
 
@@ -839,7 +839,7 @@ def _far_ask(far: Any, operation: str, *operands: Any) -> Any:
 
 
 def _special_methods() -> dict[str, tuple[str, str]]:
-    """Return every special method that is asked of the other process: its operation, and which kind it is."""
+    """Return every special method that is forwarded to the other process, with its operation and kind."""
     found = {}
     for name in _BINARY:
         found[f"__{name}__"] = (name, "binary")
@@ -868,7 +868,7 @@ for _name, (_operation, _kind) in SPECIAL_METHODS.items():
 
 
 def serve(space: dict[str, Any], fd: int) -> None:
-    """Answer the tester, which is at the other end of `fd`, from the submission's names."""
+    """Serve the tester at the other end of `fd` with the submission's names."""
     server = Server(fd, space)
     sys.stdout = server.printed
     with suppress(Gone):
@@ -878,19 +878,21 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/guides/code.md. An object that the test made of a class that it tests;
-what operators gave of such; any other; what operators gave of another and the test's own plain data."""
+"""What a stand-in may decide: see docs/guides/code.md. MADE: made by the test from a class under test;
+DERIVED: the result of operators on such; FOUND: any other; TAINTED: the result of operators on a FOUND object
+and the test's own plain data.
+"""
 
 
 class Refused(TypeError):
-    """An object of the submission would have decided about the test's own plain data."""
+    """An operation in which an object of the submission would decide about the test's own plain data."""
 
 
 class Stand(type):
-    """The class of classes that stand in for those of the submission."""
+    """The metaclass of stand-ins for the submission's classes."""
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
-        """Make an object, over there."""
+        """Make an object in the submission's process."""
         peer = _peer()
         made = peer.ask("call", cls, list(args), names)
         if isinstance(made, Thing) and _short(cls) in peer.classes:
@@ -911,7 +913,7 @@ class Stand(type):
         _peer().ask("delattr", cls, name)
 
     def __iter__(cls) -> Any:
-        """Go through its members, where it is an enumeration."""
+        """Iterate over the members of an enumeration."""
         return _peer().ask("iter", cls)
 
     def __len__(cls) -> Any:
@@ -923,15 +925,15 @@ class Stand(type):
         return _peer().ask("getitem", cls, key)
 
     def __contains__(cls, thing: Any) -> bool:
-        """Tell whether it has this member."""
+        """Return whether it has this member."""
         return isinstance(thing, Thing) and bool(_peer().ask("contains", cls, thing))
 
     def __repr__(cls) -> str:
-        """Return what the class shows."""
+        """Return the repr of the submission's class."""
         return str(_peer().ask("repr", cls))
 
     def __bool__(cls) -> bool:
-        """Be true, as classes are."""
+        """Return True, as classes do."""
         return True
 
 
@@ -940,7 +942,7 @@ def _short(cls: type) -> str:
 
 
 class Thing:
-    """In the tests' process: an object of the submission."""
+    """An object of the submission, as seen in the tests' process."""
 
     _gem_number: int
     _gem_level = FOUND
@@ -975,7 +977,7 @@ class Thing:
 
     @property
     def __class__(self) -> Any:
-        """The class of the tests of this name, where they have one: both come of the same source."""
+        """The tests' class of this name, if they have one: both come from the same source."""
         kind = type(self)
         trusted = _peer().space.get(_short(kind)) or _LAZY.get(_short(kind))
         return trusted if isinstance(trusted, type) and not isinstance(trusted, Stand) else kind
@@ -986,12 +988,12 @@ class Thing:
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
-        """Its attributes, over there."""
+        """The attributes of the object in the submission's process."""
         return _peer().ask("getattr", self, "__dict__")
 
 
 def _check_known(name: str) -> None:
-    """Refuse special names that are not Python's: packages ask by them who is to compare or to compute."""
+    """Refuse special names that are not Python's; packages use them to decide which side computes."""
     if name.startswith("__") and name.endswith("__") and name not in _KNOWN_NAMES:
         raise AttributeError(name)
 
@@ -1001,7 +1003,7 @@ def _level(thing: Any) -> int:
 
 
 def _told(thing: Any, value: Any) -> Any:
-    """Return what came of asking a stand-in; what knows of the test's own plain data tells none."""
+    """Return the result of an operation on a stand-in; a tainted stand-in must not give plain data."""
     if _level(thing) == TAINTED:
         return _taint(value)
     return value
@@ -1089,7 +1091,7 @@ def _sent(self: Any, value: Any) -> Any:
 
 
 class _Forwarded:
-    """An attribute of a class of the submission that a builtin type has otherwise, or not."""
+    """An attribute of a submission's class that a builtin type defines differently, or not at all."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -1137,7 +1139,7 @@ _PRIVATE = re.compile(r"_|(gi|cr|ag|f|tb|co|func)_")
 
 
 class Space(dict[str, Any]):
-    """The names of the tests; what is not among them is the submission's."""
+    """The namespace of the tests; names that are missing in it are the submission's."""
 
     theirs: frozenset[str] = frozenset()
     entry: str = ""
@@ -1159,7 +1161,7 @@ class Space(dict[str, Any]):
 
 
 class Tester(Peer):
-    """The tests' end: what comes is not trusted."""
+    """The tests' end of the connection; it trusts nothing that it receives."""
 
     def __init__(self, fd: int, classes: Iterable[str]) -> None:
         super().__init__(fd, 0)
@@ -1171,7 +1173,7 @@ class Tester(Peer):
         self.stops = False
 
     def read(self, source: str) -> ast.Module:
-        """Parse the tests; have `except` clauses tell what they catch by names of the submission."""
+        """Parse the tests; make `except` clauses with names of the submission report what they catch."""
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         for node in list(ast.walk(tree)):
@@ -1184,16 +1186,16 @@ class Tester(Peer):
         return tree
 
     def caught(self) -> None:
-        """Note a failure of the tests that was caught as an error of the submission, which may be any."""
+        """Record a failure of the tests that an `except` clause for an error of the submission caught."""
         error = sys.exc_info()[1]
         ours = error is not self.foreign and not isinstance(type(error), Stand)
         if ours and (isinstance(error, AssertionError) or not isinstance(error, Exception)):
             self.failed = error
 
     def left(self, error: BaseException | None) -> None:
-        """Note a failed assert that a context manager of the submission kept to itself.
+        """Record a failed assert that a context manager of the submission suppressed.
 
-        What the tests raise in other ways, `assert False` too, they may want to be kept.
+        Tests may want other exceptions, even of `assert False`, to be suppressed.
         """
         if type(error) is not AssertionError or error is self.foreign or (tb := error.__traceback__) is None:
             return
@@ -1204,7 +1206,7 @@ class Tester(Peer):
             self.failed = error
 
     def ask(self, operation: str, *operands: Any) -> Any:
-        """Have the submission's process do something; it cannot end loops of the tests that call it."""
+        """Ask the submission's process to do something; its StopIteration cannot end loops of the tests."""
         try:
             return super().ask(operation, *operands)
         except StopIteration as error:
@@ -1213,7 +1215,7 @@ class Tester(Peer):
             raise RuntimeError("the submission raised StopIteration") from error
 
     def begin(self) -> None:
-        """Hear which names the submission has."""
+        """Receive the names of the submission."""
         kind, _, names = self._receive()
         if kind != "names" or not all(isinstance(name, str) for name in names):
             raise Garbled("no names")
@@ -1225,11 +1227,11 @@ class Tester(Peer):
             sys.stdout.write(str(text))
 
     def raised(self, error: BaseException) -> None:
-        """Note that this is no assert's."""
+        """Record that this exception is the submission's, not an assert's."""
         self.foreign = error
 
     def perform(self, operation: str, operands: list[Any]) -> Any:
-        """Do to an object of the tests what the submission may: call it, use it, not look inside."""
+        """Perform an operation on an object of the tests, if the submission may: use it, not inspect it."""
         if operation not in OPERATIONS or not operands:
             raise TypeError("no such operation")
         thing = operands[0]
@@ -1256,7 +1258,7 @@ class Tester(Peer):
         return super().perform(operation, operands)
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
-        """Return the number of an object: the submission's own, or one of the tests."""
+        """Return the number of an object of the submission or of the tests."""
         if isinstance(kind, Stand) or kind is Stand:
             return {"o": type.__getattribute__(value, "_gem_number") if kind is Stand else _number(value)}
         if not _lendable(value):
@@ -1344,7 +1346,7 @@ class Tester(Peer):
 
 
 def _builtin(caught: ast.expr) -> bool:
-    """Tell whether an `except` clause names builtin exceptions alone."""
+    """Return whether an `except` clause names only builtin exceptions."""
     names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     return all(isinstance(each, ast.Name) and hasattr(builtins, each.id) for each in names)
 
@@ -1366,10 +1368,10 @@ def _function(value: Any) -> bool:
 
 
 def _lendable(value: Any) -> bool:
-    """Tell whether the submission may use an object of the tests: none through which it could see more.
+    """Return whether the submission may use an object of the tests; it must not see more through it.
 
-    Of classes, those that the tests define: from a builtin one it could make objects that lie in the tests'
-    own process. Of methods, none of a text, whose formatting looks into whatever it is given.
+    Allowed are only classes that the tests define: from a builtin one it could make objects in the tests'
+    process. Methods of text are not allowed, because formatting can inspect any argument.
     """
     if isinstance(value, type):
         return value.__module__ == "tests"
@@ -1379,7 +1381,7 @@ def _lendable(value: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    """Tell whether a value is plain data, which has no say of its own."""
+    """Return whether a value is plain data, which runs no code of the submission."""
     kind = type(value)
     return (
         value is None
@@ -1392,7 +1394,7 @@ def _plain(value: Any) -> bool:
 
 
 def _modules(source: str) -> dict[str, str]:
-    """Return the modules that tests use as if they had imported them: the name, and what it means."""
+    """Return the modules that tests use as if they had imported them, by name."""
     used = set(re.findall(r"(?<![\w.])(\w+)\s*\.", source))
     known = sys.stdlib_module_names | {"numpy", "pandas", "scipy", "sympy"}
     found = {name: name for name in used & known}
@@ -1415,7 +1417,7 @@ def _words(error: BaseException) -> str:
 
 
 def test(fd: int, source: str, preamble: str, name: str | None, classes: list[str]) -> list[str] | None:
-    """Run the tests; return the verdict and why, None where the submission ended before they did."""
+    """Run the tests; return the verdict and the reason, None if the submission ended first."""
     global _the_peer
     peer = _the_peer = Tester(fd, classes)
     space = peer.space

@@ -1,4 +1,4 @@
-"""Grader and Score: how good an answer is."""
+"""The Grader protocol and the Score that a grader returns."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Protocol
 from gem.errors import NoVerdict
 
 UNDECIDED = "undecided"
-"""`Score.why` where a budget was spent before the answer was decided: another budget may decide it."""
+"""The value of `Score.why` when a budget ran out before a decision; a larger budget may decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A grader's judgement.
+    """A grader's verdict on one answer.
 
-    `value` lies in [0, 1]; `correct` says whether it counts as solved; `parsed` is what the grader read out
-    of the answer, None when it found none; `why` is a word or sentence for the record; `info` holds more.
+    `value` is in [0, 1]; `correct` is whether the answer counts as solved; `parsed` is the answer that the
+    grader extracted, or None; `why` is a word or sentence with the reason; `info` holds further data.
     """
 
     value: float
@@ -30,25 +30,25 @@ class Score:
 
 
 class Grader(Protocol):
-    """Scores an answer against a reference.
+    """A function that scores an answer against a reference.
 
-    Pure, from any thread and any process. A hostile answer gives a Score; only a grader that fails on its own
-    raises NoVerdict.
+    It is pure and may be called from any thread and any process. A hostile answer gives a Score; only a
+    failure of the grader itself raises NoVerdict.
     """
 
     def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer`, the agent's whole reply, against `reference`, the task's."""
+        """Score `answer`, the agent's whole reply, against the task's `reference`."""
         ...
 
 
 def checked(score: Any) -> Score:
-    """Return a score that is one.
+    """Return `score` if it is a valid Score.
 
     Raises:
-        NoVerdict: for what no grader returns: the grader is broken, whatever the answer was.
+        NoVerdict: if it is not: the grader is broken, whatever the answer was.
     """
     if not isinstance(score, Score):
-        raise NoVerdict(f"the grader returned {score!r:.80}, which is no Score.")
+        raise NoVerdict(f"the grader returned {score!r:.80}, which is not a Score.")
     value: Any = score.value  # an annotation keeps nobody from giving something else
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     fits = (

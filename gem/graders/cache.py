@@ -1,4 +1,4 @@
-"""Verdicts by content: the same answer to the same reference is graded once."""
+"""CachedGrader: grades the same answer to the same reference only once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
 class CachedGrader(Rebuildable):
-    """A grader that remembers: in memory, and in a file where one is named.
+    """A grader that caches scores in memory and, optionally, in a file.
 
-    The key is a hash of the grader's name and settings, the reference and the answer. What raises, no verdict
-    above all, is not remembered, nor is what a grader left undecided because its budget was spent. Threads
-    may share one, and processes the file.
+    The key is a hash of the grader's name and settings, the reference and the answer. Exceptions such as
+    NoVerdict are not cached, nor are scores left undecided because a budget ran out. Threads may share one
+    cache, and processes may share the file.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class CachedGrader(Rebuildable):
         """Wrap `grader`.
 
         Args:
-            grader: who grades what is new.
-            path: an SQLite file that is made when absent; None keeps verdicts in memory alone.
-            name: of the grader, its version and its settings; by default its `name`, and the arguments
+            grader: the grader of answers that are not in the cache.
+            path: an SQLite file, created if absent; None keeps scores in memory only.
+            name: a name for the grader, its version and its settings; by default its `name` and the arguments
                 that it was made with.
-            capacity: verdicts kept in memory.
+            capacity: the most scores to keep in memory.
 
         Raises:
-            BadArgument: when the grader has no name, or was made with arguments that cannot be written down.
+            BadArgument: when the grader has no name, or was made with arguments that cannot be serialized.
             StoreError: when the file cannot be used.
         """
         name = name or _named(grader)
@@ -54,7 +54,7 @@ class CachedGrader(Rebuildable):
         self._file = None if path is None else _opened(Path(path))
 
     def __call__(self, answer: str, reference: Any) -> Score:
-        """Return the remembered score, or grade and remember it."""
+        """Return the cached score, or grade the answer and cache the score."""
         key = self._key(answer, reference)
         with self._lock:
             score = self._kept.get(key) or self._stored(key)
@@ -78,11 +78,11 @@ class CachedGrader(Rebuildable):
                 self._file = None
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; leaving the block closes the file."""
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Close."""
+        """Close the file."""
         self.close()
 
     def _key(self, answer: str, reference: Any) -> bytes:
@@ -126,7 +126,7 @@ class CachedGrader(Rebuildable):
 
 
 def _named(grader: Grader) -> str:
-    """Return a name that tells graders apart which judge differently."""
+    """Return a name that differs for graders that grade differently."""
     name = getattr(grader, "name", None)
     if not name or not isinstance(name, str):
         raise BadArgument(f"{type(grader).__name__} has no name; give one, as name='mine/1'.")

@@ -1,4 +1,4 @@
-"""A cascade: cheap graders first, dearer ones where the cheap ones do not settle it."""
+"""CascadeGrader: cheap graders first, and expensive ones only when the cheap ones do not decide."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gem.specs import Rebuildable
 
 
 def accepts(score: Score) -> bool:
-    """Settle what a cheap grader accepts: a strict one errs by refusing."""
+    """Return whether a cheap grader accepts the answer; a strict grader errs only by rejecting."""
     return score.correct
 
 
 class CascadeGrader(Rebuildable):
-    """Asks its graders in order, until one settles the answer; the last one always does.
+    """A grader that asks its graders in order until one settles the answer; the last one always does.
 
-    The score's `info` holds every verdict that was given, under ``verdicts``, and ``settled_by``. A share of
-    the settled answers is shown to the other graders too, and `report` says how often they disagree: that is
-    how wrong the cheap ones are. A grader that fails in such a check costs the check alone.
+    The score's `info` holds every verdict under ``verdicts``, and ``settled_by``. A share of the settled
+    answers goes to the other graders too, as spot checks. `report` counts how often they disagree, which
+    shows how wrong the cheap graders are. If a grader fails in a spot check, only that check is lost.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class CascadeGrader(Rebuildable):
         settles: Callable[[Score], bool] = accepts,
         spot_checks: float = 0.0,
     ) -> None:
-        """Line the graders up.
+        """Set the graders and their order.
 
         Args:
-            graders: by name, the cheapest first.
-            settles: whether a score of any but the last is final.
-            spot_checks: share of the settled answers, from 0 to 1, that the others see too; which ones
-                follows from their content.
+            graders: the graders by name, the cheapest first.
+            settles: decides whether a score of any grader but the last is final.
+            spot_checks: share of the settled answers, from 0 to 1, that the other graders grade too; a hash
+                of the answer selects them.
         """
         if not graders:
             raise BadArgument("a cascade needs at least one grader.")
@@ -55,7 +55,7 @@ class CascadeGrader(Rebuildable):
         self._lock = Lock()
 
     def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer`; raises what the grader that was asked raises."""
+        """Score `answer`; raises what a grader raises before the answer is settled."""
         verdicts: dict[str, bool] = {}
         final: Score | None = None
         by = ""
@@ -80,9 +80,9 @@ class CascadeGrader(Rebuildable):
         return replace(final, info={**final.info, "settled_by": by, "verdicts": verdicts})
 
     def report(self) -> dict[str, Any]:
-        """Return how many answers each grader settled, and how often each pair disagreed of how many.
+        """Return how many answers each grader settled, and per pair the disagreements and comparisons.
 
-        ``failed`` says how many spot checks each grader failed to make.
+        ``failed`` counts the spot checks in which each grader failed.
         """
         with self._lock:
             return {

@@ -1,7 +1,8 @@
-"""Programming tasks: does a submission pass its tests?
+"""CodeGrader: scores a submission to a programming task by its tests.
 
-One child and one compilation per submission, a process per test. What is expected never enters a process
-that holds the submission: outputs are compared outside, asserts run in a process of their own.
+A submission gets one child and is compiled once; each test runs in its own process. Expected values never
+enter a process that holds the submission: outputs are compared outside, and asserts run in a separate
+process.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ VERDICTS = {
     "CE": "compile error",
     "NONE": "no code",
 }
-"""What `info["verdict"]` may be, and what it means."""
+"""The values of `info["verdict"]` and their meanings."""
 
 BUDGET = Budget(cpu_s=6.0, wall_s=20.0, memory_mb=1024, output_kb=16 * 1024)
-"""What each test may use, before the processor's speed is taken into account."""
+"""The budget of each test, before it is scaled to the processor's speed."""
 
 _SPIN_S = 0.0065
-"""CPU seconds of `_spin` on the machine for which the CPU budget is meant."""
+"""CPU seconds of `_spin` on the reference machine of the CPU budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one test said: its verdict, in words why, and how the run went."""
+    """The outcome of one test: its verdict, the reason in words, and the result of the run."""
 
     verdict: str
     why: str = ""
@@ -59,17 +60,17 @@ class Outcome:
 
 
 class CodeGrader(Rebuildable):
-    """Score a submission by the tests of its task.
+    """A grader that scores a submission by the tests of its task.
 
-    The submission is the last fenced code block of an answer, of those labelled as Python where there are
-    any. A task's tests are in any form that `read_tests` knows.
+    The submission is the last fenced code block of an answer that is labelled as Python, or else the last of
+    any. A task's tests are in any form that `read_tests` accepts.
 
-    Score. `value` is 1 when every test that ran is passed, else 0, or with `partial` the fraction that is
-    passed; `correct` means all. `info`: `verdict` (a key of VERDICTS, of the first test that failed),
-    `passed`, `run` and `tests` (how many were passed, were run, are there), `compare`, of asserts `isolated`
-    (they shared no process with the submission), and `spent`, which differs from run to run: the most CPU and
-    wall-clock seconds that a test took, the budget, the sandbox's backend. `public` is the first failure,
-    where that test may be shown.
+    The score: `value` is 1 when every test that ran is passed, else 0, or with `partial` the fraction passed;
+    `correct` means all passed. `info` has `verdict` (a key of VERDICTS, of the first test that failed),
+    `passed`, `run` and `tests` (numbers of tests passed, run and available), `compare`, for asserts
+    `isolated` (they shared no process with the submission), and `spent`, which differs from run to run: the
+    most CPU and wall-clock seconds of a test, the budget, and the sandbox's backend. `public` is the first
+    failure, if that test may be shown.
     """
 
     name = "code/1"
@@ -88,16 +89,17 @@ class CodeGrader(Rebuildable):
         """Set how submissions are judged.
 
         Args:
-            sandbox: where they run: a sandbox, the name of a backend, or None for the best one here.
-            compare: how outputs are compared, where the task does not say; see `gem.graders.compare`.
-            checker: Python code that decides instead, where the task does not say: either a function
-                ``check(given, output, expected)`` that returns whether the output is right, or a program
-                called with the paths of three files, given, output and expected, that exits with 0 for right
-                and with 1 or 2 for wrong. It runs in the sandbox.
-            partial: give the fraction of tests passed, which runs all of them, instead of all or nothing.
-            max_tests: run at most so many; None runs all.
-            tolerance: what a float may be off, absolutely or relatively.
-            budget: what each test may use; None takes BUDGET, its seconds scaled to this machine's speed.
+            sandbox: the sandbox to run in, the name of a backend, or None for the strongest backend here.
+            compare: how outputs are compared if the task does not say; see `gem.graders.compare`.
+            checker: Python code that decides instead, if the task does not say. It is a function
+                ``check(given, output, expected)`` that returns whether the output is right. Or it is a
+                program called with the paths of three files (given, output, expected), which exits with 0 for
+                right and with 1 or 2 for wrong. It runs in the sandbox.
+            partial: score the fraction of tests passed, which runs all tests, instead of all or nothing.
+            max_tests: the most tests to run; None runs all.
+            tolerance: the absolute or relative error that a float may have.
+            budget: the limits of each test; None takes BUDGET with its seconds scaled to this machine's
+                speed.
 
         Raises:
             BadArgument: for an unknown comparison, or a number of tests below 1.
@@ -149,7 +151,7 @@ def submission(answer: str) -> str | None:
 
 
 def scaled(budget: Budget) -> Budget:
-    """Return a budget whose seconds are stretched to this machine's speed; never shortened."""
+    """Return a budget with its seconds scaled to this machine's speed; they are never reduced."""
     slow = slowness()
     return replace(
         budget, cpu_s=float(math.ceil(budget.cpu_s * slow)), wall_s=math.ceil(budget.wall_s * slow)
@@ -163,13 +165,13 @@ def slowness() -> float:
 
 
 def _results(results: object) -> list[Result]:
-    """Return what judging gave as results.
+    """Return the results of judging after checking their types.
 
     Raises:
-        SandboxFailed: for anything else.
+        SandboxFailed: if they are not a list of results.
     """
     if not isinstance(results, list):
-        raise SandboxFailed(f"the sandbox's judging returned {results!r:.80}, which is no list.")
+        raise SandboxFailed(f"the sandbox's judging returned {results!r:.80}, which is not a list.")
     return [checked(result) for result in results]
 
 
@@ -202,7 +204,7 @@ class _Run:
         self.name = tests.name
 
     def score(self, code: str) -> Score:
-        """Run the tests and sum up."""
+        """Run the tests and return the score."""
         if self.tests.kind == "asserts":
             self._assert(code)
         else:
@@ -253,7 +255,7 @@ class _Run:
         return Score(value, correct, code, why, info)
 
     def _shown(self, index: int, outcome: Outcome) -> dict[str, Any]:
-        """What the agent may read of a test that failed."""
+        """Return what the agent may read of a test that failed."""
         if outcome.verdict == "CE" or self.tests.kind == "asserts":
             return {"why": outcome.why}
         return {
@@ -272,10 +274,10 @@ class _Run:
         return Case(call=self.name, args=given)
 
     def _check_all_ran(self) -> None:
-        """See that the sandbox ran every test, or stopped at one that failed.
+        """Check that the sandbox ran every test, or stopped at one that failed.
 
         Raises:
-            SandboxFailed: where it did not: the program is not to answer for that.
+            SandboxFailed: if it did not, which is not the program's fault.
         """
         failed = any(outcome.verdict != "AC" for outcome in self.outcomes)
         if len(self.outcomes) < len(self.chosen) and not failed:
@@ -284,14 +286,14 @@ class _Run:
             )
 
     def _enter(self, place: int, result: Result) -> bool:
-        """Note how a test went; tell whether to go on."""
+        """Record the outcome of a test; return whether to go on."""
         self._note(result)
         outcome = self._outcome(self.chosen[place], result)
         self.outcomes.append(outcome)
         return outcome.verdict == "AC" or (self.partial and outcome.verdict != "CE")
 
     def _note(self, result: Result) -> None:
-        """Keep the most that a test has used."""
+        """Update the maxima of CPU time, wall time and memory."""
         checked(result)
         self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
         self.memory_mb = max(self.memory_mb, result.memory_mb)
@@ -327,7 +329,7 @@ class _Run:
         )
 
     def _ask_checker(self) -> None:
-        """Let the task's checker decide on the outputs that are there; it is trusted, but confined."""
+        """Let the task's checker decide on the outputs; it is trusted, but runs in the sandbox."""
         for place, got in self.unchecked:
             given, wanted = (each[self.chosen[place]] for each in (self.tests.inputs, self.tests.outputs))
             right = self._checked(given, got, wanted)
@@ -339,7 +341,7 @@ class _Run:
                     return
 
     def _checked(self, given: Any, got: Any, wanted: Any) -> bool | None:
-        """Return what the checker says of an output, None where it fails."""
+        """Return the checker's verdict on an output; None if the checker fails."""
         checker = self.tests.checker or ""
         if re.search(r"^def check\(", checker, re.MULTILINE):
             cases = [Case(call="check", args=(given, got, wanted))]
@@ -358,7 +360,7 @@ class _Run:
     # -- asserts
 
     def _assert(self, code: str) -> None:
-        """Run every test in a process of its own, beside the submission's."""
+        """Run every test in its own process, next to the submission's process."""
         program, tests = assembled(code, self.tests), self.tests
         if not tests.isolate:
             self._assert_together(program)
@@ -376,7 +378,7 @@ class _Run:
         self._check_all_ran()
 
     def _said(self, result: Result) -> Outcome:
-        """Return what the tester said of a test that it saw to its end."""
+        """Return the tester's verdict on a test that it ran to its end."""
         try:
             verdict, why = json.loads(result.value or "")
         except ValueError:
@@ -386,7 +388,7 @@ class _Run:
         return Outcome(verdict, why)
 
     def _assert_together(self, program: str) -> None:
-        """Run the tests in the submission's process, after it: for those that say so, who know the risk."""
+        """Run the tests in the submission's process, after it, for tasks with ``isolate: False``."""
         self.isolated = False
         word = secrets.token_hex(16)
         end = f"\n__import__('os').write(1, b'{word}')\n"
@@ -414,7 +416,7 @@ class _Run:
 
 
 def _limit(result: Result) -> str | None:
-    """Return which limit ended a run: cpu, wall, memory, output or processes; None for none of them."""
+    """Return which limit ended a run (cpu, wall, memory, output or processes), or None."""
     match result.status:
         case Status.TLE:
             return "wall" if result.info.get("why") == "wall" else "cpu"
@@ -429,13 +431,13 @@ _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't sta
 
 
 def _callable(code: str, name: str) -> str:
-    """Return how a submission's function is called: some data sets name the method of a class Solution."""
+    """Return how to call a submission's function; some data sets name a method of class Solution."""
     names = defined(code) or frozenset()
     return f"Solution.{name}" if "." not in name and name not in names and "Solution" in names else name
 
 
 def assembled(code: str, tests: CodeTests) -> str:
-    """Return a submission to asserts as a program: after the prompt's imports, or as its continuation."""
+    """Return the program of a submission with asserts: after the prompt's imports, or as its continuation."""
     names = defined(code)
     if tests.opening and not (names and {root(tests.name or ""), "Solution"} & names):
         continued = tests.opening + code
@@ -457,7 +459,7 @@ def _last_line(text: str) -> str:
 
 
 def feedback(public: Mapping[str, Any], kind: str) -> str:
-    """Return what the agent reads of the first failure that may be shown."""
+    """Return the text that the agent reads about the first failure that may be shown."""
     lines: Sequence[tuple[str, Any]] = [
         (key, public[key]) for key in ("given", "wanted", "got") if public.get(key) is not None
     ]

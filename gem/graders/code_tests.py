@@ -1,4 +1,4 @@
-"""What a programming task is tested with, read from the forms in which data sets hold it."""
+"""The tests of a programming task, read from the formats of common data sets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ACCEPTED = (
 class CodeTests:
     """The tests of one task.
 
-    `kind` says what a submission is: a ``program``, whose `inputs` and `outputs` are texts; a ``function``
+    `kind` is the kind of submission: a ``program``, whose `inputs` and `outputs` are texts; a ``function``
     called `name`, whose `inputs` are argument lists and whose `outputs` are plain data; or ``asserts``, code
-    that uses what the submission defines, where `inputs` are pieces of code, each a test with a budget of its
-    own, and `outputs` is empty. `name` may be dotted: ``Solution.f`` is a method, of an object made without
-    arguments. The first `public` tests may be shown. `preamble` is trusted code that stands before the
-    submission and before the tests, `opening` the code that a submission continues where it does not define
-    `name` itself. `classes` are those that the asserts test: their objects may say what they are equal to.
-    `isolate`: False runs asserts in the submission's own process, where nothing holds the two apart.
+    that uses what the submission defines. For asserts, `inputs` are pieces of code, each a test with its own
+    budget, and `outputs` is empty. `name` may be dotted: ``Solution.f`` is a method of an object made without
+    arguments. The first `public` tests may be shown. `preamble` is trusted code that runs before the
+    submission and before the tests. `opening` is code that a submission continues if it does not define
+    `name` itself. `classes` are those that the asserts test: their objects may decide what they are equal to.
+    `isolate`: False runs asserts in the submission's own process, without isolation.
     """
 
     kind: Literal["program", "function", "asserts"]
@@ -48,13 +48,13 @@ class CodeTests:
     )
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tests."""
         return len(self.inputs)
 
     def chosen(self, most: int | None) -> list[int]:
         """Return the tests to run, in order: those shown first, then the others, small inputs first.
 
-        Of more than `most`, the smallest, the largest and others evenly between are kept.
+        If there are more than `most`, the smallest, the largest and others evenly spaced between are kept.
         """
         shown, rest = list(range(self.public)), list(range(self.public, len(self)))
         rest.sort(key=lambda i: (_size(self.inputs[i]), i))
@@ -67,12 +67,12 @@ class CodeTests:
 
 
 def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
-    """Return the tests that a data set's column holds; `row` is the other columns.
+    """Return the tests in a column of a data set; `row` holds the other columns.
 
-    Accepted are the forms of CodeContests, APPS, TACO, LiveCodeBench, PrimeIntellect, HumanEval and MBPP.
+    It accepts the formats of CodeContests, APPS, TACO, LiveCodeBench, PrimeIntellect, HumanEval and MBPP.
 
     Raises:
-        BadArgument: when they are in none of these forms, or none are there.
+        BadArgument: when they are in none of these formats, or there are none.
     """
     row = row or {}
     if isinstance(raw, CodeTests):
@@ -167,14 +167,14 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
 
 
 CANDIDATE = "__candidate__"
-"""What `check` is called with where the entry point is no plain name."""
+"""The argument of `check` if the entry point is not a plain name."""
 
 
 def _dotted(name: str, column: str) -> str:
-    """Return an entry point without calls that have no arguments: ``Solution().f`` is ``Solution.f``.
+    """Return an entry point without calls that have no arguments: ``Solution().f`` becomes ``Solution.f``.
 
     Raises:
-        BadArgument: when it is no expression.
+        BadArgument: when it is no such name and, in ``entry_point``, no expression either.
     """
     name = name.strip()
     short = re.sub(r"\(\s*\)(?=\.)", "", name)
@@ -192,15 +192,15 @@ def _dotted(name: str, column: str) -> str:
 
 
 def root(name: str) -> str:
-    """Return the name that a submission has to define for an entry point."""
+    """Return the name that a submission must define for an entry point."""
     found = re.match(r"\w+", name)
     return found[0] if found else name
 
 
 def _code_of(prompt: str, name: str) -> tuple[str, str]:
-    """Return a prompt that is code up to the body of `name`, and what stands before that; else two empties.
+    """Return a prompt that is code up to the body of `name`, and the code before that; else two empty texts.
 
-    A question in words is no code, and never stands before a submission.
+    A question in words is not code and is never put before a submission.
     """
     for body in ("", "\n    pass", "\n        pass"):
         try:
@@ -215,7 +215,7 @@ def _code_of(prompt: str, name: str) -> tuple[str, str]:
 
 
 def _tree(code: str) -> ast.Module:
-    """Parse code; again where Python 3.11 loses count of its recursion, as it may in threads."""
+    """Parse code, with a retry because Python 3.11 may miscount its recursion depth in threads."""
     for _ in range(9):
         try:
             return ast.parse(code)
@@ -225,7 +225,7 @@ def _tree(code: str) -> ast.Module:
 
 
 def defined(code: str) -> frozenset[str] | None:
-    """Return the names that code binds at its top level, None where it does not compile."""
+    """Return the names that code binds at its top level; None if it does not compile."""
     try:
         tree = _tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -269,7 +269,7 @@ _PLAIN_ATTRIBUTES = {
 
 
 def _operands(value: ast.AST) -> Iterator[ast.AST]:
-    """Yield what operators stand between."""
+    """Yield the operands of operators."""
     match value:
         case ast.BinOp(left=left, right=right):
             yield from (*_operands(left), *_operands(right))
@@ -282,8 +282,8 @@ def _operands(value: ast.AST) -> Iterator[ast.AST]:
 def evident_classes(sources: Sequence[str]) -> set[str]:
     """Return the names that tests use as classes of the submission.
 
-    Such a name begins with a capital, and the tests ask its objects for what no plain data has, ask which
-    objects are its, derive from it or catch it.
+    Such a name begins with a capital. The tests use attributes of its objects that plain data lacks, test for
+    its instances, derive from it or catch it.
     """
     found: set[str] = set()
     own: set[str] = set()
@@ -332,7 +332,7 @@ _CLASS = re.compile(
 
 
 def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
-    """Return the names that the tests call and that the task's own words or code say to be classes."""
+    """Return the names that the tests call and that the task's text or code describes as classes."""
     said = {
         next(filter(None, found.groups()))
         for text in row.values()
@@ -356,7 +356,7 @@ _LOOKED_AT = 20_000  # characters of a column
 
 
 def _text(value: Any) -> str:
-    """Return what a program reads or writes; some data sets hold a list of lines."""
+    """Return the text that a program reads or writes; some data sets hold a list of lines."""
     if isinstance(value, list | tuple):
         return "\n".join(map(_text, value))
     if value is None or isinstance(value, Mapping):
@@ -365,7 +365,7 @@ def _text(value: Any) -> str:
 
 
 def _arguments(value: Any) -> tuple[Any, ...]:
-    """Return a call's arguments: a list of them, or, in text, JSON values a line each."""
+    """Return a call's arguments, from a list or from text with one JSON value per line."""
     if isinstance(value, str):
         try:
             return tuple(json.loads(line) for line in value.splitlines() if line.strip())

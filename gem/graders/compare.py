@@ -1,6 +1,6 @@
-"""When an output is the one that was wanted: a comparison from a list, chosen per task and recorded.
+"""Comparisons of an output with the expected one; each task chooses one by name, and it is recorded.
 
-Comparing happens outside the sandbox, on text and plain data alone, so that nothing the submission defines
+Comparison happens outside the sandbox, on text and plain data only, so nothing that the submission defines
 takes part in it.
 """
 
@@ -15,21 +15,22 @@ from typing import Any, Literal, get_args
 from gem.errors import BadArgument
 
 Compare = Literal["exact", "lines", "tokens", "floats", "unordered", "unordered_tokens"]
-"""How outputs are compared.
+"""The names of the comparisons.
 
 ``exact``: equal, character by character; numbers of equal type. ``lines``: blanks at the ends of lines and
 blank lines at the end do not count. ``tokens``: only the words between blanks count. ``floats``: tokens, but
-a number wanted with a point or an exponent is met within the tolerance. ``unordered``: lines, by their
-tokens, in any order, each as often as wanted. ``unordered_tokens``: tokens in any order.
+an expected number with a point or an exponent may differ within the tolerance. ``unordered``: lines, by their
+tokens, in any order, each as often as expected. ``unordered_tokens``: tokens in any order.
 
-What a function returned is compared as plain data: tuples are lists, an int is no bool, a float is met within
-the tolerance except under ``exact``; both unordered ones take the items of the outermost list in any order.
+A function's return value is compared as plain data: tuples are lists, an int is not a bool, and a float may
+differ within the tolerance except under ``exact``. Both unordered comparisons accept the items of the
+outermost list in any order.
 """
 
 COMPARES: tuple[str, ...] = get_args(Compare)
 
 TOLERANCE = 1e-6
-"""The error, absolute or relative to the wanted number, that a float may have."""
+"""The error that a float may have, absolute or relative to the expected number."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
@@ -38,7 +39,7 @@ def check_compare(name: str) -> str:
     """Return `name`.
 
     Raises:
-        BadArgument: when it is no comparison.
+        BadArgument: for an unknown comparison.
     """
     if name not in COMPARES:
         raise BadArgument(f"compare is {name!r}; accepted: {', '.join(COMPARES)}, or a checker.")
@@ -46,7 +47,7 @@ def check_compare(name: str) -> str:
 
 
 def same_text(got: str, wanted: str, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
-    """Tell whether a program's output is the one that was wanted."""
+    """Return whether a program's output equals the expected one."""
     if compare == "exact":
         return got == wanted
     if compare == "lines":
@@ -64,17 +65,17 @@ def same_text(got: str, wanted: str, compare: str = "tokens", tolerance: float =
 
 
 def same_value(got: Any, wanted: Any, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
-    """Tell whether plain data, as JSON has it, is what was wanted."""
+    """Return whether plain data (as in JSON) equals the expected data."""
     if compare.startswith("unordered") and isinstance(got, list) and isinstance(wanted, list):
         return _same_in_any_order(got, wanted, tolerance)
     return _same(got, wanted, None if compare == "exact" else tolerance)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: tuples are lists, keys are text.
+    """Return a value as plain JSON data: tuples become lists, keys become text.
 
     Raises:
-        BadArgument: when it is no plain data.
+        BadArgument: when it is not plain data.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -85,9 +86,7 @@ def plain(value: Any) -> Any:
             key if isinstance(key, str) else json.dumps(plain(key)): plain(each)
             for key, each in value.items()
         }
-    raise BadArgument(
-        f"a test holds {type(value).__name__} {value!r:.80}; accepted: plain data, as JSON has it."
-    )
+    raise BadArgument(f"a test holds {type(value).__name__} {value!r:.80}; accepted: plain data, as in JSON.")
 
 
 def _lines(text: str) -> list[str]:
@@ -142,7 +141,7 @@ def _number(value: Any) -> bool:
 
 
 _MOST_APART = 1000
-"""Items that are not exactly equal, of which each is compared with each."""
+"""The most items without an exact match that are compared pairwise; with more, the lists differ."""
 
 
 def _same_in_any_order(got: list[Any], wanted: list[Any], tolerance: float) -> bool:

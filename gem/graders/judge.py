@@ -1,9 +1,9 @@
-"""A judge: any Agent as a grader, with a rubric.
+"""JudgeGrader: any Agent as a grader, with a rubric.
 
-What is graded was written by somebody who wants a good grade. So it reaches the judge as one JSON string
-inside a block whose tag is drawn anew for every question: the text can neither close the block nor know the
-tag that a verdict must carry. A verdict is one JSON object and nothing else, but for what the judge thinks
-before it; a reply that is anything else is asked for once more, and then there is no verdict.
+The author of a graded text wants a good grade. So the text reaches the judge as one JSON string inside a
+block whose tag is drawn anew for every question. The text can neither close the block nor know the tag that a
+verdict must have. A verdict is one JSON object and nothing else, except the judge's thinking before it. After
+any other reply the judge is asked once more, and then there is no verdict.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gem.record import Agent, Ask
 from gem.specs import Rebuildable
 
 LONGEST = 60_000
-"""Characters of a text that the judge is shown; the middle of a longer one is left out, and marked."""
+"""The most characters of a text that the judge reads; the middle of a longer one is cut out and marked."""
 
 SYSTEM = """\
 You are a strict examiner. Grade the ANSWER by the rubric, and against the REFERENCE where there is one.
@@ -43,9 +43,9 @@ That was no verdict. Reply with one JSON object and nothing else: \
 
 
 class JudgeGrader(Rebuildable):
-    """Asks an agent for a score from 0 to 1.
+    """A grader that asks an agent for a score from 0 to 1.
 
-    A judge that refuses, answers garbage or fails twice gives no verdict.
+    If the judge refuses, gives unreadable replies or fails twice, NoVerdict is raised.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class JudgeGrader(Rebuildable):
         """Set the judge and its rubric.
 
         Args:
-            agent: who judges.
-            rubric: what a score of 1 takes, and what 0 is, in plain words.
-            passing: the score from which an answer counts as correct.
-            max_tokens: tokens that a verdict may take, the thinking before it included; None for no limit.
-            tag: draws the tag of a question; those who are graded must not be able to foresee it.
+            agent: the agent that judges.
+            rubric: the meaning of the scores 1 and 0, in plain words.
+            passing: the lowest score that counts as correct.
+            max_tokens: the most tokens of a verdict, including the thinking before it; None for no limit.
+            tag: draws the tag of a question; the graded agent must not be able to predict it.
         """
         if not rubric.strip():
-            raise BadArgument("the rubric is empty; say what a score of 1 takes, and what 0 is.")
+            raise BadArgument("the rubric is empty; describe what the scores 1 and 0 mean.")
         if not 0 < passing <= 1:
             raise BadArgument(f"passing is {passing}; accepted: more than 0, at most 1.")
         self.agent, self.rubric, self.passing, self.max_tokens, self.tag = (
@@ -80,7 +80,7 @@ class JudgeGrader(Rebuildable):
 
     @property
     def name(self) -> str:
-        """A name that changes with the rubric, for caches of verdicts; add the model's where that changes."""
+        """A name for caches that changes with the rubric; add the model's name if the model may change."""
         digest = blake2b(f"{self.rubric}\0{self.passing}".encode(), digest_size=6).hexdigest()
         return f"judge/1:{type(self.agent).__name__}:{digest}"
 
@@ -88,7 +88,7 @@ class JudgeGrader(Rebuildable):
         """Score `answer` by the rubric; `reference` is shown to the judge unless it is None.
 
         Raises:
-            NoVerdict: when the judge gives none twice, or fails.
+            NoVerdict: when the judge fails, or gives no verdict twice.
         """
         nonce = self.tag()
         messages = [
@@ -136,7 +136,7 @@ def _shown(answer: str, reference: Any, nonce: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text as a JSON string that holds no angle bracket, so no tag either."""
+    """Return text as a JSON string without angle brackets, and so without tags."""
     if len(text) > LONGEST:
         half = LONGEST // 2
         text = f"{text[:half]}\n[{len(text) - LONGEST} characters left out]\n{text[-half:]}"
@@ -144,9 +144,9 @@ def _quoted(text: str) -> str:
 
 
 def read_verdict(said: str, nonce: str) -> tuple[float, str] | None:
-    """Return score and reason when a reply is a verdict under this tag and nothing else, else None.
+    """Return the score and reason of a reply that is a verdict with this tag and nothing else; else None.
 
-    What a judge thinks, up to the last ``</think>``, is no part of its verdict.
+    The judge's thinking, up to the last ``</think>``, is not part of its verdict.
     """
     _, closing, rest = said.rpartition("</think>")
     if closing and (verdict := _verdict(rest, nonce)) is not None:
@@ -173,7 +173,7 @@ def _verdict(said: str, nonce: str) -> tuple[float, str] | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that says a thing twice: readers differ in which one counts."""
+    """Refuse an object with a repeated key, because readers differ in which value counts."""
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key stands twice")
     return dict(pairs)

@@ -1,11 +1,11 @@
-r"""Mathematics: whether two answers mean the same.
+r"""MathGrader: decides whether two answers are mathematically equal.
 
-Most pairs are decided here in microseconds, as fractions or at sample points (`gem.graders._algebra`). What
-is left goes to sympy in a worker process that is killed when it has spent its CPU budget: such an answer
-scores 0 with ``why="undecided"``, because else a policy could hide behind ``9^9^9^9``.
+Most pairs are decided here in microseconds, as fractions or at sample points (`gem.graders._algebra`). The
+others go to sympy in a worker process that is killed when its CPU budget runs out. Such an answer scores 0
+with ``why="undecided"``, because otherwise a policy could avoid a verdict with ``9^9^9^9``.
 
-Both sides are read whole or not at all. Words are taken off an answer only where they are from lists that
-surely leave its value as it is; a reference that nobody reads is compared word for word (`unread`).
+Both sides are read whole or not at all. Words are removed from an answer only if they are in lists of words
+that do not change its value. A reference that cannot be read is compared word for word (`unread`).
 """
 
 from __future__ import annotations
@@ -107,18 +107,18 @@ _SEGMENT = re.compile(r"(?<!\\)\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", r
 
 @cache
 def workers() -> WorkerPool:
-    """Return this process's pool of grading workers; it starts none before it is asked."""
+    """Return this process's pool of grading workers; workers start at the first question."""
     return WorkerPool(WORKER)
 
 
 class MathGrader(Rebuildable):
-    r"""Compares a final answer with a reference, as mathematics.
+    r"""A grader that compares a final answer with a reference, as mathematics.
 
-    The answer is the content of the last ``\boxed{}``, and of those that belong to the same statement (see
-    `final_answer`); without a box it is the reply itself when that is one line, else what stands after
-    "answer is", else the last sentence where that is one of a few kinds as "There are 12 ways.". A reference
-    is text, a number, or a sequence of either of which any will do. One that cannot be read whole is
-    compared word for word: `reads` and `unread` tell.
+    The answer is the content of the last ``\boxed{}``, and of the boxes that belong to the same statement
+    (see `final_answer`). Without a box it is the reply itself if that is one line, else the text after
+    "answer is", else the last sentence if that is of a simple kind such as "There are 12 ways.". A reference
+    is text, a number, or a sequence of these, any of which is accepted. A reference that cannot be read whole
+    is compared word for word; `reads` and `unread` find these.
     """
 
     name = "math/2"
@@ -127,8 +127,9 @@ class MathGrader(Rebuildable):
         """Set the budgets of one undecided pair.
 
         Args:
-            cpu_s: CPU time, whatever the machine's load; spending it makes the answer undecided, so 0.
-            wall_s: wall clock, a net for a worker that hangs without computing.
+            cpu_s: CPU seconds, independent of the machine's load; when they run out, the answer is undecided
+                and scores 0.
+            wall_s: wall-clock seconds, a safety limit for a worker that hangs without computing.
         """
         if not (cpu_s > 0 and wall_s > 0):
             raise BadArgument(f"cpu_s is {cpu_s} and wall_s is {wall_s}; both must be more than 0.")
@@ -138,8 +139,8 @@ class MathGrader(Rebuildable):
         """Score `answer` against `reference`.
 
         Raises:
-            NoVerdict: when the workers fail on a known good pair too.
-            MissingExtra: when a pair needs sympy, and the `math` extra is absent.
+            NoVerdict: when the workers also fail on a known good pair.
+            MissingExtra: when a pair needs sympy, and the extra `math` is not installed.
         """
         golds = references(reference)
         given, _ = final_answer(answer)
@@ -164,20 +165,20 @@ class MathGrader(Rebuildable):
         return Score(0.0, False, shown, why)
 
     def reads(self, reference: Any) -> bool:
-        """Return whether every text of a reference is read whole, so that other writings of it are right too.
+        """Return whether every text of a reference is read whole, so that other notations of it are accepted.
 
         Raises:
-            BadArgument: for a reference of no kind that is graded.
-            MissingExtra: when only sympy could say, and the `math` extra is absent.
+            BadArgument: for a reference of an unsupported type.
+            MissingExtra: when only sympy could decide, and the extra `math` is not installed.
         """
         return not self.unread(reference)
 
     def unread(self, reference: Any) -> list[str]:
-        """Return the texts of a reference that are only compared word for word.
+        """Return the texts of a reference that can only be compared word for word.
 
         Raises:
-            BadArgument: for a reference of no kind that is graded.
-            MissingExtra: when only sympy could say, and the `math` extra is absent.
+            BadArgument: for a reference of an unsupported type.
+            MissingExtra: when only sympy could decide, and the extra `math` is not installed.
         """
         return [gold for gold in references(reference) if not self._readable(gold)]
 
@@ -191,7 +192,7 @@ class MathGrader(Rebuildable):
         return known
 
     def _ask(self, gold: str, answer: str) -> tuple[bool, str]:
-        """Have a worker compare; a crash is the answer's doing only when a known good pair does not crash."""
+        """Ask a worker to compare; a crash is the answer's fault only if a known good pair does not crash."""
         question = {"gold": _formula(gold) or "", "answer": _formula(answer) or ""}
         for _ in range(2):
             try:
@@ -223,7 +224,7 @@ class MathGrader(Rebuildable):
 
 
 def check_correct(answer: str, truth: Any) -> bool:
-    r"""Return whether `answer`, boxed or bare, is the mathematical equal of `truth`.
+    r"""Return whether `answer`, boxed or bare, is mathematically equal to `truth`.
 
     >>> check_correct(r"so it is \boxed{\frac{2}{4}}", "0.5"), check_correct("0.51", "0.5")
     (True, False)
@@ -237,7 +238,7 @@ def _default() -> MathGrader:
 
 
 def references(reference: Any) -> list[str]:
-    """Return the texts of which any will do.
+    """Return the texts of a reference, any of which is accepted.
 
     Raises:
         BadArgument: when the reference is neither text nor a number nor a sequence of them.
@@ -269,15 +270,15 @@ def _reference(text: str) -> str:
 
 
 def final_answer(text: str) -> tuple[str | None, bool]:
-    r"""Return the final answer in `text`, and whether it is surely that: boxed, or all there is.
+    r"""Return the final answer in `text`, and whether that is certain: it is boxed or is the whole text.
 
-    Several boxes are one answer together when they belong to the same statement: when nothing but list marks,
-    "and", "or" and commas stands between them; when they stand in one sentence; or when a few words on the
-    same or the next line lead from one to the other. They do not where a blank line with words, a longer text
-    or a concluding or correcting word ("so", "therefore", "the answer", "no", "wait") stands between: then
-    the last one counts. "and" and "or" join even so.
+    Several boxes form one answer if they belong to the same statement. They do if only list marks, "and",
+    "or" and commas are between them, if they are in one sentence, or if only a few words on the same or the
+    next line are between them. They do not if a blank line with words, a longer text, or a concluding or
+    correcting word ("so", "therefore", "the answer", "no", "wait") is between them: then the last box counts.
+    "and" and "or" join even then.
 
-    What follows the answer may correct it ("No, it is 3"), or take it back ("That is wrong"): see
+    Text after the answer may correct it ("No, it is 3") or withdraw it ("That is wrong"): see
     `gem.graders._corrections`.
 
     >>> final_answer(r"thus \boxed{1} and \boxed{2}.")
@@ -305,7 +306,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
 
 
 def _anchored(rest: str) -> str | None:
-    """Return what is said after "answer is": the sentence, or the formula that stands alone."""
+    """Return the text after "answer is": the sentence, or a formula on its own line."""
     rest = rest.strip().removeprefix("}").strip()  # the end of \text{The answer is }
     segment = _SEGMENT.match(rest)
     behind = rest[segment.end() :].partition("\n")[0] if segment else ""
@@ -324,7 +325,7 @@ _REASON = re.compile(
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences of a reply, without assurances at its end."""
+    """Return the sentences of a reply, without closing assurances."""
     found = [part for part in _SENTENCES.split(text) if part.strip()]
     while len(found) > 1 and _ASSURANCE.fullmatch(found[-1].strip()):
         found.pop()
@@ -337,7 +338,7 @@ def _unassured(line: str) -> str:
 
 
 def _joined_boxes(text: str, last: str) -> str:
-    """Join the boxes that belong to the statement of the last one, and a percent sign behind a single one."""
+    """Join the boxes that belong to the last one's statement, or a single box and a percent sign after it."""
     found = [last]
     start = text.rfind("\\boxed")
     tail = text[start:]
@@ -360,7 +361,7 @@ def _joined_boxes(text: str, last: str) -> str:
 
 
 def _belongs(gap: str) -> bool:
-    """Whether what stands between two boxes makes them one answer."""
+    """Return whether the text between two boxes makes them one answer."""
     if len(gap) > 300:
         return False
     words = _STYLED.sub(r" \1 ", gap)
@@ -378,11 +379,11 @@ def _belongs(gap: str) -> bool:
 
 
 def copied(reply: str, reference: Any, question: str) -> bool:
-    r"""Whether the final answer of a reply is a formula of the question, and not that of the reference.
+    r"""Return whether the final answer of a reply copies a formula of the question instead of answering it.
 
-    "Expand $(x+1)^2$" and "Find $\binom{5}{2}$" are not answered by what they ask about.
-    Numbers that are worked out, words, sets and intervals are never copies, but for a number of the question
-    that is to be written in another way: "Convert 0.75 to a fraction" is not answered by 0.75.
+    "Expand $(x+1)^2$" and "Find $\binom{5}{2}$" are not answered by repeating the formula. Evaluated numbers,
+    words, sets and intervals are never copies, except a number of the question that must be written in
+    another way: 0.75 does not answer "Convert 0.75 to a fraction".
 
     >>> copied(r"\boxed{\dbinom{5}{2}}", "10", r"Find $\binom{5}{2}$."), copied("10", "10", "Is 10 even?")
     (True, False)
@@ -417,7 +418,7 @@ _CONVERT = re.compile(
 
 
 def _formulas(question: str) -> list[Node]:
-    """Return the formulas of a question: in another writing they have the same tree."""
+    """Return the formulas of a question as trees, which are equal for different notations."""
     found = []
     for text in re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]:
         with contextlib.suppress(Unread):
@@ -426,7 +427,7 @@ def _formulas(question: str) -> list[Node]:
 
 
 def _rewritten(tree: Node, given: str, reference: Any) -> bool:
-    """Whether every reference is a number in another notation than the answer's, or in another unit."""
+    """Return whether every reference is a number in a notation or unit that differs from the answer's."""
     for gold in references(reference):
         text = _prepared(gold)
         try:
@@ -440,17 +441,18 @@ def _rewritten(tree: Node, given: str, reference: Any) -> bool:
 
 
 def _notation(tree: Node, text: str) -> tuple[list[Any], str]:
-    """Return how a number is written, and its unit."""
+    """Return the notation of a number, and its unit."""
     number, unit = (tree[1], tree[2]) if tree[0] == "unit" else (tree, "")
     marks = (r"\d\.\d", r"_", r"overline|\.\(|\.\.\.", r"\d[eE]\d")
     return [number[0], *(re.search(mark, text) is not None for mark in marks)], unit
 
 
 def formed(reply: str, reference: Any, question: str) -> bool:
-    r"""Whether a right answer has the form that the question asks for: expanded, in factors, simplified.
+    r"""Return whether a right answer has the form that the question asks for: expanded, factored, simplified.
 
-    Where the reference is a number, an integral, a sum over an index, a limit or a determinant is left to do;
-    where it is another formula without these, an integral, a sum, a limit or a derivative.
+    If the reference is a number, the answer must not contain an integral, an indexed sum or product, a limit
+    or a determinant. If it is another formula without these, the answer must not contain an integral, a sum,
+    a limit or a derivative.
 
     >>> tuple(formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2"))
     (False, True)
@@ -478,7 +480,7 @@ _LEFT_TO_DO = ("+", "*", "/", "^", "-", "%", "fn", "unit", "rel")
 
 
 def _canonical(text: str) -> str:
-    """Return a text with one of several writings of a fraction, product or power."""
+    """Return a text with one notation for fractions, products and powers."""
     text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)
     text = re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|[×·]", "*", text)
     text = re.sub(r"\\b?(?=(?:mod|gcd|lcm|min|max)(?![a-zA-Z]))", "", text)
@@ -489,9 +491,9 @@ def _canonical(text: str) -> str:
 
 
 def decide(gold: str, answer: str) -> tuple[bool | None, str]:
-    """Compare without sympy: True, False, or None where that does not suffice; and why.
+    """Compare without sympy: return True, False, or None if undecided, and the reason.
 
-    Never raises and takes no more than some milliseconds, whatever the texts are.
+    It never raises and takes at most some milliseconds, whatever the texts are.
     """
     if gold == answer:
         return bool(gold), "same text"
@@ -524,7 +526,7 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
 
 
 def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
-    """Compare with an answer whose numbers were words; what it says of them, as "half of 2", counts."""
+    """Compare with an answer whose number words are now digits, including phrases such as "half of 2"."""
     told, reason = _compared(left, spoken)
     value = None if told else _words.stated(spoken)
     return (told, reason) if value is None else _compared(left, _prepared.__wrapped__(value))
@@ -547,7 +549,7 @@ def _untexted(text: str) -> str:
 
 
 def readable(gold: str) -> bool | None:
-    """Return whether a reference is read whole: by this process, None where only sympy could."""
+    """Return whether this process reads a reference whole; None if only sympy could."""
     text = _prepared(gold)
     if not text:
         return False
@@ -567,15 +569,15 @@ def readable(gold: str) -> bool | None:
 
 
 def _measured(tree: Node) -> bool:
-    """Whether the words behind a number are known to be a unit or a thing that is counted."""
+    """Return whether the words after a number are known to be a unit or a counted thing."""
     return tree[0] != "unit" or tree[2][0] == "(" or counted(tree[2])
 
 
 def _formula(text: str) -> str | None:
-    """Return a text as sympy's parser is given it, or None where a part of it is no plain formula.
+    """Return a text in the form for sympy's parser; None if a part of it is not a plain formula.
 
-    Names of functions that nobody defined, primes, indices, sets and inequalities are left out: that parser
-    reads some of them as something else.
+    Undefined function names, primes, indices, sets and inequalities are excluded, because that parser
+    misreads some of them.
     """
     if len(text) > ANSWER:
         return None
@@ -608,7 +610,7 @@ def _prepared(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """Rewrite the few phrases that stand for a number or a set."""
+    """Rewrite the few phrases that mean a number or a set."""
     if _PHRASED.fullmatch(text):
         words = _STYLED.sub(r"\1", text).strip().casefold()
         for meaning, phrase in _SAYINGS.items():
@@ -626,7 +628,7 @@ def _scaled(match: re.Match[str]) -> str:
 
 
 def _choice(gold: str, answer: str) -> bool | None:
-    """Compare letters of a multiple choice, where the reference is one."""
+    """Compare multiple-choice letters, if the reference is one."""
     letter = _CHOICE.fullmatch(_STYLED.sub(r"\1", gold).strip())
     if letter is None:
         return None
@@ -638,7 +640,7 @@ def _choice(gold: str, answer: str) -> bool | None:
 
 
 def _phrase(gold: str, answer: str) -> bool | None:
-    """Compare words, where the reference is words and no formula."""
+    """Compare words, if the reference is words and not a formula."""
     plain = _STYLED.sub(r"\1", gold).strip()
     if not _PHRASE.fullmatch(plain) or not _WORD.search(plain) or plain in ("pi", "infinity", "inf", "oo"):
         return None
@@ -671,7 +673,7 @@ def _plain(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """Return words alone, without case and punctuation; signs and marks of operations stay."""
+    """Return only the words, without case and punctuation; signs and operators stay."""
     text = re.sub(r"(?<=\w)[-–](?=[^\W\d])", " ", text)
     return " ".join(re.sub(r"(?<!\d)[.,](?!\d)|[.,](?!\d)|[:;'\"!?()\[\]{}_]", " ", text).split()).casefold()
 
@@ -709,7 +711,7 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
 
 
 def _read_gold(gold: str) -> Node:
-    """Read a reference; one that says "5 dollars is the price" or "at least 5" as the value it states."""
+    """Read a reference; "5 dollars is the price" or "at least 5" is read as the value it states."""
     try:
         tree: Node = read(gold)
     except Unread:
@@ -723,7 +725,7 @@ def _read_gold(gold: str) -> Node:
 
 
 def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
-    """Say None where a worker may be asked: both sides are plain formulas."""
+    """Return None if a worker may be asked, which needs two plain formulas."""
     if _BURST.search(answer):
         return False, UNDECIDED
     if _formula(gold) is None or _formula(answer) is None:
@@ -732,7 +734,7 @@ def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
 
 
 def _decimal_comma(gold: Node, answer: str) -> bool | None:
-    """Compare 1,5 with a reference of 1.5: what groups of thousands look like is never a decimal."""
+    """Compare 1,5 with a reference of 1.5; a number with groups of thousands is never a decimal."""
     number = bare(gold)
     if number[0] == "num" and number[2] is not None and _COMMA.fullmatch(answer):
         try:
@@ -783,7 +785,7 @@ def boxed_reward_fn(
 ) -> tuple[dict[str, bool], float]:
     r"""Return ``{"formatted": ...}`` and the reward of a reply whose answer must be in ``\boxed{}``.
 
-    With `fast`, what cannot be decided without sympy counts as wrong.
+    With `fast`, an answer that cannot be decided without sympy counts as wrong.
     """
     inside = boxed(model_response)
     if inside is None:

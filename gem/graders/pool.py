@@ -1,11 +1,10 @@
-"""Warm worker processes that may be killed: for grading code that hangs, bursts or crashes.
+"""Warm worker processes that can be killed, for grading code that hangs, runs out of memory or crashes.
 
-One pool serves a whole process, any of its threads, however many environments it holds; a forked or spawned
-process has its own. The first question starts a fork server (`gem.graders._fork_server`), a fresh process
-that loads the program once. It forks a worker, in milliseconds, when all others are busy, up to the pool's
-size; a worker is replaced when a question killed it, after so many questions, or when its memory has grown.
-Nothing here forks the calling process or uses signals in it, and server and workers end when it does, by the
-closed socket.
+One pool serves all threads and environments of a process; a forked or spawned process has its own. The first
+question starts a fork server (`gem.graders._fork_server`), a fresh process that loads the program once. It
+forks a worker, in milliseconds, when all others are busy, up to the pool's size. A worker is replaced when a
+question killed it, after a number of questions, or when its memory has grown. Nothing here forks the calling
+process or uses signals in it. Server and workers end with it, because their socket closes.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from gem.graders._fork_server import receive, send
 
 SERVER = Path(__file__).with_name("_fork_server.py")
 START_S = 120.0
-"""Wall clock for the server to load its libraries; on a busy machine that is slow."""
+"""Wall-clock seconds for the server to load its libraries, which is slow on a busy machine."""
 
 
 class WorkerLost(NoVerdict):
-    """A worker ended, or was ended, before it answered; `spent`: its CPU budget was used up."""
+    """A worker ended or was killed before it answered; `spent`: its CPU budget ran out."""
 
     def __init__(self, message: str, spent: bool = False) -> None:
-        """Keep why."""
+        """Store the reason."""
         super().__init__(message)
         self.spent = spent
 
 
 class Missing(Exception):
-    """The worker lacks a package; the name stands in `package`."""
+    """The worker lacks a package, named in `package`."""
 
     def __init__(self, package: str, why: str) -> None:
         super().__init__(why)
@@ -52,10 +51,10 @@ class Missing(Exception):
 
 
 class _Server:
-    """The process that forks the workers and waits for them; one thread at a time gives it an order."""
+    """The process that forks the workers and waits for them; one thread at a time gives it orders."""
 
     def __init__(self, program: Path) -> None:
-        """Start it and wait until it has loaded `program`.
+        """Start the server and wait until it has loaded `program`.
 
         Raises:
             WorkerLost: when it does not start. Missing: when it lacks a package.
@@ -119,7 +118,7 @@ class _Server:
                 raise
 
     def close(self) -> None:
-        """End it, and with it its workers."""
+        """End the server and its workers."""
         self.closed = True
         with suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)  # a thread that waits for a reply wakes up
@@ -153,13 +152,13 @@ class WorkerPool:
     def __init__(
         self, program: Path, size: int | None = None, retire: int = 2000, memory_mb: int = 700
     ) -> None:
-        """Start nothing yet.
+        """Set the limits; no process starts yet.
 
         Args:
             program: the file that the workers run.
-            size: most workers at once; by default the processors, at most 8.
-            retire: questions after which a worker is replaced.
-            memory_mb: resident memory above which it is replaced.
+            size: the most workers at once; by default the number of processors, at most 8.
+            retire: the number of questions after which a worker is replaced.
+            memory_mb: the resident memory in MiB above which a worker is replaced.
         """
         self.program = program
         self.size = size or max(
@@ -189,12 +188,12 @@ class WorkerPool:
         return self._server.process.pid if self._server else None
 
     def ask(self, question: Mapping[str, Any], cpu_s: float, wall_s: float) -> Any:
-        """Return a worker's answer to `question`; waiting for a free worker does not count.
+        """Return a worker's answer to `question`; the wait for a free worker does not count.
 
         Args:
-            question: what JSON can hold; `cpu_s` is added to it.
-            cpu_s: CPU time that it may take.
-            wall_s: wall clock that it may take, a safety net for a worker that sleeps.
+            question: JSON-serializable data; `cpu_s` is added to it.
+            cpu_s: the CPU seconds that it may take.
+            wall_s: the wall-clock seconds that it may take, a safety limit for a worker that sleeps.
 
         Raises:
             WorkerLost: when the worker died or was killed. Missing: when it lacks a package.
@@ -210,7 +209,7 @@ class WorkerPool:
             self._give_back(worker, healthy)
 
     def close(self) -> None:
-        """End the workers, also one with a question, which is then lost; a later question starts new ones."""
+        """End the workers; a question in work is lost. A later question starts new workers."""
         with self._changed:
             idle, self._idle = self._idle, []
             server, self._server = self._server, None
@@ -275,7 +274,7 @@ def _exchange(worker: _Worker, question: Mapping[str, Any], wall_s: float) -> An
 
 
 def resident_mb(pid: int) -> float:
-    """Return a process's resident memory in MiB; 0 where the system does not say."""
+    """Return a process's resident memory in MiB; 0 if the system does not report it."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
@@ -293,7 +292,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a forked child: server and workers are the parent's; close our copies of the sockets, end nobody."""
+    """In a forked child, close the copies of the sockets; server and workers belong to the parent."""
     for server in list(_servers):
         server.closed = True
         server.control.close()

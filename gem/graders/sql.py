@@ -1,4 +1,4 @@
-"""Results and states of databases, compared: order where asked, numbers with tolerance, duplicates count."""
+"""Comparison of query results and database states: with order if asked, number tolerance and duplicates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 Row: TypeAlias = Sequence[Any]
 
 TOLERANCE = 1e-6
-"""Absolute and relative difference up to which two numbers are the same."""
+"""The largest absolute or relative difference of two numbers that count as equal."""
 
 
 def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) -> str:
-    """Return how two results differ, or '' where they are the same.
+    """Return how two query results differ, or '' if they are the same.
 
-    Columns are compared by place; their names do not count. Rows count as often as they occur. With `ordered`
-    they must come in the same order.
+    Columns are compared by position, not by name. Each row counts as often as it occurs. With `ordered` the
+    rows must be in the same order.
     """
     if len(got) != len(wanted):
         return f"it has {len(got)} rows, wanted are {len(wanted)}"
@@ -37,14 +37,14 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
 
 
 def same_value(got: Any, wanted: Any) -> bool:
-    """Return whether two values are the same: numbers within TOLERANCE, everything else exactly."""
+    """Return whether two values are equal: numbers within TOLERANCE, everything else exactly."""
     if _is_number(got) and _is_number(wanted):
         return _near(got, wanted)
     return type(got) is type(wanted) and bool(got == wanted)
 
 
 def same_state(got: Mapping[str, Sequence[Row]], wanted: Mapping[str, Sequence[Row]]) -> str:
-    """Return how two databases differ, or '': the same tables, in each the same rows in any order."""
+    """Return how two databases differ, or '' if all tables have the same rows in any order."""
     if set(got) != set(wanted):
         return f"its tables are {sorted(got)}, wanted are {sorted(wanted)}"
     for table in wanted:
@@ -54,9 +54,9 @@ def same_state(got: Mapping[str, Sequence[Row]], wanted: Mapping[str, Sequence[R
 
 
 def _classes(column: Sequence[Any]) -> dict[Any, int]:
-    """Return a class for each number: those with no gap beyond TOLERANCE between them have the same.
+    """Return a class for each number; numbers with no gap beyond TOLERANCE between them share a class.
 
-    So rows can be counted, where sorting by numbers that rounding moved would pair the wrong ones.
+    With classes, rows can be counted. Sorting by rounded numbers instead could pair the wrong rows.
     """
     numbers = sorted({value for value in column if _is_number(value) and value == value})
     classes = dict.fromkeys(numbers[:1], 0)
@@ -70,7 +70,7 @@ def _counted(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Count
 
 
 def _form(value: Any, classes: Mapping[Any, int]) -> Any:
-    """Return a value as it is counted; a NaN is the same as nothing."""
+    """Return a key under which a value is counted; the key of a NaN equals no other."""
     if _is_number(value):
         return ("number", classes[value]) if value == value else object()
     return type(value).__name__, repr(value)

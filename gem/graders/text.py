@@ -1,4 +1,4 @@
-"""Question answering: exact match and F1 as SQuAD and HotpotQA define them, with several gold answers."""
+"""TextGrader: exact match and F1 for question answering, as in SQuAD and HotpotQA."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 
 
 class TextGrader(Rebuildable):
-    r"""Compares an answer with gold answers, of which any will do.
+    r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply.
     """
@@ -45,12 +45,12 @@ class TextGrader(Rebuildable):
     name = "text/1"
 
     def __init__(self, metric: Literal["em", "f1"] = "em", official: bool = False) -> None:
-        """Choose what `value` is: exact match, or the F1 of words; `correct` is exact match either way.
+        """Choose the metric of `value`: exact match or word F1; `correct` is always exact match.
 
         Args:
             metric: ``em`` or ``f1``.
-            official: compare as the SQuAD script does and no better: numbers in words, dates, accents and
-                typographic characters then make a difference, signs and decimal points none.
+            official: compare exactly as the SQuAD script does. Then number words, dates, accents and
+                typographic characters make a difference; signs and decimal points do not.
         """
         if metric not in ("em", "f1"):
             raise BadArgument(f"metric is {metric!r}; accepted: em, f1.")
@@ -69,7 +69,7 @@ class TextGrader(Rebuildable):
 
 
 def extracted(reply: str) -> str:
-    """Return the answer in a reply: boxed, tagged, or all of it."""
+    """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
     reply = reply[-LONGEST:]
     found = boxed(reply)
     if found is None:
@@ -92,11 +92,11 @@ def _golds(reference: Any) -> list[str]:
 
 
 def exact_match(answer: str, gold: str, official: bool = False) -> bool:
-    """Return whether both are the same but for case, punctuation, articles and spaces.
+    """Return whether both are equal except for case, punctuation, articles and spaces.
 
-    Unless `official`, numbers in words, dates, ordinals, accents and typographic characters make no
-    difference either, but the sign of a number and what stands between two digits do. Where nothing but
-    punctuation and articles was given or wanted, these are compared as they are.
+    Unless `official`, number words, dates, ordinals, accents and typographic characters make no difference
+    either, but the sign of a number and characters between two digits do. If either side is only punctuation
+    and articles, both are compared unchanged.
 
     >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
     (True, True)
@@ -119,7 +119,7 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
 
 
 def f1(answer: str, gold: str, official: bool = False) -> float:
-    """Return the F1 of the words that both have in common, as HotpotQA computes it.
+    """Return the F1 score of the common words, as HotpotQA computes it.
 
     >>> f1("the red house", "house"), f1("yes", "no")
     (0.6666666666666666, 0.0)
@@ -139,9 +139,9 @@ def _f1(left: str, right: str) -> float:
 
 
 def normalise(text: str) -> str:
-    """Lower the case, remove ASCII punctuation and articles, and join what is left by single spaces.
+    """Convert to lower case, remove ASCII punctuation and articles, and join the words by single spaces.
 
-    It is the SQuAD script's normalisation.
+    This is the normalisation of the SQuAD script.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
@@ -151,13 +151,13 @@ def _readings(official: bool) -> tuple[Callable[[str], str], ...]:
 
 
 def _signed(text: str) -> str:
-    """Normalise as the script does, but keep signs of numbers and what stands between two digits."""
+    """Normalise as the script does, but keep signs of numbers and characters between two digits."""
     # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
     return normalise(_BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text)))
 
 
 def _marked(text: str) -> str:
-    """Normalise in that way, without punctuation of any script."""
+    """Normalise like `_signed`, and remove the punctuation of all scripts."""
     text = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
     return normalise("".join(c for c in text if c.isascii() or unicodedata.category(c)[0] != "P"))
 

@@ -1,7 +1,7 @@
-"""Where untrusted code runs: `open_sandbox` gives the best backend that this machine can hold to.
+"""Sandboxes for untrusted code: `open_sandbox` opens the strongest backend that works on this machine.
 
-`default_sandbox` is the one that tools and graders share within a process. Names come when they are first
-used, so that importing this package costs nothing.
+`default_sandbox` returns the one that tools and graders share within a process. Names are imported on first
+use, so importing this package costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The backends: what each is called, how strong it is, and how it is made."""
+"""The sandbox backends: their names, their strength, and how to make each one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gem.sandbox.base import SandboxFailed
 
 
 class Backend(NamedTuple):
-    """How strong a backend is, and what it may lack and still be taken for it."""
+    """The strength of a backend, and the properties that it may lack and still pass its self-test."""
 
     label: str
     summary: str
@@ -33,7 +33,7 @@ PROPERTIES: dict[str, str] = {
     "survivors": "nothing outlives the call",
     "deadline": "the wall-clock budget holds",
 }
-"""What the self-test tries, in words."""
+"""The properties that the self-test checks, in words."""
 
 NAMED_ONLY = ("remote", "container")
 _UNKNOWABLE = frozenset(
@@ -48,10 +48,10 @@ BACKENDS: dict[str, Backend] = {
     "landlock": Backend("partial", "Landlock and a system-call filter, no processes", frozenset({"disk"})),
     "none": Backend("none", "a bare process under rlimits", frozenset(PROPERTIES)),
 }
-"""Every backend of gem's own, the strongest first."""
+"""All built-in backends, the strongest first."""
 
 ORDER = ("userns", "bwrap-slots", "landlock")
-"""What is tried when no backend was named; ``none`` comes after them if that is allowed."""
+"""The backends tried when none is named; ``none`` is tried last, if it is allowed."""
 
 
 def make(name: str, **options: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What every sandbox offers: run, session, judge, and the records they return.
+"""The interface of every sandbox (run, session, judge) and the records that it returns.
 
-The program failing, hanging or bursting its budget is an ordinary result with a status. The sandbox failing
-is `SandboxFailed`, a NoVerdict: it is retried once where that is safe, and never becomes a score.
+A program that fails, hangs or exceeds its budget gives an ordinary result with a status. A sandbox that fails
+raises `SandboxFailed`, a NoVerdict: the call is retried once where that is safe, and never scored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gem.errors import NoVerdict
 
 
 class SandboxFailed(NoVerdict):
-    """The sandbox itself failed: set-up, a lost fork server, a container that died."""
+    """The sandbox itself failed: its set-up failed, or its fork server or container died."""
 
 
 class Status(StrEnum):
-    """How a run ended, as online judges name it."""
+    """How a run ended, in the terms of online judges."""
 
     OK = "OK"  # exit code 0 within the budget
     RE = "RE"  # uncaught exception, other exit code, or a signal
@@ -34,10 +34,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one run, or one cell of a session, may use.
+    """The limits of one run, or of one cell of a session.
 
-    Seconds, MiB and KiB as the names say. `memory_mb` holds for each process and for all together,
-    `disk_mb` and `inodes` for all that is written, `output_kb` for each of stdout and stderr.
+    The units are in the names: seconds, MiB and KiB. `memory_mb` limits each process and all processes
+    together, `disk_mb` and `inodes` all files that are written, `output_kb` each of stdout and stderr.
     """
 
     cpu_s: float = 10.0
@@ -53,10 +53,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run did. Bytes that are no UTF-8 are shown as replacement characters.
+    """The outcome of a run. Bytes that are not UTF-8 become replacement characters.
 
-    `cut`: output was lost to the budget. `info` names the backend that ran it. For a cell, `value` is what a
-    notebook would show of its last expression and `figures` holds PNG files drawn by it.
+    `cut`: output over the budget was dropped. `info` names the backend. For a cell, `value` is what a
+    notebook would show for its last expression, and `figures` holds the PNG files that it drew.
     """
 
     status: Status
@@ -79,13 +79,13 @@ class Result:
 
 
 def checked(result: object) -> Result:
-    """Return a result that is one; whoever scores by results asks this first.
+    """Return `result` if it is a valid Result; graders call this before they score it.
 
     Raises:
-        SandboxFailed: for what no run ends in: the sandbox is broken, whatever the program did.
+        SandboxFailed: if it is not valid: the sandbox is broken, whatever the program did.
     """
     if not isinstance(result, Result):
-        raise SandboxFailed(f"the sandbox returned {result!r:.80}, which is no Result.")
+        raise SandboxFailed(f"the sandbox returned {result!r:.80}, which is not a Result.")
     spent: tuple[Any, ...] = (result.wall_s, result.cpu_s, result.memory_mb)
     fits = (
         isinstance(result.status, Status),
@@ -97,21 +97,22 @@ def checked(result: object) -> Result:
         isinstance(result.info, Mapping),
     )
     if not all(fits):
-        raise SandboxFailed(f"the sandbox returned {result!r:.200}, which no run ends in.")
+        raise SandboxFailed(f"the sandbox returned {result!r:.200}, which is not the result of any run.")
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of a submission: standard input, a function call, code that follows it, or a tester beside it.
+    """One run of a submission: standard input, a function call, code that follows it, or a separate tester.
 
-    Exactly one of the four: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
-    `args` as plain data, whose result comes back as JSON in `Result.value`; `code`, statements run after
-    the submission in its namespace, where reaching the end counts as OK; `tester`, the source of trusted code
-    that runs in a second process, which the submission's cannot read. It defines ``serve(namespace, fd)``,
-    called in the submission's process after the submission, and ``test(fd, *args)``, called in the other;
-    `fd` is an end of a socket between both. What `test` returns comes back as JSON in `Result.value`; it
-    returns None where the submission's process has ended, and then the result says how that ended.
+    Set exactly one of the four: `stdin`; `call`, a function's name (``Solution.method`` for a class) with
+    `args` as plain data, whose result comes back as JSON in `Result.value`; `code`, statements run after the
+    submission in its namespace, where reaching the end counts as OK; `tester`, the source of trusted code
+    that runs in a second process, which the submission's process cannot read. It defines ``serve(namespace,
+    fd)``, called in the submission's process after the submission, and ``test(fd, *args)``, called in the
+    second process; `fd` is one end of a socket between them. What `test` returns comes back as JSON in
+    `Result.value`. It returns None if the submission's process has ended; the result then says how that
+    process ended.
     """
 
     stdin: bytes | None = None
@@ -122,42 +123,44 @@ class Case:
 
 
 class Session(Protocol):
-    """A child that keeps its state: interpreter, files, working directory, until close()."""
+    """A child process that keeps its interpreter, files and working directory until close()."""
 
     @property
     def restarts(self) -> int:
-        """Return how often the session had to begin anew, its state lost, because a budget was spent."""
+        """Return how often the session was restarted and lost its state because a budget ran out."""
         ...
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell. A spent wall budget interrupts it; the session's state stays where that helps.
+        """Run a cell. A cell that runs out of wall time is interrupted and the session keeps its state.
 
-        Where it does not, and when another budget is spent, the session ends, and its next cell begins a
-        new one, with ``result.info["restarted"]``. Processes that it leaves may run on; where they spend the
-        session's `cpu_s` between requests they are ended, and ``info["leftovers"]`` says so. Of `budget` only
-        `wall_s`, `cpu_s` and `output_kb` may differ from the session's.
+        If the interrupt fails, or another budget runs out, the session ends; its next cell starts a new one
+        and sets ``result.info["restarted"]``. Processes that a cell leaves behind may keep running. If they
+        use up the session's `cpu_s` between requests they are killed, and ``info["leftovers"]`` is set. Only
+        `wall_s`, `cpu_s` and `output_kb` of `budget` may differ from the session's.
         """
         ...
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
-        """Run a bash command; working directory and exported variables are kept for the next one.
+        """Run a bash command; the working directory and exported variables are kept for the next one.
 
-        A spent wall budget ends the command alone. `clean` first ends everything else that runs in the
-        session and starts from the first folder and environment: for scoring what an agent left behind.
+        When the wall budget runs out, only the command is ended. With `clean`, everything else that runs in
+        the session is ended first, and the command starts in the session's first folder and environment. Use
+        it to score what an agent left behind.
         """
         ...
 
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file below the session's working folder, making its folders.
 
-        Raises ToolError where the path leaves the folder or meets a link or something that is no file.
+        Raises ToolError if the path leaves the folder, or goes through a link or something that is not a
+        file.
         """
         ...
 
     def read_file(self, path: str) -> bytes:
         """Read a regular file below the session's working folder; links are not followed.
 
-        Raises ToolError where there is no such regular file.
+        Raises ToolError if there is no such regular file.
         """
         ...
 
@@ -166,17 +169,17 @@ class Session(Protocol):
         ...
 
     def fork(self) -> Session:
-        """Return a twin in the same state. Raises CannotFork where that cannot be."""
+        """Return a copy of the session in the same state. Raises CannotFork if that is not possible."""
         ...
 
     def close(self) -> None:
-        """End it: no process, mount or file is left."""
+        """End the session; no process, mount or file is left."""
         ...
 
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """Every method may be called from any thread."""
+    """The interface of a sandbox; every method may be called from any thread."""
 
     backend: str
 
@@ -202,12 +205,12 @@ class Sandbox(Protocol):
         preload: Sequence[str] = (),
         seed: int | None = None,
     ) -> Session:
-        """Open a session; `budget` is each cell's unless the cell gives its own.
+        """Open a session; `budget` applies to each cell that gives no budget of its own.
 
         Its working folder is ``$HOME``, private and bounded by `Budget.disk_mb`. It begins with a copy of
-        `image` (a folder, a tar file or a tar's bytes), then `files`. `loopback` gives it a network of its
-        own in which only 127.0.0.1 exists. `preload` names packages that its cells will import ("numpy",
-        "sympy", "scipy"), so that they are there at once. `seed` fixes `random` and numpy in it.
+        `image` (a folder, a tar file or a tar's bytes), then `files`. `loopback` gives it a private network
+        in which only 127.0.0.1 exists. `preload` names packages that its cells will import ("numpy", "sympy",
+        "scipy"), so that these imports are fast. `seed` seeds `random` and numpy in it.
         """
         ...
 
@@ -220,10 +223,11 @@ class Sandbox(Protocol):
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
     ) -> list[Result]:
-        """Compile once, run every case in a fork of its own, return the results in order.
+        """Compile once, run every case in its own fork, and return the results in order.
 
-        `go_on(i, result)` is asked outside after each case; False stops there, and the list is shorter.
-        A submission that does not compile gives one Result with CE. `budget` is each case's.
+        `go_on(i, result)` is called outside the sandbox after each case; if it returns False, judging stops
+        and the list is shorter. A submission that does not compile gives one Result with CE. `budget` applies
+        to each case.
         """
         ...
 
@@ -232,7 +236,7 @@ class Sandbox(Protocol):
         ...
 
     def report(self) -> Mapping[str, Any]:
-        """Return the backend, each property (True, False) and why higher backends were not taken."""
+        """Return the backend, each property (True or False), and why stronger backends were not chosen."""
         ...
 
     def close(self) -> None:

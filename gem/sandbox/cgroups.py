@@ -1,8 +1,8 @@
-"""Memory control groups from outside, where they can be had: the kernel then counts all that a call takes.
+"""Memory control groups, where the system offers them: the kernel then limits all memory of a call.
 
-Groups are made below this process's own one, or beside it, and used for one call after another. Version 1 and
-2 of control groups are tried, never assumed: a group is made, limited, entered and removed first. A child
-enters its group by itself, through a descriptor, before it takes any memory.
+Groups are made below this process's own group, or next to it, and reused for one call after another. Versions
+1 and 2 are never assumed but tested: a group is made, limited, entered and removed first. A child enters its
+group by itself, through a descriptor, before it uses any memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def files(self) -> tuple[str, str]:
-        """Return the file of the limit, and the one that counts the processes that it ended."""
+        """Return the file of the limit, and the file that counts the processes killed by it."""
         return (
             ("memory.limit_in_bytes", "memory.oom_control")
             if self.version == 1
@@ -65,7 +65,7 @@ class Group:
             raise
 
     def hold(self, limit: int) -> None:
-        """Limit it to so many bytes beyond what it still holds of calls before. Raises OSError."""
+        """Limit the group to `limit` bytes more than it still holds from earlier calls. Raises OSError."""
         used = int(self._read("memory.usage_in_bytes" if self.place.version == 1 else "memory.current"))
         limit += SLACK + (used if used > SLACK else 0)
         if limit != self.limit:
@@ -80,20 +80,20 @@ class Group:
         self.ended_before = self._ended()
 
     def burst(self) -> bool:
-        """Say whether a process was ended for want of memory since this, or `hold`, was last called."""
+        """Return whether a process was killed for lack of memory since the last call of this or of `hold`."""
         with contextlib.suppress(OSError):
             before, self.ended_before = self.ended_before, self._ended()
             return self.ended_before > before
         return False
 
     def empty(self) -> bool:
-        """Say whether there is no process in it."""
+        """Return whether the group has no process."""
         with contextlib.suppress(OSError):
             return not os.pread(self.procs, 16, 0)
         return False
 
     def remove(self) -> None:
-        """Remove it, if nothing is in it."""
+        """Remove the group if it is empty."""
         self.forget()
         for _ in range(20):  # its last process may be ending
             try:
@@ -106,7 +106,7 @@ class Group:
                 return
 
     def forget(self) -> None:
-        """Close its descriptors."""
+        """Close the group's descriptors."""
         fds, self.procs, self.events = (self.procs, self.events), -1, -1
         for fd in fds:
             if fd >= 0:
@@ -126,7 +126,7 @@ class Group:
 
 
 class Groups:
-    """The groups of a sandbox: made as they are needed, kept for later, removed at the end."""
+    """The control groups of a sandbox: made when needed, kept for reuse, removed at the end."""
 
     def __init__(self) -> None:
         self.place = find()
@@ -136,11 +136,11 @@ class Groups:
 
     @property
     def version(self) -> int:
-        """Return the version of control groups, 0 where none can be had."""
+        """Return the version of control groups; 0 if none can be used."""
         return self.place.version if self.place else 0
 
     def take(self, limit: int) -> Group | None:
-        """Return a group that holds its processes to `limit` bytes; None where none can be had."""
+        """Return a group that limits its processes to `limit` bytes; None if no group can be made."""
         if self.place is None:
             return None
         with self._lock:
@@ -158,7 +158,7 @@ class Groups:
         return group
 
     def give(self, group: Group) -> None:
-        """Take one back."""
+        """Take a group back for reuse."""
         empty = group.empty()
         with self._lock:
             kept = self._idle if empty else self._late
@@ -168,11 +168,11 @@ class Groups:
         group.remove()
 
     def give_up(self) -> None:
-        """Make no more: a child could not enter one."""
+        """Stop making groups, because a child could not enter one."""
         self.place = None
 
     def close(self) -> None:
-        """Remove them all."""
+        """Remove all groups."""
         with self._lock:
             groups, self._idle, self._late = [*self._idle, *self._late], [], []
             self.place = None
@@ -180,7 +180,7 @@ class Groups:
             group.remove()
 
     def forget(self) -> None:
-        """Let go of them in a forked process, where they are the parent's."""
+        """Forget the groups in a forked process; they belong to the parent."""
         for group in (*self._idle, *self._late):
             group.forget()
         self._idle, self._late = [], []
@@ -191,7 +191,7 @@ _lock = threading.Lock()
 
 
 def find() -> Place | None:
-    """Return where groups can be made that hold memory, tried once per process; None where nowhere."""
+    """Return the place where memory groups can be made, tested once per process; None if there is none."""
     with _lock:
         if os.getpid() not in _found:
             _found[os.getpid()] = next((place for place in _places() if _works(place)), None)
@@ -207,9 +207,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _places(proc: str = "/proc/self") -> list[Place]:
-    """Return the folders to try: this process's own group, and the one around it in version 2.
+    """Return the folders to try: this process's own group, and its parent in version 2.
 
-    There a group with processes in it, but for the first of all, has no groups below it that hold memory.
+    In version 2 a group that has processes, except the root group, cannot have groups below it that limit
+    memory.
     """
     try:
         mounts = [line.split() for line in Path(proc, "mountinfo").read_text().splitlines()]
@@ -236,7 +237,7 @@ def _places(proc: str = "/proc/self") -> list[Place]:
 
 
 def _works(place: Place) -> bool:
-    """Make a group, limit it, let a process enter it, and remove it; groups of dead processes go too."""
+    """Test a place: make a group, limit it, let a process enter it, remove it; remove stale groups too."""
     group = None
     try:
         control = Path(place.folder, "cgroup.subtree_control")
@@ -266,7 +267,7 @@ def _works(place: Place) -> bool:
 
 
 def _remove_stale(place: Place) -> None:
-    """Remove the groups that a process left which was killed: nobody has their lock any more."""
+    """Remove the groups of processes that were killed: their locks are free."""
     for name in os.listdir(place.folder):
         path = os.path.join(place.folder, name)
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The choice of a backend: from the strongest down, the first that passes the self-test."""
+"""The choice of a backend: the strongest one that passes its self-test."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ WAYS = (
     f"install bubblewrap ({HOW_TO_INSTALL}); or name a container engine or a service (GEM_SANDBOX=container "
     "or remote); or accept no isolation at all with allow_unsafe=True."
 )
-"""What a user can do where no backend is to be had."""
+"""What a user can do when no backend works."""
 
 
 def open_sandbox(
     backend: str | Sandbox | None = None, *, allow_unsafe: bool = False, **options: Any
 ) -> Sandbox:
-    """Open the strongest sandbox that this machine can hold to.
+    """Open the strongest sandbox that works on this machine.
 
     Args:
-        backend: take this one or fail; ``GEM_SANDBOX`` by default, and where that is unset, the first of
-            userns, bwrap-slots and landlock that passes its self-test. A name that a package offers
-            under the entry point group ``gem.sandboxes`` calls what stands there, with the options; nothing
-            is tested of it. A sandbox is returned as it is.
-        allow_unsafe: go down to ``none``, which isolates nothing, rather than fail; so does
-            ``GEM_SANDBOX_ALLOW_UNSAFE=1``.
-        options: for the backend's own class, such as ``max_running``, or ``image`` of a container. Where the
-            system-call filter is ours, ``filter`` is ``allow`` or ``deny``, the list of system calls:
-            ``GEM_SANDBOX_FILTER`` by default, and where that is unset, ``allow``.
+        backend: the backend to use; open_sandbox fails if it does not work. By default ``GEM_SANDBOX``, and
+            if that is unset, the first of userns, bwrap-slots and landlock that passes its self-test. A name
+            from the entry point group ``gem.sandboxes`` of a package calls that entry point with the options,
+            without a self-test. A sandbox is returned unchanged.
+        allow_unsafe: use ``none``, which isolates nothing, instead of failing; ``GEM_SANDBOX_ALLOW_UNSAFE=1``
+            does the same.
+        options: arguments of the backend's class, such as ``max_running``, or ``image`` of a container. For
+            backends with gem's own system-call filter, ``filter`` is the list of system calls to use,
+            ``allow`` or ``deny``: ``GEM_SANDBOX_FILTER`` by default, and ``allow`` if that is unset.
 
     Raises:
         SandboxFailed: when no backend passes, or the named one does not.
-        BadArgument: for a name that nobody offers, or another filter.
+        BadArgument: for an unknown backend or filter.
     """
     if isinstance(backend, Sandbox):
         return backend
@@ -76,13 +76,13 @@ def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandb
     if name == "none":
         if not allow_unsafe:
             raise SandboxFailed(
-                "the backend 'none' isolates nothing: what a model wrote could do all that you can. "
-                "Say allow_unsafe=True (or GEM_SANDBOX_ALLOW_UNSAFE=1) if it may."
+                "the backend 'none' isolates nothing: a model's code could do all that you can. "
+                "Pass allow_unsafe=True (or set GEM_SANDBOX_ALLOW_UNSAFE=1) to accept that."
             )
         return _open(name, {}, options)
     report = self_test(name, options if name in NAMED_ONLY else {})
     if not report.passed:
-        raise SandboxFailed(f"the backend {name!r} cannot be had here: {report.why_not}")
+        raise SandboxFailed(f"the backend {name!r} does not work here: {report.why_not}")
     return _open(name, {name: report}, options)
 
 
@@ -90,7 +90,7 @@ def _refusal(reports: Mapping[str, Report]) -> str:
     lines = [f"  {name}: {report.why_not}" for name, report in reports.items()]
     return "\n".join(
         [
-            "no sandbox can be had here, and what a model wrote is not run without one:",
+            "no sandbox works here, and a model's code is not run without one:",
             *lines,
             WAYS,
         ]
@@ -122,8 +122,8 @@ def _warn_once(name: str, report: Mapping[str, Any]) -> None:
     _warned.add(name)
     lacking = [PROPERTIES[key] for key, held in report["properties"].items() if not held]
     warnings.warn(
-        f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not held: "
+        f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not ensured: "
         f"{'; '.join(lacking) or 'nothing found, but it is the same kernel and user'}. "
-        "`gem-gym sandbox` says why no higher backend could be had.",
+        "`gem-gym sandbox` says why no stronger backend works.",
         stacklevel=4,
     )

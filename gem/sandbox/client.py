@@ -1,7 +1,7 @@
-"""`ZygoteSandbox`: runs, sessions and judging over pools of fork servers. The backends are its settings.
+"""`ZygoteSandbox`: runs, sessions and judging over pools of fork servers; its settings make the backends.
 
-Every call has descriptors of its own and is served by the thread that makes it, so there is no shared reader
-to wait for; a fork server that dies closes the status pipes of its calls, and each of them knows at once.
+Every call has its own descriptors and is served by the thread that makes it, so there is no shared reader to
+wait for. A fork server that dies closes the status pipes of its calls, so each of them notices at once.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Cancel:
         self._child: Child | None = None
 
     def watch(self, child: Child | None) -> None:
-        """Say which child is meant from now on."""
+        """Set the child that `cancel()` kills from now on."""
         with self._lock:
             self._child = child
             if child is not None and self.asked:
                 child.order("kill", why="cancelled")
 
     def cancel(self) -> None:
-        """End the call now, or as soon as it begins."""
+        """End the call now, or as soon as it starts."""
         with self._lock:
             self.asked = True
             if self._child is not None:
@@ -59,15 +59,15 @@ class Cancel:
 
 
 class ZygoteSandbox:
-    """Fork servers behind the `gem.sandbox.base.Sandbox` interface.
+    """A sandbox that runs programs in children of fork servers.
 
     Args:
-        settings: how its fork servers are started; the ``userns`` backend by default.
-        max_running: how many runs and judged cases may go on at once; further calls wait, and their time
-            does not count. Twice the cores, and at least 4, by default. Cells and commands of sessions, which
-            wait more than they compute, may be four times as many.
-        begin: the kinds of fork server to start at once; others start when a program first needs them.
-        control_groups: hold memory by control groups too, where they can be had.
+        settings: how to start its fork servers; those of the ``userns`` backend by default.
+        max_running: how many runs and judged cases may run at once; further calls wait, and their waiting
+            does not count. By default twice the number of cores, at least 4. Cells and commands of sessions
+            may be four times as many, because they wait more than they compute.
+        begin: the kinds of fork server to start now; others start when a program first needs them.
+        control_groups: limit memory by control groups too, where the system offers them.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class ZygoteSandbox:
         preload: Sequence[str] = (),
         seed: int | None = None,
     ) -> ZygoteSession:
-        """Open a session; its child is forked at the first use, where the first cell's imports choose how.
+        """Open a session; its child is forked at first use, when the first cell's imports are known.
 
         Raises:
-            BadArgument: for an image or a file that cannot be laid out.
+            BadArgument: for an image or a file that cannot be unpacked.
             SandboxFailed: at its first use, when the sandbox failed twice in a row.
         """
         if loopback and not self.settings.namespaces:
@@ -162,7 +162,7 @@ class ZygoteSandbox:
         return session
 
     def keep(self, session: ZygoteSession) -> None:
-        """Note a session, to be closed with the sandbox at the latest."""
+        """Register a session, so that closing the sandbox closes it."""
         self._sessions.add(session)
 
     def judge(
@@ -174,15 +174,15 @@ class ZygoteSandbox:
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
     ) -> list[Result]:
-        """Compile once, run every case in a fork of its own, return the results in order.
+        """Compile once, run every case in its own fork, and return the results in order.
 
-        Every case begins with `files` alone in the working folder and no process of another case. A `code`
-        case is OK only where its end was reached, but a submission runs in the same process as that code and
-        could lie; calls, compared outside, cannot.
+        Every case begins with only `files` in the working folder and no process of another case. A `code`
+        case is OK only if its end was reached. But the submission runs in the same process as that code and
+        could fake that; the results of calls are compared outside, so they cannot be faked.
 
         Raises:
             SandboxFailed: when the sandbox failed twice in a row.
-            BadArgument: for a case that is not exactly one of the four, or arguments that are no plain data.
+            BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
         """
         request: Message = {
             "code": code.encode("utf-8", "surrogatepass"),
@@ -210,10 +210,10 @@ class ZygoteSandbox:
             raise
 
     def twice(self, call: Callable[[], _T]) -> _T:
-        """Call, and once more where the sandbox failed: what it began has no effect outside.
+        """Call `call`, and once more if the sandbox failed: a call has no effect outside the sandbox.
 
         Raises:
-            SandboxFailed: the second time.
+            SandboxFailed: if the second call fails too.
         """
         try:
             return call()
@@ -225,11 +225,11 @@ class ZygoteSandbox:
             raise SandboxFailed(f"the sandbox failed twice: {error}") from error
 
     def child(self, zygote: Zygote, budget: Budget, *, wire: bool = False) -> AbstractContextManager[Child]:
-        """Return the descriptors of a child to be, which close at the end of the block."""
+        """Return the descriptors of a new child as a context manager, which closes them at its end."""
         return closing(make_child(zygote, wire=wire, output=budget.output_kb << 10))
 
     def message(self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False) -> Message:
-        """Return what the fork server has to know of a child; `timed`: the budget's times are its own."""
+        """Return the message that describes a child to the fork server; `timed`: with time limits."""
         memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
         return {
             "kind": kind,
@@ -279,11 +279,11 @@ class ZygoteSandbox:
                 return ended
 
     def report(self) -> Mapping[str, Any]:
-        """Return the backend, and what is known without probing; the self-test adds the rest."""
+        """Return the backend and what is known without a self-test."""
         return {**self.info, "memory": self.memory_held_by()}
 
     def memory_held_by(self) -> str:
-        """Return what holds the memory of all processes of a call together, in words."""
+        """Return, in words, what limits the memory of all processes of a call together."""
         groups = self.pool.control_groups()
         by_kernel = f"a control group (version {groups.version}) and " if groups and groups.version else ""
         return f"{by_kernel}a watch every 0.1 s"
@@ -304,7 +304,7 @@ class ZygoteSandbox:
         self.close()
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked process: fork servers, locks and threads are the parent's."""
+        """Start afresh in a forked process: fork servers, locks and threads belong to the parent."""
         for session in list(self._sessions):
             session.forget()
         closed = self.pool.closed
@@ -315,7 +315,7 @@ class ZygoteSandbox:
 
 
 class UsernsSandbox(ZygoteSandbox):
-    """The default backend: namespaces for the fork server, and others of its own for every child."""
+    """The default backend: namespaces for the fork server, and separate ones for every child."""
 
 
 _open: weakref.WeakSet[ZygoteSandbox] = weakref.WeakSet()

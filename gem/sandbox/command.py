@@ -1,4 +1,4 @@
-"""What ``gem-gym sandbox`` says: which backend this machine gives, and what its self-test found."""
+"""The output of ``gem-gym sandbox``: the backend that works here and what its self-test found."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _WORDS = {True: "yes", False: "NO", None: "could not be tried"}
 
 
 def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[str], bool]:
-    """Return lines about a backend, or about the first that passes and why others do not; and if it does.
+    """Describe a backend, or the first that passes and why others fail; return lines and whether it passes.
 
     Args:
         backend: its name, or None.
-        sights: say also what a program in it can see of the machine.
+        sights: also list what a program in it can see of the machine.
 
     Raises:
-        BadArgument: for a name that is no backend.
+        BadArgument: for an unknown backend.
     """
     backend = backend or configured()
     if backend is not None and backend not in BACKENDS:

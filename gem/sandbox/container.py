@@ -26,12 +26,13 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 
 
 class Engine:
-    """A container engine's command, that answers.
+    """The command of a container engine that answers.
 
-    It runs in the user's environment, where its settings are; nothing of that is passed into a container.
+    It runs in the user's environment, which holds its settings; nothing of that environment enters a
+    container.
 
     Raises:
-        SandboxFailed: when it is not there, or does not answer.
+        SandboxFailed: when it is not installed, or does not answer.
     """
 
     def __init__(self, command: str) -> None:
@@ -44,7 +45,7 @@ class Engine:
         self.version = str(told.get("Version") or "")
 
     def ask(self, *args: str, timeout_s: float = ASK_S, stdin: bytes | None = None) -> bytes:
-        """Return what a command of the engine prints. Raises SandboxFailed."""
+        """Run a command of the engine and return its output. Raises SandboxFailed."""
         try:
             done = subprocess.run(
                 [self.command, *args],
@@ -72,7 +73,7 @@ class Engine:
         return True
 
     def closed(self) -> list[str]:
-        """Return the options that every container is started with: it takes no network and no privilege."""
+        """Return the options of every container, which remove its network and its privileges."""
         return [
             *("--pull", "never", "--security-opt", "no-new-privileges", "--ipc", "private"),
             *(["--http-proxy=false"] if self.podman else []),  # and what Docker's settings add:
@@ -83,10 +84,10 @@ class Engine:
 def find_engine(command: str | None = None, image: str | None = None) -> Engine:
     """Return the engine of this name, or the first of docker and podman that answers and has the image.
 
-    ``GEM_SANDBOX_ENGINE`` names one where none was.
+    The default name is ``GEM_SANDBOX_ENGINE``.
 
     Raises:
-        SandboxFailed: where there is none, with the reason of each.
+        SandboxFailed: if there is none; the message gives the reason for each.
     """
     why = []
     command = command or os.environ.get("GEM_SANDBOX_ENGINE")
@@ -98,7 +99,7 @@ def find_engine(command: str | None = None, image: str | None = None) -> Engine:
             why.append(f"{name} has no image {image!r}: `{name} pull {image}`, or name another one")
         except SandboxFailed as error:
             why.append(str(error))
-    raise SandboxFailed(f"no container engine that can be used: {'; '.join(why)}")
+    raise SandboxFailed(f"no container engine can be used: {'; '.join(why)}")
 
 
 @functools.cache
@@ -109,19 +110,19 @@ def _engine(command: str) -> Engine:
 class ContainerSandbox(PipedSandbox):
     """Docker or Podman: a container per run, session or submission.
 
-    Without network, capabilities or a writable root. What is written lies in memory and counts as such; of
-    `Budget.disk_mb` five parts are the working folder's, two those of /tmp, one that of /dev/shm. Podman has
-    no limit on the number of files.
+    A container has no network, no capabilities and no writable root. Files are kept in memory and count as
+    memory. `Budget.disk_mb` is divided: five eighths for the working folder, two for /tmp, one for /dev/shm.
+    Podman does not limit the number of files.
 
     Args:
-        image: what has a Python 3.11 or newer; ``GEM_SANDBOX_IMAGE``, or python:3.11-slim, by default. It has
-            to be on this machine: nothing is pulled.
-        engine: the command; ``GEM_SANDBOX_ENGINE``, or docker, else podman, by default.
+        image: an image with Python 3.11 or newer; by default ``GEM_SANDBOX_IMAGE``, or else python:3.11-slim.
+            It must be on this machine: nothing is pulled.
+        engine: the command; by default ``GEM_SANDBOX_ENGINE``, or else docker, or else podman.
         runtime: the engine's ``--runtime``, such as runsc for gVisor.
         python: the interpreter's name in the image.
 
     Raises:
-        SandboxFailed: when there is no such engine, it does not answer, or has no such image.
+        SandboxFailed: when there is no such engine, it does not answer, or it has no such image.
     """
 
     backend = "container"
@@ -145,7 +146,7 @@ class ContainerSandbox(PipedSandbox):
         self.info |= {"runtime": runtime} if runtime else {}
 
     def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
-        """Return ``docker run`` with everything taken away."""
+        """Return the ``docker run`` command without network, capabilities or a writable root."""
         memory = f"{budget.memory_mb + budget.disk_mb + _DRIVER_MB}m"
         home, temporary, shared = (f"size={(budget.disk_mb << 10) * part // 8}k" for part in (5, 2, 1))
         writable = "rw,nosuid,nodev,exec,mode=1777"
@@ -169,7 +170,7 @@ class ContainerSandbox(PipedSandbox):
         )
 
     def environment(self, home: str) -> dict[str, str]:
-        """Return the caller's: its engine's settings and images are found by it."""
+        """Return the caller's environment, by which the engine finds its settings and images."""
         return dict(os.environ)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,21 +1,22 @@
-"""The far end of a piped backend: reads a bundle on stdin, and runs a program, a session or a judge.
+"""The driver inside a piped backend: reads a bundle on stdin and runs a program, a session or a judge.
 
-Standard library alone. Its source travels in the bundle to wherever a Python is: a bare process, a process
-under sandbox-exec, or a container, whose first process it then is. It confines nothing but by rlimits; that
-is the backend's business.
+It uses the standard library only. Its source is sent in the bundle to a Python: a bare process, a process
+under sandbox-exec, or a container, whose first process it then is. It sets rlimits; all other isolation is up
+to the backend.
 
-A program and a session run in a child. This process waits for it, says how it ended, and ends everything
-when the host closes stdin, as it does by dying. What it says of a program comes on stdout in frames: a
-letter, a length, and
+A program and a session run in a child. This process waits for it, reports how it ended, and ends everything
+when the host closes stdin or dies. What it reports of a program comes on stdout in frames: a letter, a
+length, and
 
-- ``B``: the program begins; until then whatever goes wrong is not the program's doing;
-- ``F``: it could not begin, and why;
+- ``B``: the program begins; whatever fails before this is not the program's fault;
+- ``F``: it could not begin, with the reason;
 - ``1``, ``2``: what it wrote to stdout or stderr;
 - ``E``: how it ended, in JSON.
 
-After the ``B`` of a session or a judge, its process speaks the protocol of `gem.sandbox.runner` on stdout;
-each reply is followed by what was written to stdout and stderr meanwhile, and by how many processes the
-kernel has killed for their memory. How a session's process ended is said on stderr, which no program has.
+After the ``B`` of a session or a judge, its process speaks the protocol of `gem.sandbox.runner` on stdout.
+Each reply is followed by what was written to stdout and stderr meanwhile, and by how many processes the
+kernel has killed for their memory. How a session's process ended is reported on stderr, which no program can
+write to.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _DUMPABLE, _SUBREAPER = 4, 36
 
 
 def main(bundle: dict[str, Any]) -> NoReturn:
-    """Do what the bundle asks: its ``kind`` is run, session or judge, its ``runner`` is source."""
+    """Serve the bundle: its ``kind`` is run, session or judge, its ``runner`` is source code."""
     home, temporary = bundle["home"], bundle["temporary"]
     for folder in (home, temporary):
         os.makedirs(folder, exist_ok=True)
@@ -127,7 +128,7 @@ def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], runner:
     why, cut = "", False
 
     def read(fd: int) -> bool:
-        """Pass on what is there; False when there is no more, or too much."""
+        """Pass on what can be read; return False at the end, or when it is too much."""
         nonlocal cut
         with contextlib.suppress(BlockingIOError):
             piece = os.read(fd, 1 << 16)

@@ -1,7 +1,7 @@
-"""What of this machine a fork server and its children may see.
+"""The files of this machine that a fork server and its children can see.
 
-Nothing of the host is there but /usr, the interpreter, and the packages that programs may import; no project
-folder, no home, no /etc but a few lines of our own, and of /usr neither sources nor other packages.
+Of the host they see only /usr, the interpreter, and the packages that programs may import. They see no
+project folder, no home, an /etc of a few lines made by gem, and in /usr neither sources nor other packages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ETC = {
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """This interpreter: the executables, its prefix, the folders of packages, and the folders to show."""
+    """A Python interpreter: its executables, prefix, package folders, and the folders to show."""
 
     base_executable: str
     executable: str
@@ -52,7 +52,7 @@ class Interpreter:
     @classmethod
     @functools.cache
     def this(cls) -> Interpreter:
-        """Describe the running one."""
+        """Describe the running interpreter."""
         base = os.path.realpath(getattr(sys, "_base_executable", sys.executable) or sys.executable)
         sites = packages.sites()
         wanted = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *sites]
@@ -67,9 +67,9 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is shown: links and folders of the host, what of them is covered, and packages laid over that.
+    """The visible files: links and folders of the host, their hidden parts, and packages placed over these.
 
-    `kept` are the entries of a child's own folders that hold some of it: an interpreter below /tmp.
+    `kept`: entries of a child's own folders that must stay visible, such as an interpreter below /tmp.
     """
 
     links: dict[str, str]
@@ -79,7 +79,7 @@ class Image:
     kept: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
-        """Return it as what `marshal` takes."""
+        """Return the image as plain data for `marshal`."""
         return {
             "links": self.links,
             "folders": [(os.path.realpath(path), path) for path in self.folders],
@@ -90,7 +90,7 @@ class Image:
 
 
 def image(python: Interpreter, names: tuple[str, ...]) -> Image:
-    """Return what programs see that may import the packages `names`."""
+    """Return the image for programs that may import the packages `names`."""
     links, folders = _way(python.executable), ["/usr"]
     for path in (f"/{name}" for name in _LINKS):
         if os.path.islink(path):
@@ -119,7 +119,7 @@ def _way(executable: str) -> dict[str, str]:
 
 
 def hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
-    """Return what lies below `folders` and is not to be seen: packages, their sources, gem wherever it is."""
+    """Return the paths below `folders` to hide: packages, their sources, and gem itself."""
     found = {path for pattern in _HIDDEN for path in glob.glob(pattern)} | set(python.sites)
     for folder in folders:  # of the interpreter beneath a virtual environment too
         for below in ("*-packages", "python3*/*-packages"):
@@ -129,10 +129,11 @@ def hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[str, list[str]]:
-    """Return what Landlock has to let a child read: ``roots``; of them ``shown``; by name alone, ``listed``.
+    """Return what Landlock lets a child read: ``roots``, their visible parts ``shown``, names ``listed``.
 
-    Landlock can only allow: a folder that holds something hidden is taken apart. Packages are imported from
-    the folder `links`, which is made here: in their own an import would find those too that cannot be read.
+    Landlock can only allow, so for a folder that holds something hidden its visible entries are allowed one
+    by one. Packages are imported from the folder `links`, which is made here: in their own folder an import
+    would also find packages that cannot be read.
     """
     os.mkdir(links)
     for path in packages.entries(names):
@@ -183,7 +184,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def environment(python: Interpreter) -> dict[str, str]:
-    """Return the whole environment of a fork server, and of what it starts."""
+    """Return the whole environment of a fork server and its children."""
     folders = [os.path.dirname(python.executable), "/usr/local/bin", "/usr/bin", "/bin"]
     libraries = [
         path
@@ -230,13 +231,13 @@ sys.modules["gem.sandbox.zygote"].main({control})
 
 
 def start_line(python: Interpreter, code: int, control: int) -> list[str]:
-    """Return the command that starts a fork server: its code comes by `code`, its orders by `control`."""
+    """Return the command that starts a fork server; it reads code from `code`, orders from `control`."""
     return [python.base_executable, "-s", "-S", "-P", "-c", _BOOT.format(code=code, control=control)]
 
 
 @functools.cache
 def code_inside() -> bytes:
-    """Return the modules of `INSIDE`, compiled: no file of gem has to be in sight, nor its folder's name."""
+    """Return the compiled modules of `INSIDE`, so that gem's files and folder can stay hidden."""
     modules = []
     for name in INSIDE:
         spec = importlib.util.find_spec(f"gem.sandbox.{name}")
@@ -255,7 +256,7 @@ def _renamed(code: CodeType, file: str) -> CodeType:
 
 
 def is_root() -> bool:
-    """Say whether this is the machine's root, who has to step down first, and not a namespace's."""
+    """Return whether this process is root of the whole machine, and so must drop privileges."""
     if os.geteuid() != 0:
         return False
     try:
@@ -267,14 +268,14 @@ def is_root() -> bool:
 
 
 STEP_DOWN_TO, USERS = 60706, 478
-"""The users that root becomes: no other process is to be able to signal or trace ours.
+"""The user ids that root switches to, so that no other process can signal or trace gem's.
 
-systemd leaves these numbers unused (those from 61184 on are its services'), and no package of Debian has one.
+systemd leaves these ids unused (its services use those from 61184 on), and no Debian package uses one.
 """
 
 _taken = itertools.count()
 
 
 def next_user() -> int:
-    """Return a user for a fork server of root's, seldom another's: processes are counted by user."""
+    """Return a user id for a fork server of root, rarely one in use: the process limit counts per user."""
     return STEP_DOWN_TO + (16 * os.getpid() + next(_taken)) % USERS

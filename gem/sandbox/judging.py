@@ -1,4 +1,4 @@
-"""Judging from outside: one child compiles and forks per case; what is expected never comes near it."""
+"""Judging: one child compiles the submission and forks per case; expected outputs never enter it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Message = dict[str, Any]
 
 
 class Broke(Lost):
-    """A submission's child ended by itself or hangs: the second time, that is the submission's doing."""
+    """A submission's child ended by itself or hangs; the second time, the submission is to blame."""
 
 
 class Judging:
-    """The cases of one submission, taken up again where the sandbox failed."""
+    """The judging of one submission's cases, resumed at the same case if the sandbox failed."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Judging:
         self.over = not cases
 
     def results(self) -> list[Result]:
-        """Return a result per case, up to where `go_on` said no. Raises SandboxFailed."""
+        """Return a result per case, until `go_on` returns False. Raises SandboxFailed."""
         failed_at = -1
         while not self.over:
             try:
@@ -136,7 +136,7 @@ class Judging:
             raise Lost("a submission's child broke the protocol") from error
 
     def _ended(self, ended: Message | None, words: str) -> Lost:
-        """Return what the end of a child means: in namespaces of its own only the host can kill it."""
+        """Return the error for a child that ended; in its own namespaces only the host can kill it."""
         if ended is None or ended["why"]:
             return Lost(words)
         killed = os.waitstatus_to_exitcode(ended["status"]) == -signal.SIGKILL

@@ -1,7 +1,7 @@
-"""Landlock: a process gives up every file but those it names, TCP, and signals to whoever is outside.
+"""Landlock: a process gives up access to all files except named ones, to TCP, and to processes outside.
 
-Standard library alone, and loadable by path: it runs inside the sandbox too. The kernel's newest rules that
-this module knows (ABI 1 to 6) are used as far as the running kernel has them.
+It uses the standard library only and can be loaded by path, because it runs inside the sandbox too. The
+kernel's newest rules that this module knows (ABI 1 to 6) are used as far as the running kernel has them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ _SCOPES = 1 | 2  # abstract Unix sockets, signals
 
 @functools.cache
 def abi() -> int:
-    """Return the version of Landlock that the kernel offers; 0 for none."""
+    """Return the Landlock ABI version of the kernel; 0 for none."""
     create, *_ = _calls()
     return max(0, create(_CREATE_RULESET, None, 0, _VERSION))
 
 
 def restrict(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> bool:
-    """Confine this thread and its children for good: `read` to read and execute, `write` for everything.
+    """Confine this thread and its children for good: `read` may be read and executed, `write` also written.
 
-    `tcp` leaves TCP open, for a child whose network is its own. Folders mean all below them; paths that do
-    not exist are passed over. Returns False, having changed nothing but no_new_privs, where the kernel lacks
-    Landlock.
+    `tcp` leaves TCP open, for a child with a private network. A folder includes all below it; paths that do
+    not exist are skipped. Returns False, and changes nothing, if the kernel lacks Landlock.
 
     Raises:
         OSError: when the kernel has Landlock and refuses these rules.
@@ -57,7 +56,7 @@ def ruleset(
 ) -> int | None:
     """Return a descriptor of such rules, for `enforce` in any number of children; None without Landlock.
 
-    Below `listed` the names can be read, of the folders alone.
+    Folders in `listed` can be listed, but their files cannot be read.
     """
     version = abi()
     if version == 0:
@@ -87,7 +86,7 @@ def ruleset(
 
 
 def enforce(fd: int) -> None:
-    """Put the rules of `ruleset` on this thread and its children; sets no_new_privs.
+    """Apply the rules of `ruleset` to this thread and its children; sets no_new_privs.
 
     Raises:
         OSError: when the kernel refuses.

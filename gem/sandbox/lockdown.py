@@ -1,8 +1,8 @@
-"""What a child gives up before it runs a line that is not ours: namespaces, mounts, limits, capabilities.
+"""The isolation of a child before it runs untrusted code: namespaces, mounts, limits, capabilities.
 
-Standard library alone: this runs inside the sandbox. The order matters. Mounts come before the child's own
-user namespace (a fresh /proc needs power over the process namespace's owner), the limit on processes after it
-(processes are counted per user and namespace), the system-call filter last.
+It uses the standard library only, because it runs inside the sandbox. The order matters. Mounts come before
+the child's own user namespace (a fresh /proc needs power over the owner of the process namespace). The limit
+on processes comes after it (processes are counted per user and namespace), and the system-call filter last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COVERED = tuple(
         *("diskstats", "interrupts", "timer_list", "sched_debug", "config.gz", "iomem", "ioports"),
     )
 )
-"""What of /proc tells machines apart, or serves those who attack a kernel: shown empty."""
+"""Files of /proc that identify a machine or help attacks on its kernel; they are shown empty."""
 
 DEVICES = ("/dev/null", "/dev/full", "/dev/tty")  # that a child may write to
 HOLD = "/run"  # where a child's tmpfs is mounted while its folders are bound from it
@@ -51,7 +51,7 @@ _CAPABILITIES = struct.pack("Ii", 0x20080522, 0)
 
 
 class Limits(TypedDict):
-    """What a child may use: bytes, seconds and counts, as `Budget` has them; no CPU limit if `cpu_s` is 0."""
+    """The limits of a child in bytes, seconds and counts, from a `Budget`; no CPU limit if `cpu_s` is 0."""
 
     cpu_s: float
     memory: int
@@ -68,9 +68,9 @@ def unshare(flags: int) -> None:
 
 
 def step_down(user: int) -> None:
-    """Turn real root into `user` with power over new namespaces alone. Returns in a process of its own.
+    """Turn real root into `user` with power over new namespaces only. Returns in a new process.
 
-    The caller stays behind to wait for that process, and ends as it does.
+    The calling process waits for that process and exits with its status.
     """
     give_up_root(user)
     die_with_parent(os.getppid())  # another user forgets it
@@ -84,7 +84,7 @@ def step_down(user: int) -> None:
 
 
 def give_up_root(user: int) -> None:
-    """Become `user` for good. Raises OSError."""
+    """Switch to `user` for good. Raises OSError."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -92,7 +92,7 @@ def give_up_root(user: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make descendants whose parent died children of this process."""
+    """Make this process the new parent of descendants whose parent died."""
     _prctl(_CHILD_SUBREAPER, 1)
 
 
@@ -110,12 +110,12 @@ def see_own_processes() -> None:
 
 
 def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool) -> None:
-    """Give the first process of a new process namespace mounts, and a network if asked, of its own.
+    """Give the first process of a new process namespace its own mounts and, if asked, its own network.
 
-    Its /proc holds processes alone, where the kernel can do that; with `tools`, for the likes of ps and free,
-    the rest too but for what tells machines apart.
-    One tmpfs, bounded in bytes and files, holds all that can be written: the home, /tmp and /dev/shm. `keep`
-    names entries of these folders that stay in sight, read-only as they are: an interpreter below /tmp.
+    The new /proc holds only processes, if the kernel supports that. With `tools`, for programs such as ps and
+    free, it holds the rest too, except what identifies the machine. One tmpfs, limited in bytes and files,
+    holds all that can be written: the home, /tmp and /dev/shm. `keep` names entries of these folders that
+    stay visible and read-only, such as an interpreter below /tmp.
     """
     unshare(NEW_NS | NEW_IPC | NEW_CGROUP | (NEW_NET if loopback else 0))  # its control group is the root
     if loopback:
@@ -143,7 +143,7 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool)
 
 
 def _mount_processes() -> bool:
-    """Mount a /proc of processes alone. Returns False where the kernel has none (before Linux 5.8)."""
+    """Mount a /proc with only processes. Returns False if the kernel cannot (before Linux 5.8)."""
     try:
         mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC, "subset=pid")
     except OSError:
@@ -152,7 +152,7 @@ def _mount_processes() -> bool:
 
 
 def leave_user_namespace() -> None:
-    """Enter a user namespace in which this process is an ordinary user, its only one."""
+    """Enter a user namespace in which this process is an ordinary user and the only one."""
     unshare(NEW_USER)
     map_user(USER, 0, 0)
 
@@ -166,7 +166,7 @@ def confine(
     count_processes: bool,
     tcp: bool,
 ) -> None:
-    """Set limits, drop capabilities, put Landlock and the filter on: none of it can be taken back."""
+    """Set limits, drop capabilities, apply Landlock and the system-call filter; none can be undone."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         *([(resource.RLIMIT_CPU, math.ceil(limits["cpu_s"]))] if limits["cpu_s"] else []),
@@ -189,7 +189,7 @@ def confine(
 
 
 class Filter:
-    """An assembled system-call filter, laid out for the kernel once, for any number of children."""
+    """A system-call filter in the kernel's format, prepared once for any number of children."""
 
     def __init__(self, program: bytes) -> None:
         self._code = ctypes.create_string_buffer(program, len(program))
@@ -198,14 +198,14 @@ class Filter:
         self._address = ctypes.addressof(self._header)
 
     def install(self) -> None:
-        """Put it on this thread and its children. Raises OSError."""
+        """Apply the filter to this thread and its children. Raises OSError."""
         _prctl(_SECCOMP, 2, self._address)
 
     def listen(self, otherwise: Filter) -> int:
-        """Put it on, and return the descriptor at which the calls are answered that it asks about.
+        """Apply the filter, and return the descriptor at which its questions about calls are answered.
 
-        -1 where the kernel has none, and refuses such calls; then `otherwise` is put on. Nothing started from
-        now on gains privileges.
+        Returns -1 if the kernel does not support this; then `otherwise` is applied, which refuses such calls.
+        Nothing started from now on gains privileges.
         """
         _prctl(_NO_NEW_PRIVS, 1)
         number = _SECCOMP_CALL.get(os.uname().machine)
@@ -220,12 +220,12 @@ class Filter:
 
 
 class FileRules:
-    """Landlock's rules for children: what to read is laid out once, what to write comes with each.
+    """Landlock's rules for children: what is readable is prepared once, what is writable is set per child.
 
     Args:
-        readable: the folders to read (``roots``), the parts of them that are really shown, and what is only
-            listed; None where the mounts decide.
-        scratch: the folder that all children's own folders lie in.
+        readable: the folders to read (``roots``), the parts of them that are visible, and what is only
+            listed; None if the mounts decide.
+        scratch: the folder that holds the folders of all children.
     """
 
     def __init__(self, readable: dict[str, list[str]] | None, scratch: str) -> None:
@@ -237,23 +237,23 @@ class FileRules:
             self._shown = landlock.ruleset(shown, [scratch, *DEVICES], listed=readable["listed"])
 
     def begin(self) -> None:
-        """Put on what all children have in common. Raises OSError."""
+        """Apply the rules that all children share. Raises OSError."""
         if self._shown is not None:
             landlock.enforce(self._shown)
 
     def finish(self, write: Sequence[str], *, tcp: bool) -> None:
-        """Put on what is this child's. Raises OSError."""
+        """Apply the rules of this child. Raises OSError."""
         landlock.restrict(self._read, [*write, *DEVICES], tcp=tcp)
 
 
 def rehearse() -> None:
-    """Make Landlock's rules and drop them: what it needs is then in place before the fork."""
+    """Make Landlock's rules and drop them, so that what it needs is loaded before the fork."""
     if (fd := landlock.ruleset(["/"], ["/dev/null"])) is not None:
         os.close(fd)
 
 
 def hide() -> None:
-    """Keep other processes of the same user out of this one's memory and descriptors."""
+    """Stop other processes of the same user from reading this one's memory and descriptors."""
     _prctl(_DUMPABLE, 0)
 
 
@@ -263,7 +263,7 @@ def show() -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    """Mount. Raises OSError."""
+    """Call mount. Raises OSError."""
     done = _libc.mount(
         source.encode(), target.encode(), kind and kind.encode(), flags, data.encode() if data else None
     )
@@ -271,12 +271,12 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 
 def unmount(place: str) -> None:
-    """Take away what is mounted at `place`, used or not. Raises OSError."""
+    """Unmount `place`, even if it is in use. Raises OSError."""
     _check(_libc.umount2(place.encode(), _MNT_DETACH), f"umount {place}")
 
 
 def map_user(inside: int, user: int, group: int) -> None:
-    """Be the user and group `inside` in a new user namespace, its only ones. Raises OSError."""
+    """Become the user and group `inside`, the only ones of a new user namespace. Raises OSError."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{inside} {user} 1"),

@@ -1,15 +1,15 @@
-"""How much memory a child and all below it hold: what the fork server counts, and what it grants.
+"""Memory accounting: count the memory of a child and its descendants, and grant or refuse shared memory.
 
-Standard library alone: this runs inside the sandbox. What is counted:
+It uses the standard library only, because it runs inside the sandbox. It counts:
 
 - what each process holds: pages that no file backs, those of them that were swapped out, and page tables;
-- shared memory without a name. Its pages stay allocated while one of them is mapped anywhere, so no look at
-  the processes tells its size. Every such mapping is asked for instead: a system-call filter of its own
+- shared memory without a name. Its pages stay allocated while one of them is mapped anywhere, so the
+  processes do not show its size. Instead every such mapping needs permission: a separate system-call filter
   (`seccomp.memory_program`) stops the call, and the fork server grants or refuses it by its length;
-- what sockets and pipes may hold, where there are many of them.
+- what sockets and pipes may hold, if there are many of them.
 
-Nothing of this waits for a process that is looked at, but its maps and what it shares: they are behind a lock
-that any of its threads may hold, one that is given no time too. So these are read in a thread, see `Look`.
+Reading most of this never waits for the process. Only its maps and its shared part are behind a lock that any
+of its threads may hold, even one that gets no CPU time. So these are read in a thread, see `Look`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A thread that waits at the filter's descriptor for a mapping of so many bytes, or for another one."""
+    """A thread that waits for permission to map `length` bytes of shared memory, or to start a thread."""
 
     listener: int
     number: int
@@ -57,7 +57,7 @@ class Asked:
     another: bool = False
 
     def let(self) -> None:
-        """Let it have it."""
+        """Grant the request."""
         try:
             self._answer(0, _CONTINUE)
         except OSError as error:
@@ -65,7 +65,7 @@ class Asked:
                 self.refuse()
 
     def refuse(self) -> None:
-        """Have its call fail."""
+        """Make the call fail."""
         with contextlib.suppress(OSError):  # it may be gone
             self._answer(-(errno.EAGAIN if self.another else errno.ENOMEM), 0)
 
@@ -74,7 +74,7 @@ class Asked:
 
 
 def hear(listener: int) -> Asked | None:
-    """Return the next thread that asks, or None where it is gone."""
+    """Return the next thread that asks, or None if it is gone."""
     notice = bytearray(_NOTICE.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, notice)
@@ -85,13 +85,13 @@ def hear(listener: int) -> Asked | None:
 
 
 def process_of(thread: int) -> int:
-    """Return the process that a thread belongs to; 0 where it is gone."""
+    """Return the process that a thread belongs to; 0 if it is gone."""
     found = re.search(rb"^Tgid:\s*(\d+)", _read(f"/proc/{thread}/status"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 class Look:
-    """Finds out what a process may keep others waiting for, in a thread: for a short while at a time."""
+    """A reader, in its own thread, of facts for which a process may make readers wait."""
 
     def __init__(self) -> None:
         self._done: _thread.LockType | None = None
@@ -99,7 +99,7 @@ class Look:
         self._rested = 0.0
 
     def __call__(self, find: Callable[[], T]) -> T | None:
-        """Return what `find` does; None while that takes long, and what it found then at a later call."""
+        """Return the result of `find`; None while it takes long, and its result at a later call."""
         if self._done is None:
             self._done, self._found = _thread.allocate_lock(), []
             self._done.acquire()
@@ -126,10 +126,10 @@ def _find(find: Callable[[], Any], found: list[Any], done: _thread.LockType) -> 
 
 @dataclass(slots=True)
 class Account:
-    """What a child may hold, in bytes (0: any amount), and what shared memory it was granted.
+    """The memory account of a child: its limit in bytes (0: no limit) and the shared memory it was granted.
 
-    `lengths` counts the mappings that were granted since there was none, by their length. What is alive of
-    them was each granted once, so it is no more than as many of the longest.
+    `lengths` counts, by length, the mappings granted since there was none. Each living mapping was granted
+    once. So n living mappings hold no more than the n longest granted ones.
     """
 
     limit: int
@@ -144,12 +144,12 @@ class Account:
     seen: dict[int, int] = field(default_factory=dict)  # what processes held then, or when they were new
 
     def used(self, processes: list[int], below: Callable[[], list[int]], shared: int) -> int:
-        """Return the bytes that a child and all below it hold; `below` lists these processes anew.
+        """Return the bytes that a child and its descendants hold; `below` lists these processes again.
 
-        The fork server's own pages, `shared` bytes, count in each process that was forked from it. Only where
-        the sum is over the limit are they taken off, and only where that decides are the pages told apart,
-        which takes long. While a process keeps that from being told, for a short time and without growing, it
-        counts as within the limit.
+        The fork server's own pages, `shared` bytes, count in each process that was forked from it. They are
+        subtracted only if the sum is over the limit, and shared pages are counted exactly only if that
+        decides, because it takes long. While a process prevents this measurement, it counts as within the
+        limit, for a short time and as long as it does not grow.
         """
         each = [held(pid) for pid in processes]
         more = self.granted + in_files(processes, self.limit)
@@ -179,7 +179,7 @@ class Account:
         return self.limit if patient and sum(max(0, size) for size in grown) <= self.limit // 2 else total
 
     def grant(self, asked: Asked, below: Callable[[], list[int]]) -> None:
-        """Let a thread have the mapping that it asks for, or refuse it."""
+        """Grant a thread the mapping that it asks for, or refuse it."""
         self.on_their_way.pop(asked.thread, None)
         now = time.monotonic()
         if 0 < self.limit < self.granted + asked.length and now > self.refused + PAUSE_S:
@@ -195,7 +195,7 @@ class Account:
         asked.let()
 
     def _take_back(self, processes: list[int], below: Callable[[], list[int]]) -> bool:
-        """Take back what was granted and is certainly gone; False while that cannot be told."""
+        """Subtract granted memory that is certainly gone; return False while that is unknown."""
         since = time.monotonic() - RECENT_S
         self.on_their_way = {
             thread: at for thread, at in self.on_their_way.items() if at > since and _busy(thread)
@@ -217,7 +217,7 @@ class Account:
 
 
 def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[int], int, int]:
-    """Return the number of mappings of nameless shared memory, -1 if some are hidden, and what it is of."""
+    """Return the arguments and the number of nameless shared memories in use, -1 if some are hidden."""
     alive: set[bytes] = set()
     for pid in processes:
         found = shared_memory(pid)
@@ -230,7 +230,7 @@ def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[i
 def _apart(processes: list[int], each: list[int], shared: int, enough: int) -> int | None:
     """Return the bytes of processes, each with its part of what it shares, counted up to `enough`.
 
-    None where that is too much and one ended meanwhile: the others' parts grew while they were added up.
+    None if that is exceeded and a process ended meanwhile: the others' parts grew while they were added up.
     """
     own = 0
     for pid, size in zip(processes, each, strict=True):
@@ -246,12 +246,12 @@ def _busy(thread: int) -> bool:
 
 
 def held(pid: int) -> int:
-    """Return the bytes that a process holds, with those that it shares since a fork; 0 where it is gone."""
+    """Return the bytes that a process holds, including those it shares since a fork; 0 if it is gone."""
     return _sum(_read(f"/proc/{pid}/status"), _HELD)
 
 
 def apart(pid: int, otherwise: int) -> int:
-    """Return the bytes of a process, with its part of what it shares; `otherwise` if that is hidden."""
+    """Return the bytes of a process, including its part of what it shares; `otherwise` if that is hidden."""
     text = _read(f"/proc/{pid}/smaps_rollup")
     if not text:
         return min(otherwise, held(pid))  # nothing, if it ended meanwhile
@@ -259,7 +259,7 @@ def apart(pid: int, otherwise: int) -> int:
 
 
 def shared_memory(pid: int) -> set[bytes] | None:
-    """Return the numbers of the nameless shared memory that a process maps; None where that is hidden."""
+    """Return the ids of the nameless shared memory that a process maps; None if they are hidden."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             return set(_shared_line().findall(file.read()))
@@ -272,7 +272,7 @@ def shared_memory(pid: int) -> set[bytes] | None:
 def in_files(processes: list[int], enough: int) -> int:
     """Return the bytes that sockets and pipes of processes may hold, counted up to `enough`.
 
-    0 where few are open.
+    0 if few are open.
     """
     if sum(map(_open_files, processes)) <= MANY_FILES:
         return 0
@@ -314,7 +314,7 @@ _pattern: re.Pattern[bytes] | None = None
 
 
 def _shared_line() -> re.Pattern[bytes]:
-    """Return what a line of such a mapping looks like: shared, of the kernel's own file system for it."""
+    """Return the pattern of a maps line of such a mapping: shared, in the kernel's own file system for it."""
     global _pattern
     if _pattern is None:
         with (
@@ -342,7 +342,7 @@ def _read(path: str) -> bytes:
 
 
 def _sum(text: bytes, names: tuple[bytes, ...]) -> int:
-    """Return the bytes that lines of /proc give in kB, by their names."""
+    """Return the sum in bytes of the named lines of a /proc file, which are in kB."""
     total = 0
     for name in names:
         if (at := text.find(name)) >= 0:

@@ -1,7 +1,7 @@
-"""Namespaces of its own for a fork server: root, processes, network, users, made here by the kernel's calls.
+"""The namespaces of a fork server (root, processes, network, users), made with plain system calls.
 
-Standard library alone: this runs inside, before anything else. No program is needed and no privilege: an
-ordinary user makes a user namespace first, root makes the others and steps down after.
+It uses the standard library only, because it runs inside, before anything else. It needs no program and no
+privilege: an ordinary user makes a user namespace first; root makes the others and then drops privileges.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(image: dict[str, Any], control: socket.socket, *, root: bool) -> None:
-    """Go on as the first process of new namespaces in which `image` is all there is.
+    """Continue as the first process of new namespaces that hold only `image`.
 
-    The process that called stays behind to wait: it ends as the new one does, and ends it when the other end
-    of `control` is closed.
+    The calling process waits: it exits as the new one does, and ends it when the other end of `control` is
+    closed.
 
     Raises:
-        OSError: when the system refuses, with what it refused and the reason that is known.
+        OSError: when the system refuses; the message names the call and the known reason.
     """
     user, group = os.geteuid(), os.getegid()
     others = lockdown.NEW_NS | lockdown.NEW_PID | lockdown.NEW_NET | lockdown.NEW_IPC
@@ -59,7 +59,7 @@ def enter(image: dict[str, Any], control: socket.socket, *, root: bool) -> None:
 
 
 def _stay(pid: int, control: socket.socket) -> NoReturn:
-    """Wait for the new process and end with it; end it as soon as the client is gone."""
+    """Wait for the new process and exit with it; end it as soon as the client is gone."""
     try:
         poll = select.poll()
         poll.register(control, 0)
@@ -71,7 +71,7 @@ def _stay(pid: int, control: socket.socket) -> NoReturn:
 
 
 def _build(image: dict[str, Any]) -> None:
-    """Lay out a new root below `_NEW`, from what is then below `_OLD`."""
+    """Build a new root below `_NEW` from the old one, which is then below `_OLD`."""
     lockdown.mount("none", "/", None, _REC | _PRIVATE)  # what the host mounts later stays outside
     lockdown.mount("tmpfs", _BASE, "tmpfs", _NOSUID | _NODEV, "mode=0755")
     for folder in (_OLD, _NEW):
@@ -108,7 +108,7 @@ def _build(image: dict[str, Any]) -> None:
 
 
 def _bind(source: str, path: str) -> None:
-    """Show a file or folder of the old root in the new one, where the old one has it."""
+    """Bind a file or folder of the old root into the new one, if it exists."""
     source, place = _OLD + source, _NEW + path
     if os.path.isdir(source):
         os.makedirs(place, exist_ok=True)
@@ -145,7 +145,7 @@ _SWITCHES = {
 
 
 def _reason() -> str:
-    """Return what is known of why the system makes no user namespace, as the end of a sentence."""
+    """Return the known reason why the system makes no user namespace, as the end of a sentence."""
     for path, (value, reason) in _SWITCHES.items():
         with contextlib.suppress(OSError), open(path) as file:
             if file.read().strip() == value:

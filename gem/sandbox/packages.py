@@ -1,7 +1,7 @@
-"""What a program may import beside the standard library: an allow list of packages, never all that is here.
+"""The packages that a program may import besides the standard library: an allow list.
 
-gem, what it grades with, and whatever else a user installed stays out of sight: a program that reads the
-package that judges it, or another's solutions, needs to solve nothing.
+gem, the packages that it grades with, and all others are hidden. Otherwise a program could read the package
+that judges it, or solutions of others, instead of solving its task.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ IMAGES: dict[str, tuple[str, ...]] = {
         *("scikit-learn", "statsmodels", "shapely", "sortedcontainers", "more-itertools", "regex", "pytest"),
     ),
 }
-"""Packages by the name of an image; those that they need come with them, where they are installed."""
+"""The packages of each image; their dependencies are included if they are installed."""
 
 JUDGES = ("gem-gym", "reasoning-gym", "math-verify", "latex2sympy2-extended")
-"""What makes or judges tasks: no program reads it, whoever allows it."""
+"""Packages that make or judge tasks; no program can read them, even if a user allows it."""
 
 
 def allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of packages that an image, or a list of them beside ``science``, allows.
+    """Return the names of the packages that an image allows, or ``science`` plus a list of packages.
 
     Raises:
         BadArgument: for an unknown image, or a package that judges programs.
@@ -51,7 +51,7 @@ def allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def sites() -> list[str]:
-    """Return the folders that this interpreter imports installed packages from."""
+    """Return the folders from which this interpreter imports installed packages."""
     found = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
     found += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     return [path for path in dict.fromkeys(map(os.path.abspath, found)) if os.path.isdir(path)]
@@ -59,7 +59,7 @@ def sites() -> list[str]:
 
 @functools.cache
 def entries(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files and folders, right below the site folders, of packages and of all that they need."""
+    """Return the files and folders, directly in the site folders, of packages and of their dependencies."""
     seen: set[str] = set(JUDGES)
     left, found = [_plain(name) for name in names], set()
     folders = sites()
@@ -80,7 +80,7 @@ def entries(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tops(distribution: importlib.metadata.Distribution, name: str) -> set[str]:
-    """Return what a package has put right below its site folder; not what is run as Python starts."""
+    """Return a package's entries directly in its site folder, except files that run when Python starts."""
     if files := distribution.files:
         tops = {file.parts[0] for file in files}
     else:  # installed by a distribution's own tools
@@ -90,7 +90,7 @@ def _tops(distribution: importlib.metadata.Distribution, name: str) -> set[str]:
 
 
 def _needed(requirement: str) -> str | None:
-    """Return the package that a requirement names; None where it belongs to an extra."""
+    """Return the package that a requirement names; None if it belongs to an extra."""
     name, _, marker = requirement.partition(";")
     return None if "extra" in marker else re.split(r"[\s\[(<>=!~]", name.strip(), maxsplit=1)[0]
 

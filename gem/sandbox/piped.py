@@ -1,4 +1,4 @@
-"""Backends that are a command: a bare process, sandbox-exec, a container, each spoken to over its pipes.
+"""Backends that run a command (a bare process, sandbox-exec, a container) and talk to it over pipes.
 
 One process per run or session. Slower than a fork server, and only as strong as the command in front.
 """
@@ -56,7 +56,7 @@ Message = dict[str, Any]
 
 
 class OneShotSandbox(ABC):
-    """What a backend needs to be a `Sandbox` once it can run one program: judging and asynchronous runs."""
+    """The base of backends that can only run one program; adds judging and asynchronous runs."""
 
     backend: str
 
@@ -86,7 +86,7 @@ class OneShotSandbox(ABC):
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
     ) -> list[Result]:
-        """Compile it in a process of its own, then run every case in another."""
+        """Compile the code in its own process, then run every case in another."""
         budget = checked_budget(budget)
         for case in cases:
             checked_case(case, budget)
@@ -138,7 +138,7 @@ class OneShotSandbox(ABC):
             raise
 
     def report(self) -> Mapping[str, Any]:
-        """Return the backend, and what the self-test found out about it."""
+        """Return the backend and the results of its self-test."""
         return self.info
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ _sys.stdout.write("{mark}" + _value)
 
 
 class PipedSandbox(OneShotSandbox):
-    """A sandbox made of a command line that runs a Python; see the module."""
+    """A sandbox made from a command line that runs Python; see the module."""
 
     start_s = 60.0  # until the driver is there, which no program's own time includes
     watched: bool = False  # whether the driver is out of the program's reach
@@ -261,7 +261,7 @@ class PipedSandbox(OneShotSandbox):
         preload: Sequence[str] = (),
         seed: int | None = None,
     ) -> Session:
-        """Open a session in a process of its own. `loopback` and `preload` change nothing here."""
+        """Open a session in its own process. `loopback` and `preload` have no effect here."""
         self._check_open()
         return PipedSession(
             self,
@@ -278,11 +278,12 @@ class PipedSandbox(OneShotSandbox):
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
     ) -> list[Result]:
-        """Compile once, run every case in a fork of its own, return the results in order.
+        """Compile once, run every case in its own fork, and return the results in order.
 
         Raises:
             SandboxFailed: when the command could not be started, or was lost, twice.
-            BadArgument: for a case that is not exactly one of the three, or arguments that are no plain data.
+            BadArgument: for a case that is not exactly one of the three, or arguments that are not plain
+                data.
         """
         self._check_open()
         budget = checked_budget(budget)
@@ -315,13 +316,13 @@ class PipedSandbox(OneShotSandbox):
         return results
 
     def _lose_again(self, talk: _Talk, before: int, now: int) -> int:
-        """Return the case at which a judge was lost. Raises SandboxFailed when it is the one as before."""
+        """Return the case at which a judge was lost. Raises SandboxFailed if it is the same as before."""
         if before == now:
             raise SandboxFailed(f"the backend {self.backend!r} lost a judge: {talk.process.said()}")
         return now
 
     def _judge(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
-        """Return a case's result, None where it was lost, and whether the judge can go on."""
+        """Return a case's result (None if it was lost) and whether the judge can go on."""
         begun = time.monotonic()
         heard = talk.ask(case, case["wall_s"] + BACKSTOP_S)
         while heard is not None and "waits" in heard.head:
@@ -340,7 +341,7 @@ class PipedSandbox(OneShotSandbox):
         return case_verdict(case, heard.head, heard.blobs, budget, self.info), "spoiled" not in heard.head
 
     def bundle(self, kind: str, request: Message, budget: Budget) -> Message:
-        """Return what the driver is told."""
+        """Return the bundle that the driver receives."""
         here = Path(__file__).parent
         return {
             "driver": (here / "driver.py").read_text(),
@@ -361,7 +362,7 @@ class PipedSandbox(OneShotSandbox):
 
     @abstractmethod
     def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
-        """Return the command that runs `BOOT`, and its home and its folder for temporary files."""
+        """Return the command that runs `BOOT`, its home folder, and its folder for temporary files."""
 
     def environment(self, home: str) -> dict[str, str]:
         """Return the environment of the command."""
@@ -373,23 +374,23 @@ class PipedSandbox(OneShotSandbox):
 
 
 class UnsafeSandbox(PipedSandbox):
-    """No isolation: a process of its own session under rlimits. It sees and may do what its user may."""
+    """No isolation: a process in its own session under rlimits. It can do all that its user can do."""
 
     backend = "none"
 
     def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
-        """Return this interpreter, bare."""
+        """Return the command that runs this interpreter."""
         return [sys.executable, "-I", "-c", BOOT], f"{home}/home", f"{home}/tmp"
 
 
 class _Process:
-    """A started command whose driver is there; closing it ends it and all of its group.
+    """A started command whose driver runs; closing it ends its whole process group.
 
-    A thread gives it its input, one hands what it says to `listen`, one keeps the first words of its stderr,
-    which are those of the command in front.
+    One thread writes its input, one passes its output to `listen`, and one keeps the beginning of its stderr,
+    which comes from the command in front.
 
     Raises:
-        SandboxFailed: when the driver does not come to be there.
+        SandboxFailed: when the driver does not start.
     """
 
     def __init__(
@@ -453,7 +454,7 @@ class _Process:
             raise SandboxFailed(f"the backend {self.sandbox.backend!r} could not begin: {words}")
 
     def give(self, message: Message) -> None:
-        """Write a message to it without waiting for it to read."""
+        """Queue a message for the process without waiting for it to read."""
         data = marshal.dumps(message)
         self._beside(self._write, struct.pack("!I", len(data)) + data)
 
@@ -470,12 +471,12 @@ class _Process:
                 self._words += piece[: _LONGEST_WORDS - len(self._words)]
 
     def said(self) -> str:
-        """Return what the command in front said on its stderr."""
+        """Return what the command in front wrote to stderr."""
         self._threads[0].join(0.2)
         return bytes(self._words).decode("utf-8", "replace").strip()[-500:] or "it said nothing"
 
     def end(self) -> int | None:
-        """End it, wait, and return its exit code, as a shell has it; the first time counts."""
+        """End the process, wait, and return its exit code as in a shell; later calls return the same."""
         if self.code is None:
             if not self._ends_by_itself():
                 self.sandbox.kill(self.popen)
@@ -491,7 +492,7 @@ class _Process:
         return self.code
 
     def _ends_by_itself(self) -> bool:
-        """Close its input, by which the driver ends, and wait for that."""
+        """Close the input, which makes the driver end, and wait for that."""
         if not self._close_input(0.0):
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -499,7 +500,7 @@ class _Process:
         return self.popen.returncode is not None
 
     def _close_input(self, patience_s: float) -> bool:
-        """Close its input, unless a writer waits for it to read: closing would wait for that too."""
+        """Close the input, unless a writer is blocked on it: closing would block too."""
         if free := self._writing.acquire(timeout=patience_s):
             assert self.popen.stdin is not None
             with contextlib.suppress(OSError):
@@ -508,7 +509,7 @@ class _Process:
         return free
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self.end()
 
 
@@ -522,7 +523,7 @@ def _frames(pipe: BinaryIO, frames: queue.SimpleQueue[Any]) -> None:
 
 
 def _replies(pipe: BinaryIO, replies: queue.SimpleQueue[Any]) -> None:
-    """Pass on the driver's first frame, then replies; None when the pipe ends or carries what is none."""
+    """Pass on the driver's first frame, then replies; pass None when the pipe ends or its data is invalid."""
     with contextlib.suppress(Exception), pipe:  # whatever the far end sent
         replies.put((_exactly(pipe, 1), _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big"))))
         killed = 0
@@ -547,7 +548,7 @@ def _exactly(pipe: BinaryIO, length: int) -> bytes:
 
 
 class _Heard(NamedTuple):
-    """A reply; what was written meanwhile, and whether a process was killed for its memory."""
+    """A reply, the output written meanwhile, and whether a process was killed for its memory."""
 
     head: Message
     blobs: list[bytes]
@@ -557,7 +558,7 @@ class _Heard(NamedTuple):
 
 
 class _Talk:
-    """Requests and replies with the far end of a session or a judge."""
+    """The request and reply channel to the driver of a session or a judge."""
 
     def __init__(self, sandbox: PipedSandbox, kind: str, request: Message, budget: Budget) -> None:
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -565,7 +566,7 @@ class _Talk:
         self._number = 0
 
     def ask(self, request: Message, seconds: float) -> _Heard | None:
-        """Return the reply to a request; None where none comes in time, or another."""
+        """Return the reply to a request; None if none comes in time, or a different one."""
         self._number += 1
         self.process.give({**request, "n": self._number})
         heard = self.hear(seconds)
@@ -574,14 +575,14 @@ class _Talk:
         return heard
 
     def hear(self, seconds: float) -> _Heard | None:
-        """Return the next reply; None where none comes in time."""
+        """Return the next reply; None if none comes in time."""
         with contextlib.suppress(queue.Empty):
             heard: _Heard | None = self._heard.get(timeout=seconds)
             return heard
         return None
 
     def close(self) -> None:
-        """End the far end."""
+        """End the driver."""
         self.process.end()
 
 
@@ -689,7 +690,7 @@ class PipedSession:
         return replace(result, status=Status.MLE) if spent else result
 
     def _ended(self, talk: _Talk, wall_s: float, budget: Budget, info: Message) -> Result:
-        """Return what the end of the session means, in a cell that got no reply. Raises SandboxFailed."""
+        """Return the result of a cell during which the session ended. Raises SandboxFailed."""
         info["ended"] = True
         if wall_s >= budget.wall_s:
             self._end(wait=False)
@@ -705,9 +706,9 @@ class PipedSession:
         )
 
     def _how_it_ended(self, talk: _Talk, code: int | None) -> tuple[int, bool]:
-        """Return its process's code and whether memory was spent; `code` is the driver's.
+        """Return the session's exit code and whether its memory ran out; `code` is the driver's exit code.
 
-        A driver that ends as it was told to, and tells nothing, had a session that broke the protocol.
+        If the driver ends normally and reports nothing, the session broke the protocol.
 
         Raises:
             SandboxFailed: when the driver itself was lost.
@@ -727,7 +728,7 @@ class PipedSession:
         return self._talk, fresh
 
     def _end(self, *, wait: bool = True) -> int | None:
-        """End the far end; `wait` until nothing of it is left, and return its exit code."""
+        """End the driver; with `wait`, wait until nothing of it is left and return its exit code."""
         talk, self._talk = self._talk, None
         if self._ending is not None:
             self._ending.join()

@@ -1,7 +1,7 @@
-"""The host's side of the fork servers: starting them, keeping pools of them, and their children's pipes.
+"""The host side of the fork servers: starting them, pooling them, and the pipes of their children.
 
-Every call has descriptors of its own and is served by the thread that makes it, so there is no shared reader
-to wait for; a fork server that dies closes the status pipes of its calls, and each of them knows at once.
+Every call has its own descriptors and is served by the thread that makes it, so there is no shared reader to
+wait for. A fork server that dies closes the status pipes of its calls, so each of them notices at once.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "scipy": ("numpy", "sympy", "scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.linalg"),
     "plots": ("numpy", "scipy", "pandas", "matplotlib"),
 }
-"""What each kind of fork server has imported before it forks; the first that covers a program serves it."""
+"""The packages that each kind of fork server imports before it forks; the first fitting kind is used."""
 
 READY_S = 60.0
 TURNS = 4096  # as zygote.py has it, which is the sandbox's half
 SLOTS = 64
-"""The most fork servers of a kind that serve one child at a time, which a session keeps while it lives."""
+"""The most fork servers of a kind that serve one child at a time; a session occupies one until it closes."""
 
 _WORDS = {name: re.compile(rf"{name}\b") for name in ("numpy", "sympy", "scipy", "pandas", "matplotlib")}
 
@@ -52,7 +52,7 @@ Message = dict[str, Any]
 
 
 def kind_for(code: str, more: Sequence[str] = ()) -> str:
-    """Return the kind of fork server that has what a program names."""
+    """Return the kind of fork server that has imported the packages named in a program."""
     wanted = {*more, *(name for name, word in _WORDS.items() if word.search(code))}
     for kind, loaded in KINDS.items():
         if wanted <= {package.partition(".")[0] for package in loaded}:
@@ -61,12 +61,12 @@ def kind_for(code: str, more: Sequence[str] = ()) -> str:
 
 
 class Lost(Exception):
-    """The fork server died with a call in flight, or could not begin it."""
+    """The fork server died during a call, or could not begin it."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """How the fork servers of a sandbox are started; the backends differ in these alone."""
+    """The settings with which a sandbox starts its fork servers; the backends differ only in these."""
 
     backend: str = "userns"
     isolation: Literal["namespaces", "bwrap", "none"] = "namespaces"  # of the fork server and all below it
@@ -80,7 +80,7 @@ class Settings:
     control_groups: bool = True  # used where they can be had
 
     def program(self, *, fork: bool, sockets: bool = False) -> bytes:
-        """Return its children's system-call filter; only a child that cannot fork is kept from kill()."""
+        """Return the system-call filter of its children; only children that cannot fork are denied kill()."""
         shares_host = self.isolation == "none" and not fork
         return seccomp.program(fork, sockets, shares_host=shares_host, kind=self.filter)
 
@@ -145,7 +145,7 @@ class Zygote:
         return process
 
     def prepare(self) -> None:
-        """Configure it and wait until it can fork. Raises SandboxFailed, with what it said."""
+        """Configure the server and wait until it can fork. Raises SandboxFailed with its message."""
         settings, python = self.settings, image.Interpreter.this()
         pairs = [(fork, False) for fork in {True, settings.fork}]
         pairs += [(True, True)] if settings.namespaces else []
@@ -195,7 +195,7 @@ class Zygote:
         return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
 
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
-        """Ask for a child; return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
+        """Ask for a child and return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
         number = next(self._numbers)
         asked = os.memfd_create("gem-request", os.MFD_CLOEXEC)
         try:
@@ -210,7 +210,7 @@ class Zygote:
         return number
 
     def lives(self) -> bool:
-        """Say whether it is there: of one that died the socket has hung up."""
+        """Return whether the server is alive: the socket of a dead one has hung up."""
         poll = select.poll()
         with contextlib.suppress(OSError, ValueError):  # closed here
             poll.register(self.control, 0)
@@ -224,12 +224,12 @@ class Zygote:
             self.broken()
 
     def broken(self) -> None:
-        """Note that it is of no use any more, and end it."""
+        """Mark the server as unusable and end it."""
         self.alive = False
         self.close()
 
     def close(self) -> None:
-        """End it and everything below it."""
+        """End the server and everything below it."""
         self.alive = False
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
@@ -241,7 +241,7 @@ class Zygote:
         self._tidy()
 
     def kill(self) -> None:
-        """End it and everything below it at once."""
+        """End the server and everything below it at once."""
         # bwrap waits for its child, so the number is still its own; killed before it has said that number, it
         # would leave behind a child that waits for it for ever.
         patience = time.monotonic() + 2.0
@@ -255,7 +255,7 @@ class Zygote:
         self.process.kill()
 
     def forget(self) -> None:
-        """Let go of it in a forked process, where it is the parent's."""
+        """Forget the server in a forked process; it belongs to the parent."""
         self.alive = False
         self.control.close()
         self.process.returncode = 0  # not ours to wait for
@@ -331,7 +331,7 @@ class Pool:
             self.changed.notify_all()
 
     def control_groups(self) -> cgroups.Groups | None:
-        """Return the control groups of its calls, tried now; None where they are not wanted."""
+        """Return the control groups of its calls, tested now; None if they are switched off."""
         with self.changed:
             if self.groups is None and self.settings.control_groups:
                 self.groups = cgroups.Groups()
@@ -339,7 +339,7 @@ class Pool:
 
     @contextlib.contextmanager
     def borrow(self, kind: str) -> Iterator[Zygote]:
-        """Lend the least busy fork server of a kind. Raises SandboxFailed where none will start."""
+        """Lend the least busy fork server of a kind. Raises SandboxFailed if none starts."""
         zygote = self.take(kind)
         try:
             yield zygote
@@ -347,10 +347,9 @@ class Pool:
             self.give(zygote)
 
     def take(self, kind: str) -> Zygote:
-        """Return the least busy fork server of a kind, or of one that has more; none that has died since.
+        """Return the least busy living fork server of a kind, or of a kind that has more.
 
-        Raises:
-            SandboxFailed: when none will start. EnvClosed: when the sandbox is closed.
+        Raises: SandboxFailed: when none starts. EnvClosed: when the sandbox is closed.
         """
         while not (zygote := self._take(kind)).lives():
             zygote.broken()
@@ -378,7 +377,7 @@ class Pool:
                 self.changed.wait(left)
 
     def _other(self, kind: str) -> Zygote | None:
-        """Return one that has all that `kind` has, or any where `kind` cannot be had."""
+        """Return a server that has all packages of `kind`, or any server if `kind` cannot be started."""
         if kind == "bare" or self.settings.slots:
             return None
         covering = [other for other, loaded in KINDS.items() if {*KINDS[kind]} <= {*loaded}]
@@ -399,18 +398,18 @@ class Pool:
         return best
 
     def give(self, zygote: Zygote) -> None:
-        """Take one back."""
+        """Take a server back."""
         with self.changed:
             zygote.load -= 1
             if self.settings.slots:
                 self.changed.notify_all()
 
     def every(self) -> list[Zygote]:
-        """Return all that are up."""
+        """Return all running servers."""
         return [zygote for zygotes in self.zygotes.values() for zygote in zygotes]
 
     def forget(self) -> None:
-        """Let go of all of them in a forked process."""
+        """Forget all servers in a forked process."""
         for zygote in (*self.every(), *self.coming):
             zygote.forget()
         if self.groups is not None:
@@ -418,7 +417,7 @@ class Pool:
         self.zygotes.clear()
 
     def close(self) -> None:
-        """End them all."""
+        """End all servers."""
         with self.changed:
             self.closed = True
             zygotes = {kind: self.zygotes[kind] for kind in KINDS}
@@ -439,7 +438,7 @@ def _close_all(zygotes: Mapping[str, Sequence[Zygote]]) -> None:
 
 
 class Stream:
-    """One captured stream: what came, up to a cap."""
+    """One captured output stream, kept up to a cap."""
 
     def __init__(self, fd: int, cap: int) -> None:
         self.fd, self.cap = fd, cap
@@ -447,7 +446,7 @@ class Stream:
         self.total = 0
 
     def read(self) -> bool:
-        """Take what is there, at most once around; False at the end of the stream."""
+        """Read once what is there; return False at the end of the stream."""
         try:
             piece = os.read(self.fd, 1 << 16)
         except BlockingIOError:
@@ -460,29 +459,29 @@ class Stream:
         return bool(piece)
 
     def drain(self) -> None:
-        """Take what a writer that is done has left, and no more than a pipe holds."""
+        """Read what a finished writer has left, at most what a pipe holds."""
         for _ in range(32):
             before = self.total
             if not self.read() or self.total == before:
                 return
 
     def begin(self, cap: int) -> None:
-        """Forget what came, for what comes next."""
+        """Drop what was read, and set the cap for the next request."""
         self.data.clear()
         self.total, self.cap = 0, cap
 
     @property
     def cut(self) -> bool:
-        """Whether there was more than the cap."""
+        """Whether the stream was longer than the cap."""
         return self.total > self.cap
 
     def text(self) -> str:
-        """Return what was kept, as text."""
+        """Return the kept output as text."""
         return self.data.decode("utf-8", "replace")
 
 
 class Child:
-    """A child's descriptors on this side, and what its fork server says of its end."""
+    """A child's descriptors on the host side, and its fork server's report of how it ended."""
 
     def __init__(self, zygote: Zygote, *, wire: bool, output: int) -> None:
         self.zygote = zygote
@@ -514,7 +513,7 @@ class Child:
         return ours
 
     def begin(self, request: Message, message: Message, stdin: bytes | None) -> None:
-        """Have it forked. Raises Lost."""
+        """Have the child forked. Raises Lost."""
         if stdin:
             source = os.memfd_create("gem-stdin", os.MFD_CLOEXEC)
             write_all(source, stdin)
@@ -535,7 +534,7 @@ class Child:
             self._close_theirs()
 
     def attend(self) -> None:
-        """Take what its fork server has said: what became of leftovers, and last how it ended."""
+        """Read the fork server's reports: on leftover processes, and at last on how the child ended."""
         with contextlib.suppress(BlockingIOError):
             piece = os.read(self.status, 8192)
             self.told += piece
@@ -545,7 +544,7 @@ class Child:
             self.told = self.told.partition(b"\n")[2]
 
     def ended(self) -> Message | None:
-        """Return what the fork server says of the end; None while the child lives. Raises Lost."""
+        """Return the fork server's report on the end; None while the child lives. Raises Lost."""
         self.attend()
         if b"\n" not in self.told:
             if self._hung_up:
@@ -563,11 +562,11 @@ class Child:
         return told
 
     def burst(self) -> bool:
-        """Say whether its control group has ended a process for want of memory since this was last asked."""
+        """Return whether its control group has killed a process for lack of memory since the last call."""
         return self.group is not None and self.group.burst()
 
     def turn(self) -> None:
-        """Count that a request begins, or ends: between an end and a beginning a session is idle."""
+        """Count the begin or the end of a request; between an end and the next begin a session is idle."""
         self._turns += 1
         with contextlib.suppress(ValueError):  # closed
             at = 8 * (self.number % TURNS)
@@ -579,7 +578,7 @@ class Child:
         return self.out.cut or self.err.cut
 
     def order(self, op: str, **more: Any) -> None:
-        """Send its fork server an order about it."""
+        """Send its fork server an order about this child."""
         if self.number:
             self.zygote.order(op, self.number, **more)
 
@@ -592,7 +591,7 @@ class Child:
             self._far = None
 
     def close(self) -> None:
-        """Close this side, and end the child where nobody has heard of its end."""
+        """Close the host side, and end the child if it is not known to have ended."""
         self._close_theirs()
         if self.number and not self.over and self.zygote.alive:
             self.over = True
@@ -609,10 +608,10 @@ class Child:
 
 
 def make_child(zygote: Zygote, *, wire: bool, output: int) -> Child:
-    """Open a child's descriptors, raising this process's soft limit on them where it is reached.
+    """Open a child's descriptors; raise this process's soft limit on descriptors if it is reached.
 
     Raises:
-        SandboxFailed: where not even the hard limit suffices.
+        SandboxFailed: if even the hard limit is too low.
     """
     try:
         return Child(zygote, wire=wire, output=output)

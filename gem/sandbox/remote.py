@@ -1,6 +1,6 @@
 """The remote backend: programs run on a service that speaks SandboxFusion's ``/run_code``.
 
-How well they are held is the service's business; this end sees only what went wrong on the way.
+The service is responsible for the isolation; this side sees only errors of the connection and of the service.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class RemoteSandbox(OneShotSandbox):
     """A SandboxFusion service.
 
     Args:
-        url: where it is, as http://host:8080; ``GEM_SANDBOX_URL`` by default.
-        headers: sent along, for a service that wants a key.
+        url: the address, such as http://host:8080; ``GEM_SANDBOX_URL`` by default.
+        headers: HTTP headers to send, for a service that needs a key.
         transport: an httpx transport, for tests and proxies.
 
     Raises:
-        SandboxFailed: when no service was named.
-        MissingExtra: without the httpx package.
+        SandboxFailed: when there is no address.
+        MissingExtra: without the package httpx.
     """
 
     backend = "remote"
@@ -42,7 +42,9 @@ class RemoteSandbox(OneShotSandbox):
         super().__init__()
         url = url or os.environ.get("GEM_SANDBOX_URL")
         if not url:
-            raise SandboxFailed("no service was named: url=..., or the environment variable GEM_SANDBOX_URL.")
+            raise SandboxFailed(
+                "no service was named: pass url=..., or set GEM_SANDBOX_URL in the environment."
+            )
         try:
             import httpx
         except ImportError:
@@ -64,7 +66,7 @@ class RemoteSandbox(OneShotSandbox):
         """Run a program on the service; `Budget.wall_s` and `memory_mb` are passed on.
 
         Raises:
-            SandboxFailed: when the service cannot be reached or says that it failed, twice.
+            SandboxFailed: when the service cannot be reached or reports a failure, twice.
         """
         self._check_open()
         budget = checked_budget(budget)
@@ -85,7 +87,7 @@ class RemoteSandbox(OneShotSandbox):
             return self._result(self._ask(request, budget), budget, begun)
 
     def session(self, **_: Any) -> NoReturn:
-        """Refuse: the protocol runs whole programs and keeps nothing.
+        """Refuse to open a session: the protocol runs whole programs and keeps no state.
 
         Raises:
             BadArgument: always.
@@ -95,7 +97,7 @@ class RemoteSandbox(OneShotSandbox):
         )
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
-        """Run without blocking the event loop; a cancelled run is the service's to end, by its time limit."""
+        """Run without blocking the event loop; the service ends a cancelled run by its time limit."""
         return await asyncio.to_thread(self.run, code, **kwargs)
 
     def close(self) -> None:

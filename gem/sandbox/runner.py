@@ -1,7 +1,7 @@
-"""What a confined child does: run a program, keep a session, or judge a submission.
+"""The work of a confined child: run a program, keep a session, or judge a submission.
 
-Standard library alone: this runs in the sandbox, after `gem.sandbox.lockdown`. Requests come from the host
-and are trusted; whatever this process says may be a lie of the program in it, and is about itself alone.
+It uses the standard library only, because it runs in the sandbox, after `gem.sandbox.lockdown`. Requests come
+from the host and are trusted. The program in this process can forge its replies, but only those about itself.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Request = dict[str, Any]
 
 
 def run(request: Request) -> NoReturn:
-    """Run the program of a request as ``python main.py`` would, and end as it does."""
+    """Run the program of a request as ``python main.py`` would, and exit with its code."""
     put_files(request.get("files") or {})
     sys.argv = ["main.py", *request.get("args", ())]
     reseed(request.get("seed"))
@@ -91,7 +91,7 @@ def _execute(
 
 
 def new_main(code: str, name: str) -> dict[str, Any]:
-    """Return the namespace of a new ``__main__``; tracebacks will show lines of `code`."""
+    """Return the namespace of a new ``__main__``; tracebacks show lines of `code`."""
     module = ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
@@ -100,7 +100,7 @@ def new_main(code: str, name: str) -> dict[str, Any]:
 
 
 def remember(code: str, name: str) -> None:
-    """Let tracebacks show the lines of `code` under the file name `name`."""
+    """Make tracebacks show the lines of `code` under the file name `name`."""
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
 
 
@@ -137,7 +137,7 @@ def _say(text: str) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """End the process as the interpreter does, without taking the interpreter apart."""
+    """Exit as the interpreter does, but without finalizing the interpreter."""
     try:
         if (threading := sys.modules.get("threading")) is not None:  # not imported for those without
             threading._shutdown()
@@ -148,7 +148,7 @@ def end(code: int) -> NoReturn:
 
 
 def flush() -> int:
-    """Write what is buffered; 120 where that fails, as the interpreter has it."""
+    """Flush the standard streams; return 120 if that fails, as the interpreter does."""
     code = 0
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -160,7 +160,7 @@ def flush() -> int:
 
 
 def open_streams() -> None:
-    """Make sys.stdin, sys.stdout and sys.stderr anew over the descriptors that are now 0, 1 and 2."""
+    """Reopen sys.stdin, sys.stdout and sys.stderr on the current descriptors 0, 1 and 2."""
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
         io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
     )
@@ -173,7 +173,7 @@ def open_streams() -> None:
 
 
 def open_streams_to_be() -> None:
-    """Make the streams as over pipes, which cannot be rewound, whatever 1 and 2 are now or later."""
+    """Open the streams as pipes, which cannot be rewound, whatever 1 and 2 are now or later."""
     kept, pipe = (os.dup(1), os.dup(2)), os.pipe()  # what a stream can do is seen when it is made
     for fd in (1, 2):
         os.dup2(pipe[1], fd)
@@ -185,7 +185,7 @@ def open_streams_to_be() -> None:
 
 
 def reseed(seed: int | None) -> None:
-    """Give this child random streams of its own: children of one zygote would share numpy's."""
+    """Reseed this child's random generators; children of one fork server would share numpy's."""
     if seed is not None:
         random.seed(seed)  # noqa: TID251 - the program's own generator, in its own process
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
@@ -297,7 +297,7 @@ def pack(longest: int) -> bytes:
 
 
 def own_entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return what a program has put into a folder: not what is mounted there, which is the interpreter."""
+    """Return the entries that a program has put into a folder, without mounts (the interpreter)."""
     with os.scandir(folder) as entries:
         found = list(entries)
     device = os.stat(folder).st_dev if found else 0
@@ -305,7 +305,7 @@ def own_entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def empty(folder: str, keep: str = "") -> None:
-    """Remove all that a program has put into a folder but `keep`; what cannot be removed stays."""
+    """Remove all that a program has put into a folder, except `keep` and what cannot be removed."""
     import shutil
 
     for entry in own_entries(folder):
@@ -324,13 +324,13 @@ def empty(folder: str, keep: str = "") -> None:
 
 
 class Wire:
-    """Messages over a stream socket: a length, then marshal inwards and JSON with blobs outwards."""
+    """Messages over a stream socket: a length, then marshal for requests, JSON with blobs for replies."""
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
 
     def receive(self) -> Request:
-        """Wait for a request. Raises EOFError when the host is gone."""
+        """Wait for a request. Raises EOFError if the host is gone."""
         (length,) = struct.unpack("!I", self._exactly(4))
         request: Request = marshal.loads(self._exactly(length))
         return request
@@ -351,7 +351,7 @@ class Wire:
 
 
 class _Interrupts:
-    """Turns SIGINT into KeyboardInterrupt while a cell runs, and into nothing between cells."""
+    """A SIGINT handler that raises KeyboardInterrupt while a cell runs and does nothing between cells."""
 
     def __init__(self) -> None:
         self.cell = False
@@ -362,7 +362,7 @@ class _Interrupts:
 
 
 def session(request: Request, end: socket.socket) -> NoReturn:
-    """Answer the host's requests one by one until it closes the socket."""
+    """Serve the host's requests one by one until it closes the socket."""
     wire = Wire(end)
     lockdown.hide()  # until a cell runs in this process, its shells are kept out of it
     image = request.get("image")
@@ -415,7 +415,7 @@ def session(request: Request, end: socket.socket) -> NoReturn:
 
 
 def rehearse() -> None:
-    """Answer a request of every child's kind, and leave nothing of it."""
+    """Answer one cell request and discard it, so that its code is loaded before the fork."""
     near, far = socket.socketpair()
     with near, far:
         body = marshal.dumps({"op": "cell", "code": b"1"})
@@ -435,7 +435,7 @@ def _words(error: BaseException) -> str:
 
 
 def _reap() -> None:
-    """Collect orphans that ended but the latest: one of them may be a child that a later cell waits for."""
+    """Reap ended orphans except the latest, which may be a child that a later cell waits for."""
     if not _ended():
         return
     stats = [(pid, fields) for pid in _others() if (fields := _fields(pid))]
@@ -446,7 +446,7 @@ def _reap() -> None:
 
 
 def _ended() -> bool | None:
-    """Say whether a child has ended that nobody has waited for; None where there is no child at all."""
+    """Return whether an ended child waits to be reaped; None if there is no child at all."""
     if not hasattr(os, "waitid"):  # macOS, before Python 3.13: it may be so
         return True
     try:
@@ -456,7 +456,7 @@ def _ended() -> bool | None:
 
 
 def _others() -> list[int]:
-    """Return every other process of the namespace; where the namespace is shared, those below this one."""
+    """Return every other process of the namespace; if the namespace is shared, the descendants only."""
     try:
         found = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
     except OSError:
@@ -471,7 +471,7 @@ def _others() -> list[int]:
 
 
 def _fields(pid: int, name: str = "stat") -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; empty where the process is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -480,7 +480,7 @@ def _fields(pid: int, name: str = "stat") -> list[str]:
 
 
 def _kill_everything_else(spare: int = 0) -> None:
-    """End every process that a program has left, and collect them: orphans are this process's children."""
+    """Kill and reap every process that a program has left; orphans are this process's children."""
     deadline = time.monotonic() + 2
     while _ended() is not None and time.monotonic() < deadline:
         others = [-1] if os.getpid() == 1 and not spare else [pid for pid in _others() if pid != spare]
@@ -498,7 +498,7 @@ def _kill_everything_else(spare: int = 0) -> None:
 
 
 class _Cells:
-    """A notebook without the notebook: one namespace, and the last expression of each cell is shown."""
+    """The cells of a session: as in a notebook, they share a namespace and show their last expression."""
 
     def __init__(self, interrupts: _Interrupts, first: int) -> None:
         self.interrupts = interrupts
@@ -566,7 +566,7 @@ def _steps(code: str, name: str) -> list[tuple[CodeType, bool]]:
 
 
 def shortened(error: BaseException) -> str:
-    """Format an exception with the frames of the cells and the innermost one: the library's own are noise."""
+    """Format an exception with only the frames of the cells and the innermost frame."""
     try:
         seen: set[int] = set()
         whole: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
@@ -611,9 +611,9 @@ builtin eval "unset __gem_command; $__gem_command"
 
 
 class _Shell:
-    """bash, one process per command; folder and exported variables go from one to the next.
+    """bash, one process per command; the folder and exported variables are passed to the next one.
 
-    They and the command travel through pipes: a disk that a program has filled is no obstacle.
+    These and the command are passed through pipes, so a full disk does not matter.
     """
 
     def __init__(self) -> None:
@@ -695,7 +695,7 @@ def fcntl_dup(fd: int, lowest: int) -> int:
 
 
 def _nameless(data: bytes) -> int:
-    """Return a descriptor, at its start, of a file without a name that holds `data`."""
+    """Return a descriptor, at offset 0, of an unnamed file that holds `data`."""
     folder = os.environ["TMPDIR"]
     try:
         fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
@@ -717,7 +717,7 @@ def _children_cpu() -> float:
 def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> tuple[int | None, bytes]:
     """Wait for a child until `deadline`, writing `data` to it, and close both pipes.
 
-    Returns its status, None where it still runs then, and the first `STATE_BYTES` that came from `source`.
+    Returns its status (None if it still runs then) and the first `STATE_BYTES` from `source`.
     """
     poll, ends = select.poll(), {sink, source}
     for fd, event in ((sink, select.POLLOUT), (source, select.POLLIN)):
@@ -770,22 +770,23 @@ _COMPILE: Request = {
 
 
 class Unready(Exception):
-    """A case's child could not be made or confined: nothing of the submission was run in it."""
+    """A case's child could not be made or confined, so nothing of the submission was run in it."""
 
 
 class Judge:
-    """Has the code compiled once; then a child for every case that the host sends, until it is gone.
+    """The judge: compiles the code once, then runs a child for every case until the host is gone.
 
-    This process runs nothing of the submission. It reads what cases wrote, so none of them is its copy: a
-    template makes them. Each has folders of its own and, with namespaces, all else that it can write to.
+    This process runs nothing of the submission. It reads what cases wrote, so no case may be forked from it:
+    a template makes the children. Each child has its own folders and, with namespaces, its own copy of all
+    else that it can write to.
 
     Args:
         request: ``code``, and the ``files`` that every case finds.
-        end: the host's.
-        enter: confines a case to new folders below a path, and calls back between having them and giving up
+        end: the socket to the host.
+        enter: confines a case to new folders below a path. It calls back when they exist, before it gives up
             the rest. It runs in the case's process.
-        shared: folders that cases can write to besides, to be put in order between them.
-        namespaces: the kinds of namespace that every case gets of its own.
+        shared: further folders that cases can write to; they are cleaned up between cases.
+        namespaces: the kinds of namespace (flags) that are new for every case.
     """
 
     def __init__(
@@ -815,7 +816,7 @@ class Judge:
         self.next: list[_Made] = []  # children that were made ahead: a case's, and its tester's
 
     def serve(self) -> NoReturn:
-        """Answer until the host is gone."""
+        """Serve requests until the host is gone."""
         try:
             compiled = self._compile()
             while compiled:
@@ -830,7 +831,7 @@ class Judge:
         os._exit(0)
 
     def _compile(self) -> bytes:
-        """Return the code object, marshalled, from a child like those that run it: compilers have holes."""
+        """Compile in a child confined like the cases, because compilers have bugs; return marshalled code."""
         reply, (_, err, compiled) = self._attend(b"", _COMPILE)
         if (status := reply["status"]) == signal.SIGKILL:
             raise Unready("the child that compiles was killed")
@@ -888,7 +889,7 @@ class Judge:
         return fds
 
     def _prepare(self, tested: bool) -> list[_Made]:
-        """Have a case's child made, and one for its tester, with a line between them."""
+        """Make a case's child, and one for its tester, with a socket between them."""
         if not tested:
             return [self._make(())]
         line, theirs = socket.socketpair()
@@ -896,7 +897,7 @@ class Judge:
             return [self._make((line.fileno(),)), self._make((theirs.fileno(),))]
 
     def _make(self, line: Sequence[int]) -> _Made:
-        """Have a child made, which confines itself and waits; return its number and the way to it."""
+        """Make a child, which confines itself and waits; return its pid and the socket to it."""
         folder = "" if self.namespaces else os.path.join(os.getcwd(), os.urandom(6).hex())
         near, far = socket.socketpair()
         with far:
@@ -906,7 +907,7 @@ class Judge:
                 raise Unready(str(error)) from error
 
     def _watch(self, pids: Sequence[int], begun: float, case: Request, out: int, err: int) -> Request:
-        """Wait for a case's process, or for its tester's, which ends when the submission's does."""
+        """Wait for a case's process, or for its tester's, which ends with the submission's process."""
         pid, decides = pids[0], pids[-1]
         clock, told, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
         while True:
@@ -1009,14 +1010,14 @@ _Made = tuple[int, socket.socket]
 
 
 def _tell(end: socket.socket, message: Request) -> None:
-    """Send a child its work; where it has ended, that is seen when it is waited for."""
+    """Send a child its work; if it has ended, waiting for it will show that."""
     body = marshal.dumps(message)
     with contextlib.suppress(BrokenPipeError):
         end.sendall(struct.pack("!I", len(body)) + body)
 
 
 def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int) -> NoReturn:
-    """Run the tester's half of a case: what it returns is the report."""
+    """Run the tester's half of a case and report what it returns."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for to in range(3):
         os.dup2(nothing, to)
@@ -1032,20 +1033,20 @@ _GONE = 75  # the exit code of a tester whose submission has ended
 
 
 class _Clock:
-    """How much of its wall-clock budget a case has used: none while it waits for a processor."""
+    """A clock of a case's wall time, which does not count waiting for a processor."""
 
     def __init__(self, begun: float) -> None:
         self.looked, self.used, self._ran = begun, 0.0, 0.0
 
     def look(self, now: float, ran: float, waits: bool) -> None:
-        """Count the time since the last look. `ran`: CPU seconds in all; `waits`: it could run, or does."""
+        """Count the time since the last look. `ran`: total CPU seconds; `waits`: it runs or could run."""
         passed, self.looked = now - self.looked, now
         part, self._ran = max(0.0, ran - self._ran), ran
         self.used += min(passed, part) if waits else passed
 
 
 def _observe(pids: Sequence[int]) -> tuple[float, bool, bool]:
-    """Return the CPU seconds of these processes and all below, whether one could run, if they are all."""
+    """Return the CPU seconds with descendants, whether a thread could run, and whether these are all."""
     own = _fields(os.getpid())
     ran, waits, seen, processes = 0.0, False, 0, 0
     left = list(pids)
@@ -1078,7 +1079,7 @@ def _cpu(pid: int) -> float:
 
 
 def _translate(code: str, value: int) -> int:
-    """Write the code object of `code` to a descriptor; return what to exit with."""
+    """Compile `code` and write its code object to a descriptor; return the exit code."""
     try:
         compiled: CodeType | str = compile(code, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
@@ -1154,11 +1155,11 @@ def _resolve(namespace: dict[str, Any], dotted: str) -> Any:
 
 
 def plain(value: Any) -> str:
-    """Write plain data as JSON: what is compared is written here, so nothing can pretend to be equal.
+    """Write plain data as JSON, without calling its methods, so that no object can pretend to be equal.
 
-    Tuples are lists, keys that are whole numbers become text; NaN and infinities keep their names. Instances
-    of subclasses, such as an IntEnum or a named tuple, are written as the plain value that they hold, and
-    numpy's numbers and arrays as theirs. Raises TypeError for anything else.
+    Tuples become lists, integer keys become text, and NaN and infinities keep their names. Instances of
+    subclasses, such as an IntEnum or a named tuple, and numpy's numbers and arrays are written as the plain
+    values that they hold. Raises TypeError for anything else.
     """
     return json.dumps(_plain(value, 0), allow_nan=True)
 
@@ -1193,7 +1194,7 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def clear_up(folders: Sequence[str], keep: str = "") -> None:
-    """Empty folders that a program could write to, but for `keep`, and what can be written *on* them.
+    """Empty folders that a program could write to, except `keep`, and reset their own mode and attributes.
 
     Raises OSError for what cannot be removed.
     """

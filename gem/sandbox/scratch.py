@@ -1,7 +1,7 @@
-"""Folders in the temporary folder that do not outlive their owner for long.
+"""Temporary folders that are removed soon after their owner ends.
 
-Each is locked while it is in use. The kernel drops the lock with the last process that has it, however that
-ends, and then whoever makes the next folder removes this one.
+Each is locked while it is in use. The kernel drops the lock when the last process that holds it ends. Whoever
+makes the next folder then removes this one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PREFIX = "gem-scratch-"
 
 
 class Scratch:
-    """A new folder, in use until `remove`; whoever inherits the descriptor `lock` keeps it in use too.
+    """A new temporary folder, kept until `remove`, or while a process holds the inherited descriptor `lock`.
 
     Raises:
         OSError: when it cannot be made.
@@ -32,19 +32,19 @@ class Scratch:
                 os.close(self.lock)
 
     def remove(self) -> None:
-        """Remove it with all that is in it, as far as that is allowed."""
+        """Remove the folder and its content, as far as permissions allow."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
     def release(self) -> None:
-        """Have no more to do with it; it stays for those who inherited the lock."""
+        """Release the lock without removing the folder; it stays for processes that inherited the lock."""
         if self.lock >= 0:
             os.close(self.lock)
         self.lock = -1
 
 
 def sweep() -> None:
-    """Remove what processes that were killed have left."""
+    """Remove folders that killed processes have left."""
     if os.name != "posix":
         return
     with os.scandir(tempfile.gettempdir()) as entries:

@@ -1,13 +1,13 @@
 """The system-call filter of a sandboxed child, assembled here for x86-64 and arm64.
 
-Two lists. The *allow list* names what programs need: measured with the interpreters, packages and tools that
-the environments use, and what does the same as these. Whatever else there is does not exist, as far as the
-child can tell (ENOSYS, which C libraries know from older kernels), or is refused (EPERM) where a kernel would
-say so to an ordinary user. The *deny list* is the fallback, for a program that the allow list breaks: it
-refuses what reaches past the child's own processes and files, memory that no limit counts, and what kernels
-have had holes in. Both refuse system calls younger than `LAST_KNOWN`.
+There are two lists. The *allow list* names the calls that programs need, measured with the interpreters,
+packages and tools that the environments use, and calls equivalent to these. Any other call fails as if it did
+not exist (ENOSYS, which C libraries know from older kernels), or with EPERM where a kernel would refuse it to
+an ordinary user. The *deny list* is the fallback for a program that the allow list breaks. It refuses calls
+that reach beyond the child's own processes and files, calls for memory that no limit counts, and calls with a
+history of kernel bugs. Both lists refuse system calls newer than `LAST_KNOWN`.
 
-The tests hold the result equal to libseccomp's, system call by system call.
+The tests compare the result with libseccomp's, system call by system call.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _FCNTL = (1024, 1026)  # F_SETLEASE, F_NOTIFY: what the host does with a file
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ: the kernel counts all pipes of a user together
 
 KINDS = ("allow", "deny")
-"""The lists that `program` can be asked for."""
+"""The names of the lists that `program` accepts."""
 
 
 def configured(kind: str | None = None) -> str:
-    """Return the list that is asked for here, or by ``GEM_SANDBOX_FILTER``; else the allow list.
+    """Return the name of the list to use: `kind`, or ``GEM_SANDBOX_FILTER``, or else ``allow``.
 
     Raises:
-        BadArgument: for one that is not there.
+        BadArgument: for an unknown list.
     """
     kind = kind or os.environ.get("GEM_SANDBOX_FILTER") or "allow"
     if kind not in KINDS:
@@ -59,7 +59,7 @@ def configured(kind: str | None = None) -> str:
 
 
 class Machine(NamedTuple):
-    """An architecture: its AUDIT_ARCH word, and which of the two numbers in `NUMBERS` is its own."""
+    """An architecture: its AUDIT_ARCH word, and which of the two columns of `NUMBERS` is its own."""
 
     audit: int
     column: int
@@ -116,12 +116,12 @@ ALLOWED = (
     # the machine
     *("uname", "sysinfo", "getrandom"),
 )
-"""The allow list: some of these with a rule over their arguments, and NETWORK where sockets are allowed."""
+"""The allow list; some calls have rules for their arguments. NETWORK is added if sockets are allowed."""
 
 NETWORK = ("socket", "connect", "bind", "listen", "accept", "accept4")
 
 MESSAGES = ("sendmsg", "sendmmsg")
-"""Refused without a network: they send descriptors, and the kernel counts all on their way for a user."""
+"""Refused without a network: they send descriptors, and the kernel limits those in flight per user."""
 
 _PRCTL = (
     *(1, 2, 3, 4),  # PR_{SET,GET}_PDEATHSIG, PR_{GET,SET}_DUMPABLE
@@ -192,7 +192,7 @@ ALWAYS = (
 """Refused with EPERM, whatever the arguments, by both lists."""
 
 UNPRIVILEGED = ("mlock", "mlock2", "mlockall", "setgroups", "capset", "inotify_rm_watch")
-"""Refused so by the allow list: what the kernel refuses with these limits, or what has no object."""
+"""Refused with EPERM by the allow list: calls that these limits forbid anyway, or that have no target."""
 
 
 NEIGHBOURS = (
@@ -202,22 +202,22 @@ NEIGHBOURS = (
     *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr", "setxattrat"),
     *("removexattrat", "truncate"),
 )
-"""Refused too where the child sees the host's processes and files."""
+"""Also refused if the child sees the host's processes and files."""
 
 INQUIRIES = (
     *("getpgid", "getsid", "getpriority", "ioprio_get", "sched_getaffinity", "sched_getparam"),
     *("sched_getscheduler", "sched_getattr", "sched_rr_get_interval"),
 )
-"""There they are answered about oneself alone."""
+"""If the child shares the host, these answer only about the child itself."""
 
 PRIORITIES = ("sched_setscheduler", "sched_setparam", "sched_setattr")
-"""Succeed about oneself, without effect; so do setpriority and ioprio_set."""
+"""Succeed without effect for the child itself; so do setpriority and ioprio_set."""
 
 PRETENDED = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat"),
 )
-"""Do nothing and succeed there, because copying a file or unpacking an archive calls them."""
+"""If the child shares the host, these do nothing and succeed; copying or unpacking files calls them."""
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 _Block = list[_Instruction]
@@ -231,17 +231,17 @@ def program(
     kind: str = "allow",
     machine: str | None = None,
 ) -> bytes:
-    """Assemble the filter: an array of ``struct sock_filter``, for ``prctl(PR_SET_SECCOMP)``.
+    """Assemble the filter: an array of ``struct sock_filter`` for ``prctl(PR_SET_SECCOMP)``.
 
     Args:
-        allow_fork: whether the child may start processes; threads it always may.
-        allow_sockets: TCP, UDP and Unix sockets, where the network is the child's own.
-        shares_host: the child sees the host's processes and files; by default, if it may not fork.
-        kind: ``allow`` or ``deny``, the list.
-        machine: as `platform.machine` names it; this one by default.
+        allow_fork: whether the child may start processes; it may always start threads.
+        allow_sockets: allow TCP, UDP and Unix sockets, for a child with a private network.
+        shares_host: whether the child sees the host's processes and files; by default, if it may not fork.
+        kind: the list, ``allow`` or ``deny``.
+        machine: a name as `platform.machine` returns it; this machine by default.
 
     Raises:
-        BadArgument: for a machine that there are no numbers for.
+        BadArgument: for an unsupported machine.
     """
     name = platform.machine() if machine is None else machine
     if name not in MACHINES:
@@ -312,14 +312,14 @@ def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) 
 
 
 def _wide(shares_host: bool) -> dict[str, _Block]:
-    """Return what the deny list alone says of arguments."""
+    """Return the argument rules of the deny list only."""
     requests = (*_TERMINAL, *_FILE_FLAGS, *((*_SIGIO, *_INTERFACES) if shares_host else ()))
     commands = (*_FCNTL, _SET_PIPE_SIZE, *(_FCNTL_SIGIO if shares_host else ()))
     return {"ioctl": _refuse_values(1, requests), "fcntl": _refuse_values(1, commands)}
 
 
 def _narrow(allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
-    """Return the allow list's own rules. What it lacks gets the errno of a kernel that lacks it."""
+    """Return the rules of the allow list only. Refused arguments get the errno of a kernel without them."""
     allow, refuse = _allow(), [_ret(_ERRNO | EPERM)]
     rules = dict.fromkeys(ALLOWED, allow) | dict.fromkeys(UNPRIVILEGED, refuse)
     requests = (*_IOCTL, *(() if shares_host else _SIGIO), *(_INTERFACES if allow_sockets else ()))
@@ -340,7 +340,7 @@ def _narrow(allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
 
 
 def _search(spans: list[tuple[int, _Block]]) -> _Block:
-    """Return a binary search for the loaded number among spans, each given by its first number.
+    """Return code for a binary search of the loaded number among spans, each given by its first number.
 
     Kernels walk the filter once per number to cache what it allows; older ones walk it at every call.
     """
@@ -366,7 +366,7 @@ def _allow() -> _Block:
 
 
 def _require(arg: int, values: Iterable[int], mask: int | None = None, otherwise: int = EPERM) -> _Block:
-    """Return a block that refuses unless the argument is one of the values, and goes on past its end."""
+    """Return a block that refuses the call unless the argument is one of the values, and else goes on."""
     values = list(values)
     block: _Block = [(_LOAD, 0, 0, _arg(arg))]
     if mask is not None:
@@ -404,15 +404,15 @@ _SOL_SOCKET, _SO_SNDBUF, _SO_RCVBUF = 1, 7, 8
 
 
 def memory_program(*, attributes: bool = True, threads: bool = True, machine: str | None = None) -> bytes:
-    """Assemble a second filter, for memory that the sizes of processes do not show, and for threads.
+    """Assemble a second filter, for threads and for memory that the sizes of processes do not show.
 
-    Shared mappings without a name are asked for (`gem.sandbox.memory` answers), huge pages of the machine's
-    reserve are refused, and a socket's buffers stay as they are, whatever a program sets. `attributes`: files
-    may have extended ones, which are memory too, and are held where the number of files is. `threads`: they
-    are limited otherwise; or they are asked for too.
+    Nameless shared mappings need permission (`gem.sandbox.memory` answers), huge pages of the machine's
+    reserve are refused, and a program cannot change the buffer sizes of a socket. `attributes`: files may
+    have extended attributes, which are memory too, and are limited where the number of files is. `threads`:
+    another limit holds for threads; otherwise they need permission too.
 
     Raises:
-        BadArgument: for a machine that there are no numbers for.
+        BadArgument: for an unsupported machine.
     """
     name = platform.machine() if machine is None else machine
     if name not in MACHINES:

@@ -1,4 +1,4 @@
-"""What a program can see of the machine: a program in the backend looks, and this says it in words."""
+"""What a program in a sandbox can see of the machine, in words."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SIGHTS: dict[str, str] = {
     "environment": "the environment's names beyond those that gem sets",
     "clock": "the date and time",
 }
-"""What is looked for, in words."""
+"""The facts of the machine that are looked for, in words."""
 
 
 def seen(sandbox: Any) -> dict[str, str]:
-    """Return what a fresh run sees of each of `SIGHTS`: a few words of it, or nothing where it is hidden.
+    """Return what a fresh run sees of each of `SIGHTS`: a few words, or an empty text if it is hidden.
 
     Raises:
         SandboxFailed: when the program that looks does not end as it should.
@@ -47,7 +47,7 @@ def seen(sandbox: Any) -> dict[str, str]:
         told = json.loads(result.stdout)
         return {name: str(told[name] or "")[:70] for name in SIGHTS}
     except (ValueError, KeyError, TypeError) as error:
-        raise SandboxFailed(f"what can be seen was not told: {result.stderr[-300:]}") from error
+        raise SandboxFailed(f"the program that looks gave no report: {result.stderr[-300:]}") from error
 
 
 _LOOK = r"""

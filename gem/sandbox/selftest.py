@@ -1,7 +1,7 @@
-"""The self-test of a backend: programs in it try what it has to hold back.
+"""The self-test of a backend: programs in it attempt what the backend must prevent.
 
-Nothing is deduced from versions. Each backend is tested once per process. A busy machine must not choose a
-weaker backend: what failed for want of time, space or memory is tried again, and never remembered.
+Nothing is deduced from versions. Each backend is tested once per process. A busy machine must not lead to a
+weaker backend, so a failure for lack of time, space or memory is retried and never cached.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gem.sandbox.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the self-test of a backend found: each property True, False, or None where it could not be tried.
+    """The result of a backend's self-test: each property True, False, or None if it could not be tested.
 
-    `slow` names the properties, or "start", of which a machine too busy or too full may be the reason.
+    `slow` names the properties, or "start", that may have failed because the machine was too busy or full.
     """
 
     backend: str
@@ -41,12 +41,12 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether it started, and holds all that a backend of its name has to."""
+        """Whether the backend started and has all the properties that it needs."""
         return not self.failure and not self.lacking
 
     @property
     def lacking(self) -> frozenset[str]:
-        """The properties that it does not hold, and has to."""
+        """The properties that the backend needs and does not have."""
         return (
             frozenset(name for name, held in self.properties.items() if not held)
             - BACKENDS[self.backend].may_lack
@@ -54,27 +54,27 @@ class Report:
 
     @property
     def doubtful(self) -> bool:
-        """Whether nothing speaks against the backend but that something took too long, or found no space."""
+        """Whether the backend failed only because something took too long or found no space."""
         return not self.passed and ({"start"} if self.failure else self.lacking) <= self.slow
 
     @property
     def why_not(self) -> str:
-        """Return why it is not taken, or an empty string."""
+        """Return why the backend is not used, or an empty string."""
         if self.failure or self.passed:
             return self.failure
         lacking = [PROPERTIES[name] for name, held in self.properties.items() if not held]
-        return f"its self-test failed: it does not hold that {'; '.join(lacking)}."
+        return f"its self-test failed: it does not ensure that {'; '.join(lacking)}."
 
 
 _tested: dict[str, Report] = {}
 _lock = threading.RLock()
 PATIENCE = (1.0, 3.0, 6.0)
-"""What each attempt's times are multiplied by: one whose failure proves nothing is followed by the next."""
+"""The factor on the times of each attempt; the next attempt follows if a failure proves nothing."""
 _AT_ONCE_S = 5.0
 
 
 def self_test(name: str, options: Mapping[str, Any] | None = None) -> Report:
-    """Try what a backend holds back: once per process, and again while time or space ran out in it."""
+    """Test a backend; the result is cached per process unless time or space ran out."""
     with _lock:
         key = f"{name} {sorted((options or {}).items())}" if options else name
         if key in _tested:
@@ -111,11 +111,11 @@ _WANTS = (
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)),
     "No usable temporary directory",
 )
-"""What the system, and tempfile, say where space, memory, processes or descriptors are used up."""
+"""Error texts of the system and of tempfile when space, memory, processes or descriptors run out."""
 
 
 def _refused(name: str, failure: str, *, perhaps: bool) -> Report:
-    """Return the report of one that did not start; `perhaps`: another time it may."""
+    """Return the report of a backend that did not start; `perhaps`: it may start another time."""
     perhaps = perhaps or any(want in failure for want in _WANTS)
     return Report(name, failure=failure, slow=frozenset({"start"}) if perhaps else frozenset())
 
@@ -158,7 +158,7 @@ def _probe(name: str, sandbox: Any, patience: float) -> Report:
 
 
 def _look(sandbox: Any, tag: str, budget: Budget) -> tuple[dict[str, bool | None], set[str]]:
-    """Try what can be seen and reached; what the program had no time to say is named beside."""
+    """Test what can be seen and reached; also return the properties that it had no time to report."""
     with (
         _folder() as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -185,7 +185,7 @@ def _look(sandbox: Any, tag: str, budget: Budget) -> tuple[dict[str, bool | None
 
 
 def _reach(sandbox: Any, budget: Budget) -> bool | None:
-    """Try to read and to end what starts programs: where it works, the program cannot end well."""
+    """Try to read and to end the process that starts programs; if that works, the program ends badly."""
     try:
         tried = sandbox.run(_REACH, budget=budget)
     except SandboxFailed:
@@ -194,7 +194,7 @@ def _reach(sandbox: Any, budget: Budget) -> bool | None:
 
 
 def _judges() -> list[str]:
-    """Return a file of each package here that makes or judges tasks."""
+    """Return a file of each installed package that makes or judges tasks."""
     found = [str(Path(__file__).resolve().parents[1] / "__init__.py")]
     for name in JUDGES[1:]:
         with contextlib.suppress(ImportError, ValueError):
@@ -214,7 +214,7 @@ def _folder() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _bystander(secret: str) -> Iterator[None]:
-    """Keep a process with a secret in its environment: what /proc shows is what a process began with."""
+    """Keep a process that was started with a secret in its environment, for /proc to show."""
     try:
         process = subprocess.Popen(["sleep", "60"], env={**os.environ, "GEM_PROBE_CANARY": secret})
     except OSError:
@@ -228,7 +228,7 @@ def _bystander(secret: str) -> Iterator[None]:
 
 
 def _none_left(tag: str, patience_s: float) -> bool | None:
-    """Whether no process bears the tag; None where there is no /proc to look in."""
+    """Whether no process has the tag; None if there is no /proc."""
     if not os.path.isdir("/proc/self"):
         return None
     deadline = time.monotonic() + patience_s

@@ -1,4 +1,4 @@
-"""`ZygoteSession`: a child that is kept, and asked for one cell, command or file at a time."""
+"""`ZygoteSession`: a child that is kept and serves one cell, command or file request at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Message = dict[str, Any]
 
 @dataclass(slots=True)
 class _Answer:
-    """What came of a request: the child's reply, or how the child ended."""
+    """The outcome of a request: the child's reply, or how the child ended."""
 
     wall_s: float
     reply: Message | None = None
@@ -50,8 +50,8 @@ class _Answer:
 class ZygoteSession:
     """A session; see `gem.sandbox.base.Session`. The child is forked at the first use.
 
-    Threads may share it: one request is answered after the other. A forked process that inherits it begins
-    it anew. Not closing it is harmless: the child ends when the object goes.
+    Threads may share a session: it serves one request after the other. In a forked process that inherits it,
+    it is restarted. Not closing it is harmless: the child ends when the object is garbage-collected.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ZygoteSession:
 
     @property
     def restarts(self) -> int:
-        """Return how often the session had to begin anew, its state lost."""
+        """Return how often the session was restarted and lost its state."""
         return self._restarts
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell; its last expression is shown, its figures are returned."""
+        """Run a cell; return the value of its last expression and its figures too."""
         limits = checked_budget(budget or self._budget)
         request: Message = {"op": "cell", "code": code.encode("utf-8", "surrogatepass")}
         with self._lock:
@@ -152,7 +152,7 @@ class ZygoteSession:
         return result
 
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Write a file below the working folder, making its folders. Raises ToolError."""
+        """Write a file below the working folder and make its folders. Raises ToolError."""
         if not isinstance(data, bytes):
             raise BadArgument(f"write_file: data must be bytes, not {type(data).__name__}.")
         request = {"op": "write", "path": path, "data": data, "mode": mode}
@@ -160,7 +160,7 @@ class ZygoteSession:
         self._log.append((request, ""))
 
     def read_file(self, path: str) -> bytes:
-        """Read a regular file below the working folder; no link is followed. Raises ToolError."""
+        """Read a regular file below the working folder; links are not followed. Raises ToolError."""
         return self._file({"op": "read", "path": path, "longest": LONGEST_FILE})[0]
 
     def snapshot(self) -> bytes:
@@ -185,13 +185,13 @@ class ZygoteSession:
             return answer.blobs
 
     def fork(self) -> Self:
-        """Return a twin, by doing again in a new child all that was done in this one.
+        """Return a copy of the session, made by repeating all its cells and commands in a new child.
 
-        What differs from one time to the other (clocks, processes, `os.urandom`) is told by the output of
-        the cells; `random` and numpy's generator have the same seed. Costs what the cells cost.
+        Differences (clocks, processes, `os.urandom`) are found by comparing the outputs; `random` and numpy's
+        generator have the same seed. It takes as long as the cells took.
 
         Raises:
-            CannotFork: where a cell or command gives another output than it gave here.
+            CannotFork: when a cell or command gives another output than before.
         """
         with self._lock:
             if self._closed:
@@ -228,7 +228,7 @@ class ZygoteSession:
         return twin
 
     def close(self) -> None:
-        """End it: no process, mount or file is left. A cell that runs in another thread is ended too."""
+        """End the session and any running cell; no process, mount or file is left."""
         self._closed = True
         if (busy := self._child) is not None and not busy.over:
             busy.order("kill", why="closed")
@@ -238,7 +238,7 @@ class ZygoteSession:
             self._drop()
 
     def forget(self) -> None:
-        """Let go of the child in a forked process, where it is the parent's; the next call begins anew."""
+        """Forget the child in a forked process; it belongs to the parent. The next call starts a new one."""
         self._lock = threading.RLock()
         if self._child is not None:
             self._child.over = True

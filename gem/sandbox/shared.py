@@ -1,4 +1,4 @@
-"""The sandboxes that everything in a process shares."""
+"""The sandboxes that tools and graders share within a process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_sandbox(backend: str | Sandbox | None = None) -> Sandbox:
-    """Return the process's sandbox, opening the best backend, or the named one, at the first call.
+    """Return this process's shared sandbox; the first call opens the strongest backend, or the named one.
 
-    A sandbox is returned as it is: whoever takes a name takes one of yours too, and never closes it.
+    A sandbox is returned unchanged, so an argument may be a name or a sandbox of yours; gem never closes
+    yours.
 
-    It may be used from any thread, is begun anew in a forked process, and is closed at exit.
+    The shared sandbox may be used from any thread, is restarted in a forked process, and is closed at exit.
 
     Raises:
-        SandboxFailed: where no backend isolates, or the named one cannot be had; the way round is
+        SandboxFailed: when no backend with isolation works, or the named one does not; the alternative is
             `open_sandbox(allow_unsafe=True)`.
-        BadArgument: for a name that nobody offers.
+        BadArgument: for an unknown backend.
     """
     if isinstance(backend, Sandbox):
         return backend

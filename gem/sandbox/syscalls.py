@@ -1,12 +1,12 @@
-"""The numbers of Linux system calls on x86-64 and arm64, as far as `gem.sandbox.seccomp` knows them.
+"""The numbers of Linux system calls on x86-64 and arm64, for `gem.sandbox.seccomp`.
 
-The tests hold them equal to libseccomp's. Newer calls have one number on all architectures.
+The tests compare them with libseccomp's. Newer calls have one number on all architectures.
 """
 
 from __future__ import annotations
 
 LAST_KNOWN = 467
-"""The newest system call here: the filter's lists were drawn up with those up to this one."""
+"""The newest system call that the filter's lists take into account."""
 
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "_sysctl": (156, None),
@@ -389,4 +389,4 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "write": (1, 64),
     "writev": (20, 66),
 }
-"""By name: the number on x86-64, the number on arm64; None where there is none."""
+"""By name: the numbers on x86-64 and on arm64; None if there is none."""

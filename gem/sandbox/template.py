@@ -1,11 +1,11 @@
-"""A process that makes children for another, and learns nothing of them.
+"""A template process that forks children for a server and never sees their data.
 
-A child is a copy of the process that made it, freed memory included. Whoever attends to children, who reads
-what they wrote and how they ended, may therefore make no more of them: the next one could find in its own
-memory what the last one left. So a server keeps a template beside it, forked while it is clean. The template
-hears where each child's descriptors are, makes it as a child of the *server*, and answers its number.
+A child is a copy of the process that forked it, freed memory included. So a process that reads the output of
+children must not fork more of them: the next child could find in its own memory what the last one left.
+Therefore a server has a template, which is forked while the server is clean. The template receives each
+child's descriptors, makes it as a child of the *server*, and returns its pid.
 
-Standard library alone: this runs inside, beside `gem.sandbox.lockdown`.
+It uses the standard library only, because it runs inside, with `gem.sandbox.lockdown`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Be = Callable[[bytes, list[int]], None]
 
 
 class Template:
-    """The server's side; `be(packet, descriptors)` is what a child does, and ends if that returns.
+    """The server's handle on its template; a child runs `be(packet, descriptors)` and exits if that returns.
 
     Args:
-        be: runs in every child, over what `make` was given.
-        namespaces: the kinds of namespace (``CLONE_NEW…``) that every child gets of its own.
-        closed: descriptors that the template and its children are not to have.
-        first: what the template does before it makes any.
+        be: runs in every child, with the arguments of `make`.
+        namespaces: the kinds of namespace (``CLONE_NEW…``) that are new for every child.
+        closed: descriptors to close in the template and its children.
+        first: called in the template before it makes any child.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Template:
         theirs.close()
 
     def make(self, packet: bytes, fds: Sequence[int] = ()) -> int:
-        """Return the process number of a new child of the caller. Raises OSError."""
+        """Make a child of the caller and return its pid. Raises OSError."""
         if not self.pid:
             if (pid := os.fork()) == 0:
                 _live(self._be, packet, [os.dup(fd) for fd in fds])
@@ -108,10 +108,10 @@ def _live(be: Be, packet: bytes, fds: list[int]) -> None:
 
 
 def sibling(namespaces: int, address: int) -> int:
-    """Fork, but for the caller's parent: 0 in the new process, else its number, or a negative errno.
+    """Fork a child of the caller's parent; return 0 in it, else its pid or a negative errno.
 
-    Only for a process of one thread. `address` is where the C library keeps the thread's number, or 0: its
-    own fork would write the new one there.
+    Only for a process with one thread. `address` is where the C library keeps the thread id, or 0; the
+    library's own fork would write the new id there.
     """
     number, word = ctypes.c_long, ctypes.c_ulong
     flags = _SIGCHLD | _CLONE_PARENT | namespaces
@@ -128,7 +128,7 @@ def sibling(namespaces: int, address: int) -> int:
 
 
 def _own_number() -> int:
-    """Return where this thread's number is kept, if the kernel tells and it is there; 0 otherwise."""
+    """Return the address where this thread's id is kept, if the kernel gives it and it is valid; else 0."""
     place = ctypes.c_void_p()
     libc = ctypes.CDLL(None)
     if libc.prctl(_GET_TID_ADDRESS, ctypes.byref(place), 0, 0, 0) != 0 or not place.value:

@@ -1,4 +1,4 @@
-"""How a run ended, and what may be asked for: the same for runs, sessions and judging."""
+"""Verdicts on how a run ended, and checks of budgets, files and cases, for runs, sessions and judging."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEMORY = re.compile(r"[\w.]*MemoryError\b")
 def verdict(
     ended: Mapping[str, Any], stdout: str, stderr: str, budget: Budget, info: Mapping[str, Any], *, cut: bool
 ) -> Result:
-    """Say how a program ended, from what the fork server saw and what the program wrote."""
+    """Return the result of a program, from the fork server's report and the program's output."""
     code = os.waitstatus_to_exitcode(ended["status"])
     signal_number = -code if code < 0 else None
     exit_code = code if code >= 0 else None
@@ -69,9 +69,9 @@ def case_verdict(
     *,
     shared: int = 0,
 ) -> Result:
-    """Say how a case ended, from what its judge saw; `shared` bytes of its memory are not its own.
+    """Return the result of a case, from its judge's report; `shared` bytes of its memory are not its own.
 
-    Raises KeyError, TypeError or ValueError for a reply that is none.
+    Raises KeyError, TypeError or ValueError for an invalid reply.
     """
     out, err, value = blobs
     cap = case["output"]
@@ -94,10 +94,10 @@ def case_verdict(
 
 
 def check_served(reply: Mapping[str, Any] | None) -> None:
-    """See that a case got its CPU time, or was the one to blame that it did not.
+    """Check that a case got its CPU time, or is itself to blame that it did not.
 
     Raises:
-        SandboxFailed: where it waited for a processor until patience was over.
+        SandboxFailed: when it waited too long for a processor.
     """
     if reply is not None and reply.get("why") == "starved":
         raise SandboxFailed(
@@ -115,10 +115,10 @@ def cell_result(
     *,
     wall_s: float,
 ) -> Result:
-    """Say how a cell or command ended, from what its own process says.
+    """Return the result of a cell or command, from its own process's reply.
 
     Raises:
-        TypeError, ValueError: for a reply that is none.
+        TypeError, ValueError: for an invalid reply.
     """
     if (error := reply.get("error")) is not None:  # our half in there failed, for lack of memory or files
         words = f"{stderr}{_text(str(error)[:500])}\n"
@@ -151,7 +151,7 @@ def cell_result(
 
 
 def _text(text: str) -> str:
-    """Return text that can be written as UTF-8: what a program shows may hold halves of characters."""
+    """Return text that can be written as UTF-8: a program's output may hold lone surrogates."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -193,13 +193,13 @@ def checked_path(path: str) -> str:
 
 @functools.cache
 def _compiled(source: str) -> tuple[bytes, bytes]:
-    """Return a tester's code, and for which Python it is: compiling it takes longer than most tests."""
+    """Return this Python's magic number and a tester's code; compiling takes longer than most tests."""
     code = compile(source, "tester.py", "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER, marshal.dumps(code)
 
 
 def checked_cases(cases: Sequence[Case], budget: Budget) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Return what a judge is told of cases, and the testers that they name by number. Raises BadArgument."""
+    """Return the message that describes cases to a judge, and their testers. Raises BadArgument."""
     asked = [checked_case(case, budget) for case in cases]
     sources = sorted({case["tester"] for case in asked if case["tester"] is not None})
     for case in asked:
@@ -209,7 +209,7 @@ def checked_cases(cases: Sequence[Case], budget: Budget) -> tuple[list[dict[str,
 
 
 def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
-    """Return what a judge is told of a case. Raises BadArgument."""
+    """Return the message that describes a case to a judge. Raises BadArgument."""
     if sum(part is not None for part in (case.stdin, case.call, case.code, case.tester)) != 1:
         raise BadArgument(f"a case needs exactly one of stdin, call, code and tester: {case!r:.200}")
     asked = {

@@ -1,6 +1,6 @@
-"""The host's end of a child's wire: requests go in, replies of a possibly hostile child come out.
+"""The host's end of the channel to a child: sends requests, reads replies of a possibly hostile child.
 
-Nothing that arrives is trusted: lengths are bounded, the head is JSON of known keys, and whatever breaks that
+Nothing that arrives is trusted: lengths are bounded and the head is JSON with known keys. Anything else
 raises `Garbled`, which is the program's fault and ends the child.
 """
 
@@ -23,7 +23,7 @@ Message = dict[str, Any]
 
 
 class Garbled(Exception):
-    """The child said something that its protocol does not have."""
+    """The child sent something that is not in its protocol."""
 
 
 class Wire:
@@ -38,7 +38,7 @@ class Wire:
         self._blobs = 0
 
     def ask(self, request: Mapping[str, Any], *, blobs: int = 0) -> None:
-        """Queue a request, whose reply may bring `blobs` bytes; `push` sends it as the child takes it."""
+        """Queue a request whose reply may have up to `blobs` bytes of blobs; `push` sends it."""
         self._blobs = blobs
         body = marshal.dumps(dict(request))
         self._left = memoryview(struct.pack("!I", len(body)) + body)
@@ -50,7 +50,7 @@ class Wire:
         return select.POLLIN | (select.POLLOUT if self._left else 0)
 
     def push(self) -> None:
-        """Send what the socket takes."""
+        """Send as much of the request as the socket accepts."""
         try:
             while self._left:
                 self._left = self._left[self.end.send(self._left) :]
@@ -60,7 +60,7 @@ class Wire:
             self._left = memoryview(b"")  # the child is gone; its fork server says how
 
     def pull(self) -> bool:
-        """Take what has come; False at the end of the stream."""
+        """Read what has arrived; return False at the end of the stream."""
         try:
             piece = self.end.recv(1 << 18)
         except BlockingIOError:
@@ -71,7 +71,7 @@ class Wire:
         return bool(piece)
 
     def reply(self) -> tuple[Message, list[bytes]] | None:
-        """Return the reply that is complete, and its blobs. Raises Garbled."""
+        """Return the reply and its blobs once it is complete, else None. Raises Garbled."""
         self._head = self._head or self._read_head()
         if self._head is None:
             return None
@@ -106,29 +106,29 @@ class Wire:
 
 
 class Timetable:
-    """What happens to a request that takes long: each thing once, at its time after the beginning."""
+    """The steps against a request that takes long: each happens once, at its time after the begin."""
 
     def __init__(self, *steps: tuple[float, str]) -> None:
         begun = time.monotonic()
         self.steps = sorted((begun + after, name) for after, name in steps)
 
     def due(self) -> str | None:
-        """Return the next thing whose time has come."""
+        """Return the next step that is due, or None."""
         if self.steps and time.monotonic() >= self.steps[0][0]:
             return self.steps.pop(0)[1]
         return None
 
     def insert(self, after: float, name: str) -> None:
-        """Add something, counted from now."""
+        """Add a step, `after` seconds from now."""
         self.steps = sorted([*self.steps, (time.monotonic() + after, name)])
 
     def wait_ms(self) -> float | None:
-        """Return how long until the next one."""
+        """Return the milliseconds until the next step."""
         return max(0.0, (self.steps[0][0] - time.monotonic()) * 1000) if self.steps else None
 
 
 def watch(child: Child, wire: Wire) -> tuple[select.poll, dict[int, str]]:
-    """Return a poll over all that a child can be heard by, and which descriptor is what."""
+    """Return a poll object over all of a child's channels, and the name of each descriptor."""
     names = {child.out.fd: "out", child.err.fd: "err", child.status: "status", wire.end.fileno(): "wire"}
     poll = select.poll()
     for fd in names:

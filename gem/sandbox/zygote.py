@@ -1,7 +1,8 @@
-"""The fork server: a request comes in, a confined child goes out, its end is told.
+"""The fork server: forks a confined child per request and reports how it ended.
 
-Standard library alone, started by `gem.sandbox.pool` as ``main(descriptor)``. One thread; trusted; it never
-runs a line of a program. Over the control socket the host sends marshalled messages, one packet each:
+It uses the standard library only and is started by `gem.sandbox.pool` as ``main(descriptor)``. It has one
+thread, is trusted, and never runs a line of a program. Over the control socket the host sends marshalled
+messages, one packet each:
 
 - first the configuration, with the descriptor of a file in which it counts the requests of each session:
   ``namespaces`` (True: its own for each child; False: the landlock and bwrap-slots backends, where a child
@@ -16,8 +17,9 @@ runs a line of a program. Over the control socket the host sends marshalled mess
   child's wire, and last, if there is one, the control group to enter), ``kill``, ``interrupt``, ``arm`` and
   ``disarm`` by number.
 
-How a child ended, and before that whether its leftovers were, is written to its status pipe by this process,
-never by the child; a line that begins with ``{"setup"`` says that confining it failed and nothing was run.
+This process, never the child, writes to the child's status pipe how it ended, and before that whether its
+leftover processes were ended. A line that begins with ``{"setup"`` means that confining the child failed and
+nothing was run.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ Message = dict[str, Any]
 
 @dataclass(slots=True)
 class Child:
-    """A child that has not been waited for; times are of the monotonic clock, limits 0 for none."""
+    """A child that has not been reaped; times are of the monotonic clock, a limit of 0 means none."""
 
     number: int
     status: int
@@ -85,13 +87,13 @@ class Child:
 
     @property
     def next_look(self) -> float:
-        """Return when its memory and CPU time are due to be looked at."""
+        """Return when its memory and CPU time are to be checked next."""
         alone = len(self.processes) < 2
         return self.looked + (self.tick if self.armed else IDLE_TICK_S if alone else LEFTOVERS_TICK_S)
 
 
 class Zygote:
-    """Has children made, watches them and waits."""
+    """The fork server: makes children, watches them and reaps them."""
 
     def __init__(self, control: socket.socket, turns: int, config: Message) -> None:
         self.control, self.turns = control, turns
@@ -123,7 +125,7 @@ class Zygote:
         self.listener = fds[0] if fds else -1  # where children ask for memory
 
     def serve(self) -> None:
-        """Answer until the host closes the socket."""
+        """Serve requests until the host closes the socket."""
         wake, waker = os.pipe()
         for end in (wake, waker):
             os.set_blocking(end, False)
@@ -154,7 +156,7 @@ class Zygote:
             self._watch()
 
     def close(self) -> None:
-        """End what is left; without namespaces also the folders: nobody else may be there to do it."""
+        """End all that is left and, without namespaces, remove the folders, as nobody else may be left to."""
         if self.config["namespaces"]:
             return  # that end with this process, or with the first one here
         self._make_way()
@@ -162,7 +164,7 @@ class Zygote:
             _remove(self.config["scratch"])
 
     def _patience(self) -> float | None:
-        """Return how long nothing needs to be looked at, in milliseconds; None without children."""
+        """Return the milliseconds until the next check; None without children."""
         if not self.children:
             return None
         now = time.monotonic()
@@ -198,7 +200,7 @@ class Zygote:
     # -------------------------------------------------------------------------------------- shared memory
 
     def _begin_template(self, far: socket.socket) -> None:
-        """Put on, in the template, what all children have in common."""
+        """Apply, in the template, the rules that all children share."""
         listener = self.asking.listen(self.mute)
         socket.send_fds(far, [b"x"], [listener] if listener >= 0 else [])
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -209,7 +211,7 @@ class Zygote:
             self.files.begin()
 
     def _grant(self) -> None:
-        """Answer a thread that asks for shared memory: it counts as its child's, if it is below one."""
+        """Answer a thread that asks for shared memory, and charge the child that it belongs to."""
         asked = memory.hear(self.listener)
         if asked is None:
             return
@@ -314,7 +316,7 @@ class Zygote:
         os._exit(1)
 
     def _oversee(self, scratch: str | None) -> None:
-        """Be where a judge is: it runs nothing of a program, and confines those that do."""
+        """Set up the process of a judge, which runs nothing of a program and confines its cases."""
         if scratch is None:
             lockdown.see_own_processes()
         else:
@@ -337,7 +339,7 @@ class Zygote:
         parent: int,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Give up everything but folders of one's own; `ready` is called when these are there."""
+        """Give up access to everything but own folders; `ready` is called when these exist."""
         os.setsid()  # or kill(0) would mean the fork server and every other child
         limits: lockdown.Limits = message["limits"]
         write = [lockdown.HOME, "/tmp", lockdown.SHARED]
@@ -397,16 +399,16 @@ class Zygote:
             child.processes = processes
 
     def _tick(self, child: Child, used: int) -> float:
-        """Return how soon to look again: before memory can be half as much again as the limit."""
+        """Return how soon to check again: before memory can exceed the limit by half."""
         if child.grouped or not child.memory.limit:
             return TICK_S
         left = (1.5 * child.memory.limit - used) / (GROWTH * self.cores)
         return min(TICK_S, max(SHORTEST_TICK_S, left))
 
     def _hold_idle(self, pid: int, child: Child, processes: list[int], cpu: float, span: float) -> None:
-        """Hold what cells and commands left running to its CPU time; the interpreter only ends if it must.
+        """Limit the CPU time of leftover processes of cells and commands; end the interpreter only if needed.
 
-        Time in which a request was answered is not counted: the budget of that request held it.
+        Time during a request is not counted: that request's budget limits it.
         """
         (turn,) = _TURN.unpack(os.pread(self.turns, _TURN.size, child.number % TURNS * _TURN.size))
         if turn % 2 == 0 and turn == child.turn:
@@ -441,7 +443,7 @@ class Zygote:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Without namespaces: end every descendant that is no child of ours, or is below one that ends."""
+        """Without namespaces: end every descendant that is not a child of ours or is below an ending one."""
         ending = [pid for pid, child in self.children.items() if child.why]
         for _ in range(20):
             families = _families()  # one for both, or what a child forks in between would be ended
@@ -455,7 +457,7 @@ class Zygote:
             _end(found)
 
     def _make_way(self) -> None:
-        """Where children follow one another in the same place, end the one before and clear up after it."""
+        """End the previous child and clean up, if children use the same folders one after another."""
         for pid, child in self.children.items():
             self._kill(pid, child, "closed")
         while self.children:
@@ -494,7 +496,7 @@ class Zygote:
                     runner.clear_up(self.shared_folders)
 
     def _clear(self, folder: str) -> None:
-        """Remove what a child left; where that takes long, in a process of its own: others have deadlines."""
+        """Remove what a child left; if that takes long, in another process: other children have deadlines."""
         if _few(folder):
             _remove(folder)
             return
@@ -512,7 +514,7 @@ class Zygote:
 
 
 def main(fd: int) -> None:
-    """Be a zygote on the control socket `fd`; returns when the host closes it."""
+    """Run a fork server on the control socket `fd`; returns when the host closes it."""
     control = socket.socket(fileno=fd)
     packet, (turns,), _, _ = socket.recv_fds(control, 1 << 16, 1)
     config: Message = marshal.loads(packet)
@@ -560,10 +562,10 @@ def _prepare(config: Message, control: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _ending_with(control: socket.socket) -> Iterator[None]:
-    """Meanwhile, end as soon as the host is gone: importing takes seconds, and nobody would look.
+    """Return a context manager in which this process exits as soon as the host is gone.
 
-    A handler, because what is ignored by default ends no first process of a namespace; and no thread, because
-    a process with threads cannot be copied.
+    It is for slow imports. It uses a signal handler, because the first process of a namespace ignores signals
+    without one, and no thread, because a process with threads cannot be forked safely.
     """
     flags = fcntl.fcntl(control, fcntl.F_GETFL)
     before = signal.signal(signal.SIGIO, lambda *_: os._exit(1))
@@ -579,9 +581,9 @@ def _ending_with(control: socket.socket) -> Iterator[None]:
 
 
 def _rehearse() -> None:
-    """Do what every child will do, as far as it can be undone: what is in place before the fork is shared.
+    """Do what every child will do, as far as it can be undone, so that children share these pages.
 
-    A page that a child is the first to write to is copied: caches that fill, code that specializes.
+    A page that a child writes to is copied, such as a filling cache or code that specializes.
     """
     for _ in range(REHEARSALS):
         lockdown.rehearse()
@@ -597,7 +599,7 @@ def _open_site() -> None:
 
 
 def _warm(packages: list[str], namespaces: bool) -> None:
-    """Import what programs import, and use it once, so that caches are full before the first fork."""
+    """Import what programs import and use it once, so that caches are full before the first fork."""
     import bisect  # noqa: F401
     import collections  # noqa: F401
     import datetime  # noqa: F401
@@ -637,7 +639,7 @@ def _use_sympy() -> None:
 
 
 def _give_folder() -> None:
-    """Give matplotlib the folder without which it does not import: nothing else here can be written."""
+    """Give matplotlib the writable folder that its import needs; nothing else here can be written."""
     lockdown.mount("tmpfs", lockdown.HOLD, "tmpfs", 0, "size=8m,mode=0755")
     os.environ["MPLCONFIGDIR"] = lockdown.HOLD
 
@@ -670,7 +672,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def _few(folder: str, most: int = 200) -> bool:
-    """Say whether there are few entries below a folder, without looking at all of many."""
+    """Return whether there are few entries below a folder, without listing all of many."""
     left, seen = [folder], 0
     with contextlib.suppress(OSError):
         while left:
@@ -694,7 +696,7 @@ def _remove(folder: str) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; empty where the process is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -703,7 +705,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _families() -> dict[int, list[int]]:
-    """Return the children of every process in sight."""
+    """Return the children of every visible process."""
     families: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal() and (fields := _stat(int(name))):
@@ -732,7 +734,7 @@ def _end(processes: Iterable[int]) -> None:
 
 
 def _cpu(processes: list[int]) -> float:
-    """Return the CPU seconds of processes, and of those that they waited for."""
+    """Return the CPU seconds of processes and of the children that they reaped."""
     return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := _stat(pid))) / _HERTZ
 
 

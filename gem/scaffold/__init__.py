@@ -1,7 +1,7 @@
-"""Scaffold: a package with one environment, written for somebody who wants to begin their own.
+"""Scaffold: writes a new package with one environment, as a start for your own.
 
-The templates are files with placeholders (`string.Template`); what both kinds share stands in
-``templates/any``. A path's ``module`` becomes the package's name, the suffix ``.txt`` falls away.
+The templates are files with placeholders (`string.Template`); both kinds share those in ``templates/any``. In
+a path, ``module`` becomes the package's name, and the suffix ``.txt`` is dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
 class Package(NamedTuple):
-    """A package that was written: its folder, and the id of its environment."""
+    """A written package: its folder, and the id of its environment."""
 
     folder: Path
     env_id: str
@@ -38,22 +38,20 @@ def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Pa
     """Write a package with one environment into the folder `into`/`name`.
 
     Args:
-        name: of the package, as ``word-ladder``: its module is ``word_ladder`` and its environment
+        name: the package's name, such as ``word-ladder``: its module is ``word_ladder`` and its environment
             ``word_ladder:WordLadder-v0``.
-        into: where the package's folder is made.
-        kind: ``class``, a game, or ``dataset``, questions from a file with a grader.
+        into: the folder in which the package's folder is made.
+        kind: ``class`` for a game, or ``dataset`` for questions from a file with a grader.
 
     Raises:
-        BadArgument: for a name that no package can have, one that is taken, or a folder that is there.
+        BadArgument: for an invalid or taken name, or a folder that exists.
     """
     if kind not in SUMMARIES:
         raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(SUMMARIES)}.")
     module = _module(name)
     folder = Path(into) / name
     if folder.exists():
-        raise BadArgument(
-            f"{folder} is there already, and nothing is overwritten; choose another name or folder."
-        )
+        raise BadArgument(f"{folder} exists already and is not overwritten; choose another name or folder.")
     class_name = "".join(word.capitalize() for word in module.split("_"))
     words = {
         "name": name,
@@ -75,7 +73,7 @@ def _module(name: str) -> str:
     """Return the module's name.
 
     Raises:
-        BadArgument: for a name that no package can have, or one that is taken.
+        BadArgument: for an invalid or taken name.
     """
     if not NAME.fullmatch(name):
         raise BadArgument(

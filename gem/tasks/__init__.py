@@ -1,1 +1,1 @@
-"""What to solve: tasks and the sets they come in."""
+"""Tasks and task sets: the problems that environments present."""

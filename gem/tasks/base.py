@@ -1,4 +1,4 @@
-"""Task and TaskSet: what to solve."""
+"""Task, one problem, and TaskSet, a sequence of problems."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gem.content import Obs
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem: what the agent is shown, what the grader compares with.
+    """One problem: the question for the agent, and the reference for the grader.
 
-    `id` names it within its set and stays the same when the set is shuffled or sharded; `info` holds whatever
-    else the row said.
+    `id` identifies it within its set and stays the same when the set is shuffled or sharded; `info` holds the
+    other columns of the row.
     """
 
     id: str
@@ -25,18 +25,18 @@ class Task:
 
 @runtime_checkable
 class TaskSet(Protocol):
-    """A sequence of tasks with random access, the same from any thread and after pickling.
+    """A sequence of tasks with random access, the same in any thread and after pickling.
 
-    A set whose questions take time to make may also have ``reference(index)``, which makes the answer alone.
+    A set whose questions take time to make may also have ``reference(index)``, which makes only the answer.
     """
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name of the set in messages."""
         ...
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tasks."""
         ...
 
     def __getitem__(self, index: int) -> Task:

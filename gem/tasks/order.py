@@ -1,4 +1,4 @@
-"""In which order tasks come: permutations that cost no memory, and the walk of one of several workers."""
+"""The order of tasks: permutations that need no memory, and the walk of one of several workers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MASK = (1 << 64) - 1
 
 
 class Order(Sequence[int]):
-    """A permutation of 0 to n - 1, drawn by `seed` and `epoch`, of which any entry is worked out alone.
+    """A permutation of 0 to n - 1, drawn by `seed` and `epoch`, whose entries are computed one by one.
 
-    No list of n numbers is made, so that a worker begins anywhere at once, in a set of any size: it is a
-    Feistel network over the smallest even number of bits that holds n, walked until it lands below n.
-    Source: Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002).
+    No list of n numbers is made, so a worker can start anywhere at once in a set of any size. It is a Feistel
+    network over the smallest even number of bits that holds n, applied until the result is below n. Source:
+    Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002).
 
     >>> sorted(Order(5, seed=1)) == [0, 1, 2, 3, 4]
     True
@@ -63,28 +63,28 @@ class Order(Sequence[int]):
 
 
 def index_at(tasks: TaskSet, seed: int, position: int) -> int:
-    """Return the index of the task at a position of the endless walk through `tasks`, epoch after epoch."""
+    """Return the index of the task at a position of the endless walk through the epochs of `tasks`."""
     epoch, at = divmod(position, len(tasks))
     return tasks.order(seed, epoch)[at]
 
 
 class Walk(Iterator[Task]):
-    """The tasks that one of `of` workers gets, one after another, epoch after epoch.
+    """An iterator over the tasks of one of `of` workers, epoch after epoch.
 
-    Worker `rank` takes positions rank, rank + of, rank + 2 of, ... of one endless walk that all share, so
-    that together they see every task once per epoch, whatever `of` is: nothing is doubled, nothing lost.
-    `position` is where this worker is; a walk made with it goes on from there.
+    Worker `rank` takes positions rank, rank + of, rank + 2 of, ... of one endless walk that all workers
+    share. Together they see every task exactly once per epoch, for any `of`. `position` is this worker's
+    position; a walk made with it continues from there.
 
     Args:
-        tasks: the set.
-        seed: which order; the same for all workers.
+        tasks: the task set.
+        seed: the seed of the order; the same for all workers.
         rank: this worker's number, from 0.
-        of: how many workers there are.
-        position: where to go on; None begins.
-        epochs: end after so many; None never ends.
+        of: the number of workers.
+        position: the position to continue from; None starts from the beginning.
+        epochs: the number of epochs; None never ends.
 
     Raises:
-        BadArgument: for a rank, position or number of workers that cannot be, or an empty set.
+        BadArgument: for an invalid rank, position or number of workers, or an empty set.
     """
 
     def __init__(

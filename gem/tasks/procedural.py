@@ -1,4 +1,4 @@
-"""Tasks that a program makes: as many as one likes, each worked out alone from its number."""
+"""Tasks made by a program: any number of them, each computed from its index alone."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Range: TypeAlias = "int | tuple[int, int]"
 """A fixed number, or the inclusive range from which each task draws one."""
 
 TEST_SHARE = 10
-"""One question in so many belongs to the split `test`."""
+"""One in this many questions belongs to the split `test`."""
 
 _DRAWS = 10_000  # in so many draws a family that has questions for both splits has shown one
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a generator drew: the question in words, its answer, what it took, and how its picture is drawn.
+    """A generated problem: the question in words, its answer, its parameters, and how to draw its picture.
 
-    `key` tells problems apart whose words are the same, because the rest is in the picture.
+    `key` distinguishes problems whose words are the same but whose pictures differ.
     """
 
     question: str
@@ -39,19 +39,19 @@ class Problem:
 
 
 class Generator(Protocol):
-    """Draws problems; equal generators draw equal problems, in every process."""
+    """A callable that draws problems; equal generators draw equal problems in every process."""
 
     def __call__(self, rng: Random) -> Problem:
-        """Draw one."""
+        """Draw one problem."""
         ...
 
 
 @dataclass(frozen=True)
 class ProceduralTasks:
-    """The `size` tasks that a generator makes under a seed.
+    """The task set of `size` tasks that a generator makes with a seed.
 
-    With a split, only questions of that split come. Which one a question belongs to is decided by a hash of
-    the question itself: whatever the seeds and sizes, nothing that was trained on is tested.
+    With a split, only questions of that split are included. A hash of the question decides its split, so for
+    any seeds and sizes no training question is in the test split.
     """
 
     name: str
@@ -61,14 +61,14 @@ class ProceduralTasks:
     split: Split | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no set."""
+        """Check the arguments."""
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
             raise BadArgument(f"size is {self.size!r}; accepted: 1 or more tasks.")
         check_split(self.split)
         seeding.check(self.seed)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tasks."""
         return self.size
 
     def __getitem__(self, at: int) -> Task:
@@ -80,7 +80,7 @@ class ProceduralTasks:
         return Task(str(at), question, problem.answer)
 
     def reference(self, at: int) -> str:
-        """Return the answer of one task, whose picture is not drawn."""
+        """Return the answer of one task without drawing its picture."""
         return self._problem(at).answer
 
     def _problem(self, at: int) -> Problem:
@@ -98,7 +98,7 @@ class ProceduralTasks:
 
 
 def check_split(split: str | None) -> None:
-    """Refuse what is no split.
+    """Check that `split` is valid.
 
     Raises:
         BadArgument: for anything but ``train``, ``test`` and None.
@@ -108,7 +108,7 @@ def check_split(split: str | None) -> None:
 
 
 def split_of(problem: Problem) -> Split:
-    """Return the split that a problem belongs to, by its content alone."""
+    """Return the split that a problem belongs to, from its content alone."""
     text = f"{problem.question}\n{problem.key}".encode()
     number = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
     return "test" if number % TEST_SHARE == 0 else "train"
@@ -118,7 +118,7 @@ def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, i
     """Return a Range as (low, high).
 
     Raises:
-        BadArgument: when it is no range within `lowest` and `highest`; `name` is the argument's.
+        BadArgument: when it is not a range within `lowest` and `highest`; the message calls it `name`.
     """
     try:
         low, high = map(index, (value, value) if isinstance(value, int) else value)
@@ -136,7 +136,7 @@ def chosen(name: str, value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return one name or several as a tuple.
 
     Raises:
-        BadArgument: when one is not known, or there is none; `name` is the argument's.
+        BadArgument: when a name is unknown, or there is none; the message calls the argument `name`.
     """
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names or not set(names) <= set(known):

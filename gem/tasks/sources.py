@@ -1,7 +1,7 @@
-"""Where tasks come from: rows in memory, files, a folder, a data set of the Hugging Face hub.
+"""Sources of tasks: rows in memory, files, folders, and data sets of the Hugging Face hub.
 
-`load` is the one entry. It returns a TaskSet over rows with any column names. Files are opened by ourselves,
-Parquet by pyarrow, the hub by `datasets`, which has its own cache and offline mode.
+`load` opens all of them. It returns a TaskSet over rows with any column names. This module reads files
+itself, Parquet with pyarrow, and the hub with `datasets`, which has its own cache and offline mode.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import Order
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Anything with a length whose items, by number, are mappings from column names."""
+"""Anything with a length whose items, by index, are mappings from column names."""
 
 Source: TypeAlias = str | Path | Rows | TaskSet | Mapping[str, Rows]
-"""What tasks come from: the name of a data set, a path, rows, rows by split, or tasks."""
+"""A source of tasks: the name of a data set, a path, rows, rows by split, or tasks."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
-"""The files that are read."""
+"""The supported file types."""
 
 PROBE_S = 3.0
-"""Seconds in which the hub must answer a connection; without this, its client tries for half a minute."""
+"""Seconds for the hub to accept a connection; without this limit its client tries for half a minute."""
 
 PLACEHOLDER = "<image>"
-"""Where a question's text says that a picture stands."""
+"""The placeholder of a picture in a question's text."""
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 _SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
@@ -60,14 +60,14 @@ def load(
 
     Args:
         source: rows (a list of mappings, a `datasets.Dataset`), a TaskSet, the path of a file or folder, or
-            the name of a data set, which is looked for in the folder GEM_DATA, then on the Hugging Face hub.
-        split: which split; None where there is only one.
-        question_key: the column that the agent is shown.
-        answer_key: the column that the grader compares with.
-        images_key: the column of a picture or a list of pictures.
+            the name of a data set, which is searched in the folder GEM_DATA, then on the Hugging Face hub.
+        split: the split; None if there is only one.
+        question_key: the column with the question for the agent.
+        answer_key: the column with the reference for the grader.
+        images_key: the column with a picture or a list of pictures.
 
     Raises:
-        MissingData: when the data set is neither here nor reachable.
+        MissingData: when the data set is neither local nor reachable.
         BadArgument: for an empty source, an unknown split or column, a file that cannot be read.
         MissingExtra: for Parquet, or the hub, without the extra `data`.
     """
@@ -85,7 +85,7 @@ def load(
 
 @dataclass(frozen=True, eq=False)
 class RowTasks:
-    """A TaskSet over rows: two columns are question and reference, the others stand in the task's info."""
+    """A TaskSet over rows: two columns are question and reference, the others go into the task's info."""
 
     name: str
     rows: Rows
@@ -95,14 +95,14 @@ class RowTasks:
     folder: Path | None = None
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Task:
         """Return the task of one row.
 
         Raises:
-            BadArgument: when the row lacks a column, or its value.
+            BadArgument: when the row lacks a column or its value.
         """
         row = self.rows[index]
         keys = (self.question_key, self.answer_key, self.images_key)
@@ -117,7 +117,7 @@ class RowTasks:
         return Task(str(index), question, row[self.answer_key], info)
 
     def reference(self, index: int) -> Any:
-        """Return the answer of one row, whose pictures are not read."""
+        """Return the answer of one row without reading its pictures."""
         return self.rows[index][self.answer_key]
 
     def order(self, seed: int, epoch: int = 0) -> Order:
@@ -144,16 +144,16 @@ _LOCK = Lock()
 
 
 def _open(name: str, split: str | None) -> tuple[Rows, str, Path | None]:
-    """Return the rows of a name or path, what to call them, and the folder where its pictures lie."""
+    """Return the rows of a name or path, their name in messages, and the folder of their pictures."""
     path = find(name)
     if path is None and (name.endswith(SUFFIXES) or name.startswith((".", "/", "~"))):
-        raise MissingData(f"there is no file or folder {name!r}, seen from {os.getcwd()}.")
+        raise MissingData(f"there is no file or folder {name!r}; the working folder is {os.getcwd()}.")
     rows = _once(FileRows, path, split) if path else _once(HubRows, name, split)
     return rows, f"{name}, {split}" if split else name, rows.folder
 
 
 def _once(kind: type, source: str | Path, split: str | None) -> Any:
-    """Return the rows of a source, opened once per process, however many environments read them."""
+    """Return the rows of a source, which is opened once per process for all environments."""
     with _LOCK:
         rows = _OPENED.get((kind, source, split))
         if rows is None:
@@ -162,7 +162,7 @@ def _once(kind: type, source: str | Path, split: str | None) -> Any:
 
 
 def find(name: str) -> Path | None:
-    """Return the file or folder of a data set: under GEM_DATA by its name, or where the name is a path."""
+    """Return the file or folder of a data set: its name under GEM_DATA, or the name itself as a path."""
     places = [Path(name).expanduser()]
     if os.environ.get("GEM_DATA"):
         home = Path(os.environ["GEM_DATA"]).expanduser()
@@ -176,7 +176,7 @@ def find(name: str) -> Path | None:
 
 
 def missing(name: str, split: str | None, why: str) -> MissingData:
-    """Build the error for absent data, with the three ways to supply it."""
+    """Build the error for missing data, which names the three ways to supply it."""
     home, last = os.environ.get("GEM_DATA"), Path(name).name
     if not home:
         looked = "GEM_DATA is not set"
@@ -201,7 +201,7 @@ def missing(name: str, split: str | None, why: str) -> MissingData:
 
 
 class FileRows(Sequence[Mapping[str, Any]]):
-    """The rows of a file, or of one split of a folder. Pickled as the path: the receiver opens it again."""
+    """The rows of a file, or of one split of a folder. They are pickled as the path and opened again."""
 
     def __init__(self, path: Path, split: str | None) -> None:
         self.path = path
@@ -276,9 +276,9 @@ def _read(path: Path) -> Any:
 
 
 class JsonLines(Sequence[Mapping[str, Any]]):
-    """The rows of a JSON Lines file, read one by one where they stand.
+    """The rows of a JSON Lines file, read one by one from the file.
 
-    The file is not mapped into memory: one that is cut short meanwhile would then end the process.
+    The file is not mapped into memory, because truncating a mapped file would kill the process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -301,7 +301,7 @@ class JsonLines(Sequence[Mapping[str, Any]]):
         try:
             return json.loads(line)
         except ValueError as error:
-            raise BadArgument(f"{self.path}, row {index} is no JSON: {error}") from error
+            raise BadArgument(f"{self.path}, row {index} is not JSON: {error}") from error
 
 
 class ParquetRows(Sequence[Mapping[str, Any]]):
@@ -325,7 +325,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
 
 
 class HubRows(Sequence[Mapping[str, Any]]):
-    """The rows of a data set of the Hugging Face hub. Pickled as its name: who receives it opens it again."""
+    """The rows of a data set of the Hugging Face hub. They are pickled as its name and opened again."""
 
     folder: Path | None = None
 
@@ -345,7 +345,7 @@ class HubRows(Sequence[Mapping[str, Any]]):
 
 
 def _from_hub(name: str, split: str | None) -> Any:
-    """Return what `datasets` makes of a name, from its cache where the hub is out of reach.
+    """Load a name with `datasets`, from its cache if the hub cannot be reached.
 
     Raises:
         MissingData: when it is neither in the cache nor reachable.
@@ -359,7 +359,7 @@ def _from_hub(name: str, split: str | None) -> Any:
 
 
 def _unreachable() -> str:
-    """Say why the hub cannot be reached; ``""`` when it may be."""
+    """Return why the hub cannot be reached; ``""`` if it may be reachable."""
     for switch in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(switch, "").upper() in ("1", "ON", "YES", "TRUE"):
             return f"{switch} is set"
@@ -375,7 +375,7 @@ def _unreachable() -> str:
 
 
 def _cached(name: str) -> bool:
-    """Tell whether a cache of the hub's clients knows the name."""
+    """Return whether a cache of the hub's clients has the name."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     built = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
     fetched = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
@@ -400,7 +400,7 @@ def _datasets() -> Any:
 
 
 def _one_split(dataset: Any, split: str | None, name: str) -> Any:
-    """Return the rows of the split that is meant, where `dataset` is a mapping of splits to rows."""
+    """Return the rows of the chosen split, if `dataset` is a mapping of splits to rows."""
     if not isinstance(dataset, Mapping):
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str):
             raise BadArgument(
@@ -421,7 +421,7 @@ def _one_split(dataset: Any, split: str | None, name: str) -> Any:
 
 
 def _illustrated(text: str, pictures: list[Image]) -> Obs:
-    """Return a question with its pictures, where its text says that they stand, or else before it."""
+    """Return a question with its pictures at their placeholders in the text, or else before it."""
     pieces = text.split(PLACEHOLDER)
     if len(pieces) - 1 != len(pictures):
         return (*pictures, Text("".join(pieces).strip()))
@@ -438,7 +438,7 @@ def _pictures(value: Any, folder: Path | None) -> list[Image]:
 
 
 def _picture(value: Any, folder: Path | None) -> Image:
-    """Return one picture: bytes, base64, a path in the data's folder, a mapping of these, or Pillow's own.
+    """Return one picture from bytes, base64, a path in the data's folder, a mapping of these, or Pillow.
 
     Raises:
         BadArgument: for anything else, or a path that leads out of the folder.

@@ -1,6 +1,6 @@
-"""The built-in world: gem's own small encyclopedia, whose pages link to one another.
+"""The built-in world: a small encyclopedia whose pages link to one another.
 
-The WikiGame walks it, `qa:Facts` asks about it, and the search tool indexes it.
+WikiGame walks it, `qa:Facts` asks about it, and the search tool indexes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LINK = re.compile(r"\[\[(.+?)\]\]")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """Pages and their links, which are positions in the other tuples. Only the same world is equal."""
+    """Pages and their links, which are indices of pages. A world is equal only to itself."""
 
     name: str
     titles: tuple[str, ...]
@@ -24,7 +24,7 @@ class World:
     _distances: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def distances(self, target: int) -> dict[int, int]:
-        """Return how many clicks each page is from `target`; pages without a way are left out."""
+        """Return each page's distance to `target` in clicks; pages that cannot reach it are left out."""
         if target not in self._distances:
             found = {target: 0}
             for page in (queue := [target]):
@@ -47,7 +47,7 @@ def _backlinks(world: World) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def built_in() -> World:
-    """Return gem's own small encyclopedia."""
+    """Return the built-in encyclopedia."""
     text = Path(__file__).with_name("wiki_world.tsv").read_text(encoding="utf-8")
     found = dict(line.split("\t") for line in text.splitlines())
     number = {title: page for page, title in enumerate(found)}

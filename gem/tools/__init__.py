@@ -1,6 +1,6 @@
-"""What agents may call: Python, shell, search, MCP; and the wrapper that gives tools to an environment.
+"""Tools that agents can call (Python, shell, search, MCP), and the wrapper that adds them to an environment.
 
-Names come when they are first used, so that importing this package costs nothing.
+Names are imported on first use, so importing this package costs nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Sessions with MCP servers: one thread with one event loop carries all of a process's.
+"""Sessions with MCP servers, all run by one thread with one event loop per process.
 
-The protocol's clients are asynchronous and each must be entered and left by one task. So a session is a task
-on the loop that opens it, waits and closes it; threads hand their requests over and wait with a deadline.
+The protocol's clients are asynchronous, and each must be entered and left by the same task. So a session is a
+task on the loop, which opens it, waits and closes it. Threads pass their requests to it and wait with a
+deadline.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOSE_S = 5.0
-"""Seconds that close() waits for a server to take its leave."""
+"""Seconds that close() waits for a server to end its session."""
 
 MAX_EVENT_BYTES = 16 * 2**20
-"""What one event of a server over HTTP may hold."""
+"""The most bytes of one event of a server over HTTP."""
 
 _GRACE_S = 2.0  # what handing a request to a busy loop may take beyond the request's own limit
 _MAX_PAGES = 50  # of a server's list of tools, which may not end
@@ -37,7 +38,7 @@ _STDERR_CHARS = 500
 
 @dataclass(frozen=True)
 class Server:
-    """How a server is reached: by `url` over streamable HTTP, or by starting `command` and its stdio."""
+    """The way to reach a server: `url` over streamable HTTP, or a `command` to start and its stdio."""
 
     name: str
     url: str = ""
@@ -52,7 +53,7 @@ class Server:
 
 
 class _Loop:
-    """The event loop of this process, in a thread of its own."""
+    """The event loop of this process, in its own thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -66,7 +67,7 @@ class _Loop:
         self.loop.run_forever()
 
     def stop(self) -> None:
-        """End every session, waiting for CLOSE_S in all, and then the thread."""
+        """End every session, waiting CLOSE_S in total, and then the thread."""
         ended = asyncio.run_coroutine_threadsafe(self._end_all(), self.loop)
         with contextlib.suppress(TimeoutError):
             ended.result(CLOSE_S + _GRACE_S)
@@ -95,7 +96,7 @@ def _loop() -> _Loop:
 
 
 def _after_fork() -> None:
-    """Forget the parent's loop: its thread is not here."""
+    """Forget the parent's loop, whose thread does not exist in a forked child."""
     global _current, _lock
     _lock = threading.Lock()
     if _current is not None:
@@ -115,15 +116,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class McpSession:
-    """One session with one server. Any thread may use it; a forked child may not."""
+    """One session with one server. Any thread may use it, but not a forked child."""
 
     def __init__(self, server: Server, connect_s: float, handlers: Mapping[str, Any] | None = None) -> None:
         """Open the session and wait for the handshake; `handlers` are keywords of mcp.ClientSession.
 
         Raises:
             MissingExtra: without the mcp package.
-            TimeoutError: no handshake within `connect_s`.
-            ConnectionError: the server cannot be started or reached.
+            TimeoutError: when there is no handshake within `connect_s`.
+            ConnectionError: when the server cannot be started or reached.
         """
         try:
             import mcp  # noqa: F401  (loaded here: in the loop's thread it would hold up every session)
@@ -149,15 +150,15 @@ class McpSession:
     # -- from any thread
 
     def tools(self, limit_s: float) -> list[types.Tool]:
-        """Return what the server offers."""
+        """Return the tools of the server."""
         return self._ask(_tools, limit_s)
 
     def call(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Any:
-        """Send one call, once, and return its result; of errors see `MCPTool.call_tool`."""
+        """Send one call, once, and return its result; see `MCPTool.call_tool` for errors."""
         return self._ask(lambda client: _call(client, name, arguments), limit_s)
 
     def answers(self, limit_s: float) -> bool:
-        """Tell whether the server answers a ping in this session, or where there is none says what it is."""
+        """Return whether the server answers a ping, or without pings, a request to describe itself."""
         try:
             self._ask(_ping, limit_s)
         except Exception:
@@ -165,12 +166,12 @@ class McpSession:
         return True
 
     def end(self) -> None:
-        """Begin to close, without waiting."""
+        """Start closing the session, without waiting."""
         if self.pid == os.getpid() and not self._home.loop.is_closed():
             self._home.loop.call_soon_threadsafe(self.closing.set)
 
     def close(self) -> None:
-        """Close, and wait for CLOSE_S at most; twice is harmless."""
+        """Close the session, and wait at most CLOSE_S; calling it twice is harmless."""
         if self.pid == os.getpid() and self._home.thread.is_alive():
             self.end()
             with contextlib.suppress(TimeoutError):
@@ -178,7 +179,7 @@ class McpSession:
 
     @property
     def last_words(self) -> str:
-        """The end of what a server over stdio wrote to its standard error, for a message to the user."""
+        """The end of the standard error of a server over stdio, for error messages."""
         with contextlib.suppress(OSError, ValueError):
             self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, self._stderr.tell() - _STDERR_CHARS))
@@ -226,7 +227,7 @@ class McpSession:
         await asyncio.wait({self.task}, timeout=CLOSE_S)
 
     async def _keep(self, opened: asyncio.Future[ClientSession], connect_s: float) -> None:
-        """Hold the session open from handshake to close; what breaks it stays here, the askers are told."""
+        """Keep the session open from handshake to close; pass errors to the waiting threads."""
         import anyio
         from mcp import ClientSession
 
@@ -281,10 +282,10 @@ class McpSession:
 
 
 async def _begin(client: ClientSession) -> None:
-    """Begin with the handshake: only then is there a session with a state.
+    """Do the handshake, without which there is no session with a state.
 
-    A server that knows single requests alone (from the protocol of 2026-07-28 on) refuses it, each in its own
-    way, and says what it is when it is asked.
+    A server that supports only single requests (from the protocol of 2026-07-28 on) refuses it, each in its
+    own way, and describes itself on request.
     """
     from mcp.shared.exceptions import MCPError
 
@@ -333,7 +334,7 @@ async def _call(
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the error inside task groups' wrapping."""
+    """Return the error inside the exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""BaseTool: what an agent may call in the middle of an episode; FunctionTool makes one of a function."""
+"""BaseTool: a tool that an agent can call during an episode; FunctionTool makes one from a function."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gem.tools.calls import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call gave: text for the agent, pictures, and whether the call failed.
+    """The result of a call: text for the agent, pictures, and whether the call failed.
 
-    `error` is the agent's doing; `failed` is the tool's own, of a kind that the agent may be told about.
+    `error`: the call failed by the agent's fault. `failed`: the tool itself failed, and the agent may see
+    that.
     """
 
     text: str
@@ -28,40 +29,39 @@ class ToolResult:
 
 
 class BaseTool(Rebuildable):
-    """A tool. Subclasses set `name` and define `call`.
+    """The base class of tools. Subclasses set `name` and define `call`.
 
     `call` takes the arguments by keyword and has a Google-style docstring: the tool's schema and its
-    instruction are derived from them. A tool that keeps something from call to call within an episode says
-    ``live = True``: then every environment gets one of its own, by `spawn`, and closes it. `reset` begins an
-    episode.
+    instruction are derived from them. A tool that keeps state between the calls of an episode sets ``live =
+    True``. Then every environment gets its own tool from `spawn` and closes it. `reset` begins an episode.
     """
 
     name: str = ""
-    """What JSON calls name."""
+    """The name of the tool in JSON calls."""
 
     tag: str = ""
-    """``<tag>...</tag>`` in an action is a call, with the content as the first argument; empty for none."""
+    """``<tag>...</tag>`` in an action is a call with the content as first argument; empty for no tag."""
 
     fences: Sequence[str] = ()
-    """Languages of fenced code blocks that are calls, with the content as the first argument."""
+    """The languages of fenced code blocks that are calls with the content as first argument."""
 
     parameters: Mapping[str, Any] | None = None
     """A JSON Schema of the arguments; None to derive it from `call`."""
 
     description: str = ""
-    """What the tool does; empty to take it from the docstring of `call`."""
+    """What the tool does; if empty, it is taken from the docstring of `call`."""
 
     result_tag: str = "output"
-    """What the agent reads stands in ``<result_tag>``."""
+    """The tag around the result that the agent reads."""
 
     live: bool = False
-    """Whether the tool keeps something from call to call within an episode."""
+    """Whether the tool keeps state between the calls of an episode."""
 
     parallel_safe: bool = False
     """Whether several calls of one turn may run at once."""
 
     def __init__(self, num_workers: int = 1) -> None:
-        """Take upstream's argument, which means nothing here: see `parallel_safe`."""
+        """Accept upstream's argument, which has no effect; see `parallel_safe`."""
         self.num_workers = num_workers
 
     def call(self, *args: Any, **kwargs: Any) -> ToolResult:
@@ -74,37 +74,37 @@ class BaseTool(Rebuildable):
         raise NotImplementedError(f"{type(self).__name__} must define call().")
 
     def reset(self, seed: int) -> None:
-        """Begin an episode: nothing of the last one is left."""
+        """Begin an episode and drop the state of the last one."""
 
     def close(self) -> None:
-        """Release what the tool holds; twice is harmless."""
+        """Release the tool's resources; calling it twice is harmless."""
 
     def spawn(self) -> Self:
-        """Return the tool that one environment uses: itself, or of a live tool another of the same making."""
+        """Return the tool for one environment: itself, or a new one with the same arguments if it is live."""
         if not self.live:
             return self
         args, kwargs = self._init
         return type(self)(*args, **kwargs)
 
     def fork(self) -> Self:
-        """Return a twin in the same state; itself where nothing is kept.
+        """Return a copy in the same state; the tool itself if it keeps no state.
 
         Raises:
-            CannotFork: when what it keeps cannot be copied.
+            CannotFork: when its state cannot be copied.
         """
         if not self.live:
             return self
         raise CannotFork(f"the tool {self.name!r} holds live state that cannot be copied.")
 
     def offered(self) -> Sequence[BaseTool]:
-        """Return the tools that calls may name: itself, or of a toolbox such as MCPTool what is in it."""
+        """Return the tools that calls may name: itself, or the tools in a toolbox such as MCPTool."""
         return [self]
 
     # -- what follows from the above
 
     @property
     def tool_type(self) -> str:
-        """Upstream's word for the name."""
+        """The tool's name, under upstream's attribute name."""
         return self.name
 
     @tool_type.setter
@@ -120,20 +120,20 @@ class BaseTool(Rebuildable):
 
     @property
     def first_argument(self) -> str:
-        """The argument that the content of a tag or of a fenced block becomes."""
+        """The argument that gets the content of a tag or of a fenced block."""
         return next(iter(self.arguments.get("properties", {})), "")
 
     def spec(self) -> ToolSpec:
-        """Return the tool as a model is offered it."""
+        """Return the tool's name, description and schema, as offered to a model."""
         about = self.description or schema.description_of(self.call)
         return ToolSpec(self.name, about, self.arguments)
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool as OpenAI's chat API describes functions."""
+        """Return the tool in the function format of OpenAI's chat API."""
         return openai_schema(self.spec())
 
     def instruction_string(self) -> str:
-        """Return the sentences that tell the agent what the tool does and how to call it."""
+        """Return the text that tells the agent what the tool does and how to call it."""
         lines = [f"{self.name}: {self.spec().description}"]
         for name, rule in self.arguments.get("properties", {}).items():
             needed = "" if name in self.arguments.get("required", ()) else ", optional"
@@ -144,10 +144,10 @@ class BaseTool(Rebuildable):
         return "\n".join([*lines, f"Call it with {call}"])
 
     def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Check the arguments and carry out the call; the agent's faults become a result too.
+        """Check the arguments and make the call; the agent's errors become a result too.
 
         Raises:
-            NoVerdict: when the tool itself fails, or returns what is no ToolResult.
+            NoVerdict: when the tool itself fails, or returns something that is not a ToolResult.
         """
         wrong = schema.violation(arguments, self.arguments)
         if wrong:
@@ -176,13 +176,13 @@ class BaseTool(Rebuildable):
 
 
 def openai_schema(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool as OpenAI's chat API describes functions, and as chat templates take it."""
+    """Return a tool in the function format of OpenAI's chat API and of chat templates."""
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)}
     return {"type": "function", "function": function}
 
 
 def _checked(name: str, result: Any) -> ToolResult:
-    """Return a result that is one: what a broken tool returns is not the agent's to answer for."""
+    """Return `result` if it is a ToolResult; the agent is not to blame for a broken tool."""
     if not (
         isinstance(result, ToolResult)
         and isinstance(result.text, str)
@@ -192,15 +192,15 @@ def _checked(name: str, result: Any) -> ToolResult:
         and all(isinstance(image, Image) for image in result.images)
         and isinstance(result.info, Mapping)
     ):
-        raise NoVerdict(f"the tool {name!r} returned {result!r:.80}, which is no ToolResult.")
+        raise NoVerdict(f"the tool {name!r} returned {result!r:.80}, which is not a ToolResult.")
     return result
 
 
 class FunctionTool(BaseTool):
-    """A Python function as a tool: its name, signature and docstring are what the agent is told.
+    """A Python function as a tool; the agent sees its name, signature and docstring.
 
-    What the function returns is shown as text; a ToolResult is taken as it is. An exception is shown to the
-    agent as its fault, unless it is one of gem's own.
+    The return value is shown as text; a ToolResult is used unchanged. An exception is shown to the agent as
+    its error, unless it is one of gem's own.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class FunctionTool(BaseTool):
         """Wrap `function`; `tag` lets ``<tag>...</tag>`` call it with the content as its first argument.
 
         Raises:
-            BadArgument: for a function without a name or a docstring: the agent has to be told what it does.
+            BadArgument: for a function without a name or a docstring, which the agent needs.
         """
         super().__init__()
         self.name = name or getattr(function, "__name__", "")

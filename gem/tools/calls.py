@@ -1,7 +1,7 @@
-"""Tool calls out of model text: XML tags, fenced code, JSON function calls.
+"""The parser of tool calls in model text: XML tags, fenced code, JSON function calls.
 
-Model output is hostile: reading is linear in the length of the text and never raises. A call that is there
-but cannot be read is returned with what is wrong with it, for the agent to read.
+Model output is hostile: parsing is linear in the length of the text and never raises. A call that cannot be
+parsed is returned with an error text for the agent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gem import parsing
 from gem.content import ToolCall as NativeCall
 
 THINK = "think"
-"""Calls inside closed ``<think>`` tags are drafts, and are not run."""
+"""Calls inside closed ``<think>`` tags are drafts and are not run."""
 
 JSON_TAG = "tool_call"
 """The tag around a JSON function call."""
@@ -27,7 +27,7 @@ JSON_TAG = "tool_call"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that an action asks for: the tool's name and its arguments by keyword."""
+    """One call in an action: the tool's name and its keyword arguments."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -35,9 +35,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A call as it stands in an action, from `start` to `end`.
+    """A call found in an action, from `start` to `end`.
 
-    `call` is None where it cannot be read; `error` then says why.
+    `call` is None if it cannot be parsed; `error` then says why.
     """
 
     call: ToolCall | None
@@ -47,7 +47,7 @@ class Found:
 
 
 class Callable(Protocol):
-    """What is read of a tool: how its calls are written."""
+    """The attributes of a tool that define how its calls are written."""
 
     @property
     def name(self) -> str:
@@ -73,10 +73,10 @@ class Callable(Protocol):
 def find(text: str, tools: Sequence[Callable]) -> list[Found]:
     """Return the calls in `text`, in order.
 
-    Read are, for each tool, ``<tag>...</tag>`` and fenced code of its languages, whose content is the first
+    It reads, for each tool, ``<tag>...</tag>`` and fenced code of its languages, whose content is the first
     argument; and for every tool ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` or
-    ``<tool_call><tool_name>...</tool_name><arguments>{...}</arguments></tool_call>``. What is not closed is
-    no call; of calls inside one another the outer one counts.
+    ``<tool_call><tool_name>...</tool_name><arguments>{...}</arguments></tool_call>``. An unclosed call is
+    ignored; of nested calls the outer one counts.
     """
     tags = {tool.tag: tool for tool in tools if tool.tag}
     labels = {label: tool for tool in tools for label in tool.fences}
@@ -105,10 +105,10 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
 
 
 def write(text: str, native: Sequence[NativeCall]) -> str:
-    """Return the action that a text agent would have written: `text`, then each native call in its tag.
+    """Return the action that a text agent would write: `text`, then each native call in its tag.
 
-    `find` reads from it what was called, whatever stands in the arguments: what looks like a tag there is
-    escaped, and arguments that are no JSON object stay unreadable.
+    `find` reads the same calls from it, whatever the arguments contain: text in them that looks like a tag is
+    escaped, and arguments that are not a JSON object stay unreadable.
     """
     return "\n".join([*filter(None, (text,)), *map(_written, native)])
 
@@ -151,7 +151,7 @@ def _function_call(body: str, start: int, end: int) -> Found:
 
 
 def _content(body: str) -> str:
-    """Return what stands inside a tag: fenced code without its fence, and without common indentation."""
+    """Return the content of a tag; fenced code without its fence and without common indentation."""
     if body.lstrip().startswith(("```", "~~~")):
         return parsing.code(body) or body
     plain = textwrap.dedent(body.strip("\n")).rstrip()
@@ -159,9 +159,9 @@ def _content(body: str) -> str:
 
 
 def _tagged(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield start, end, tag and content of each closed tag; the opening nearest to the closing counts.
+    """Yield start, end, tag and content of each closed tag; the nearest opening tag counts.
 
-    A ``</think>`` without an opening closes one that the prompt opened: it began with the text.
+    A ``</think>`` without an opening tag closes one that the prompt opened, so it began with the text.
     """
     opened: dict[str, tuple[int, int]] = {THINK: (0, 0)}
     for token in _tokens(tags).finditer(text):

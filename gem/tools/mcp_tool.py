@@ -21,11 +21,11 @@ from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.shell_tool import cut_middle
 
 MAX_CHARS = 20_000
-"""What the agent reads of one result at most, unless told otherwise."""
+"""The default of the most characters that the agent reads of one result."""
 
 MAX_IMAGE_BYTES = 5 * 2**20
 MAX_DESCRIPTION, MAX_SCHEMA = 4_000, 20_000
-"""Characters of a tool's description, and of its arguments' schema, that are taken from a server."""
+"""The most characters of a tool's description, and of its arguments' schema, to take from a server."""
 
 _PING_S = 5.0
 _NAME = re.compile(r"[\w.:/-]{1,128}")
@@ -37,7 +37,7 @@ HANDLERS = {
     "sampling": "sampling_callback",
     "elicitation": "elicitation_callback",
 }
-"""What may be called with a server's messages, by the mcp package's names."""
+"""The accepted handlers of server messages, with their names in the package mcp."""
 
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -59,7 +59,7 @@ class RemoteTool(BaseTool):
         self.parameters = _readable(input_schema)
 
     def spec(self) -> ToolSpec:
-        """Return the tool as a model is offered it: with the server's own schema where that is one."""
+        """Return the tool as offered to a model, with the server's own schema if that is valid."""
         return ToolSpec(self.name, self.description, _offered(self.input_schema))
 
     def call(self, **arguments: Any) -> ToolResult:
@@ -68,21 +68,21 @@ class RemoteTool(BaseTool):
 
 
 class MCPTool(BaseTool):
-    """The tools of one MCP server or of several, as one thing to give to a ToolEnvWrapper.
+    """The tools of one or several MCP servers, as one tool for a ToolEnvWrapper.
 
     The agent sees each of the servers' tools with its name, description and arguments; with several servers
-    the names are ``<server>_<tool>``. An episode has a session of its own with each server, opened by its
-    first call and closed by the next `reset`; sessions of all episodes share one background thread.
+    the names are ``<server>_<tool>``. Each episode has its own session with each server, opened by its first
+    call and closed by the next `reset`. Sessions of all episodes share one background thread.
 
-    What a server says is data: it is cut to size, and schemas that cannot be read are left out.
+    Server output is untrusted data: it is cut to size, and unreadable schemas are left out.
 
     How a call may end:
 
     - A result, an error that the server reports, or arguments that it refuses: text for the agent.
-    - No answer within `timeout`: if the server still answers otherwise, it was the call: the agent is told
-      that what the call did is unknown. If that server's session no longer answers, only a new one does, the
-      agent's calls to it fail until the episode ends.
-    - A server that cannot be reached, has died or answers nobody: NoVerdict.
+    - No answer within `timeout`: if the server still answers other requests, the call was at fault, and the
+      agent reads that its effect is unknown. If the session no longer answers but a new one does, the agent's
+      calls to that server fail until the episode ends.
+    - A server that cannot be reached, has died or answers no session: NoVerdict.
 
     No call is ever sent twice.
     """
@@ -106,24 +106,24 @@ class MCPTool(BaseTool):
         auth: str | None = None,
         handlers: Mapping[str, Handler] | None = None,
     ) -> None:
-        """Take the servers; none is contacted yet, unless `validate_on_init` says so.
+        """Set the servers; none is contacted yet, unless `validate_on_init` is set.
 
         Args:
             config: the URL of a server; or a mapping for one, ``{"url": ..., "headers": {...}}`` or
                 ``{"command": ..., "args": [...], "env": {...}, "cwd": ...}``; or, as in the configuration
-                files of MCP clients, ``{"mcpServers": {name: <such a mapping>, ...}}``. A server that is
-                started gets `env` and the few variables that every program needs, not ours.
+                files of MCP clients, ``{"mcpServers": {name: <such a mapping>, ...}}``. A started server gets
+                `env` and the few variables that every program needs, not this process's environment.
             timeout: seconds that one call may take.
             connect_timeout: seconds that starting or reaching a server may take.
-            max_chars: what the agent reads of one result at most.
-            num_workers: upstream's; means nothing here.
-            execution_timeout: upstream's word for `timeout`.
-            max_retries: how often a connection that fails is tried again; a call is sent once.
-            validate_on_init: ask the servers now what they offer.
-            auth: a token that the one server over HTTP is sent as ``Authorization: Bearer``; of several each
-                has `headers` of its own.
-            handlers: what is called with a server's messages, coroutine functions as the mcp package takes
-                them, by name: ``log``, ``message``, ``sampling``, ``elicitation``.
+            max_chars: the most characters that the agent reads of one result.
+            num_workers: upstream's; has no effect here.
+            execution_timeout: upstream's name of `timeout`.
+            max_retries: how often a failed connection is retried; a call is sent only once.
+            validate_on_init: ask the servers for their tools now.
+            auth: a token, sent to a single server over HTTP as ``Authorization: Bearer``; for several servers
+                use their `headers`.
+            handlers: coroutine functions for the servers' messages, as in the package mcp, by name: ``log``,
+                ``message``, ``sampling``, ``elicitation``.
 
         Raises:
             BadArgument: for a configuration that names no server or cannot be read.
@@ -157,7 +157,7 @@ class MCPTool(BaseTool):
 
     @classmethod
     def from_url(cls, url: str, headers: Mapping[str, str] | None = None, **kwargs: Any) -> Self:
-        """Return the tools of a server over streamable HTTP; `kwargs` are those of the constructor."""
+        """Return the tools of a server over streamable HTTP; `kwargs` go to the constructor."""
         return cls({"url": url, "headers": dict(headers or {})}, **kwargs)
 
     @classmethod
@@ -169,7 +169,7 @@ class MCPTool(BaseTool):
         cwd: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Return the tools of a program that speaks over stdio; `kwargs` are those of the constructor."""
+        """Return the tools of a program that speaks over stdio; `kwargs` go to the constructor."""
         return cls({"command": command, "args": list(args), "env": dict(env or {}), "cwd": cwd}, **kwargs)
 
     @classmethod
@@ -190,13 +190,13 @@ class MCPTool(BaseTool):
 
     @classmethod
     def from_multi_server(cls, servers: Mapping[str, Any], **kwargs: Any) -> Self:
-        """Return the tools of several servers, a mapping of names to URLs or to mappings as for one."""
+        """Return the tools of several servers, given as a mapping of names to URLs or to server mappings."""
         return cls({"mcpServers": dict(servers)}, **kwargs)
 
     # -- what is offered
 
     def offered(self) -> Sequence[BaseTool]:
-        """Return the servers' tools; the first time the servers are asked for them.
+        """Return the servers' tools; the first call asks the servers.
 
         Raises:
             NoVerdict: when a server cannot be reached.
@@ -219,7 +219,7 @@ class MCPTool(BaseTool):
         return [tool.schema()["function"] for tool in self.offered()]
 
     def instruction_string(self) -> str:
-        """Return what the agent is told about the servers' tools."""
+        """Return the text that tells the agent about the servers' tools."""
         return "\n\n".join(tool.instruction_string() for tool in self.offered())
 
     # -- calls
@@ -246,8 +246,8 @@ class MCPTool(BaseTool):
         """Send one call to a server, once.
 
         Raises:
-            ToolError: the arguments are refused, or the call did not end in time on a healthy server.
-            NoVerdict: the server cannot be reached, has died or answers nobody.
+            ToolError: when the arguments are refused, or the call did not end in time on a healthy server.
+            NoVerdict: when the server cannot be reached, has died or answers no session.
         """
         if server in self._lost:
             raise ToolError(self._lost[server])
@@ -259,7 +259,7 @@ class MCPTool(BaseTool):
             if session.answers(_PING_S):
                 raise ToolError(unknown) from error
             if not self._healthy(session.server):
-                raise NoVerdict(f"{session.server} answers nobody any more.{session.last_words}") from error
+                raise NoVerdict(f"{session.server} does not answer any more.{session.last_words}") from error
             self._lost[server] = f"{unknown} Its server takes no more calls in this episode."
             raise ToolError(self._lost[server]) from error
         except Exception as error:
@@ -275,7 +275,7 @@ class MCPTool(BaseTool):
         return self._result(answer)
 
     def _result(self, answer: Any) -> ToolResult:
-        """Return a server's answer as the agent reads it."""
+        """Convert a server's answer to the result that the agent reads."""
         pieces: list[str] = []
         images: list[Image] = []
         for part in answer.content:
@@ -299,7 +299,7 @@ class MCPTool(BaseTool):
     # -- sessions
 
     def _session(self, server: Server) -> McpSession:
-        """Return this episode's session with a server; one that has broken is not opened again."""
+        """Return this episode's session with a server; a broken session is not reopened."""
         with self._lock:
             if server.name not in self._sessions:
                 self._sessions[server.name] = self._open(server)
@@ -318,7 +318,7 @@ class MCPTool(BaseTool):
         raise AssertionError  # the last try returns or raises
 
     def _healthy(self, server: Server) -> bool:
-        """Tell whether a new session, the control, gets an answer where an old one does not."""
+        """Return whether a new session gets an answer when an old one does not."""
         try:
             control = McpSession(server, min(self.connect_timeout, 2 * _PING_S))
         except Exception:
@@ -331,7 +331,7 @@ class MCPTool(BaseTool):
         try:
             tools = session.tools(self.timeout)
         except Exception as error:
-            raise NoVerdict(f"{server} does not say which tools it has: {error!s:.300}") from error
+            raise NoVerdict(f"{server} does not list its tools: {error!s:.300}") from error
         found: dict[str, tuple[str, str, Any]] = {}
         for tool in tools:
             if _NAME.fullmatch(tool.name):
@@ -349,16 +349,16 @@ class MCPTool(BaseTool):
             self.offered()
 
     def close(self) -> None:
-        """Close the sessions; twice is harmless, and a later call opens new ones."""
+        """Close the sessions; calling it twice is harmless, and a later call opens new ones."""
         with self._lock:
             sessions, self._sessions, self._lost = self._sessions, {}, {}
         for session in sessions.values():
             session.close()
 
     def reconfigure(self, config: str | Mapping[str, Any], same_tools: bool = False) -> None:
-        """Take other servers in place of these, whose sessions are closed.
+        """Replace the servers and close the old sessions.
 
-        With `same_tools` they offer what these offered, and are not asked for it.
+        With `same_tools` the new servers have the same tools as the old ones and are not asked for them.
         """
         servers = _servers(config, self._auth)
         self.close()
@@ -367,7 +367,7 @@ class MCPTool(BaseTool):
             self._init = ((config,), {**self._init[1], **self._limits()})
 
     def spawn(self) -> Self:
-        """Return another for the same servers, with sessions of its own; what they offer is asked once."""
+        """Return a new tool for the same servers with its own sessions; the list of tools is shared."""
         other = super().spawn()
         other._listing = self._listing
         return other
@@ -379,7 +379,7 @@ class MCPTool(BaseTool):
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to this process: a copy opens sessions of its own."""
+        """Leave out the state of this process; a copy opens its own sessions."""
         gone = ("_lock", "_sessions", "_lost")
         return {key: value for key, value in vars(self).items() if key not in gone}
 
@@ -392,16 +392,16 @@ class MCPTool(BaseTool):
 
 
 class _Listing:
-    """What the servers offer, shared by the tools of one making: server, name, description, input schema."""
+    """The list of the servers' tools (server, name, description, input schema), shared by spawned tools."""
 
     found: list[tuple[str, str, str, Any]] | None = None
 
 
 def _servers(config: Any, auth: str | None = None) -> dict[str, Server]:
-    """Return the servers of a configuration by name; the one over HTTP is sent the token `auth`.
+    """Return the servers of a configuration by name; a single one over HTTP gets the token `auth`.
 
     Raises:
-        BadArgument: for one that names no server or cannot be read.
+        BadArgument: for a configuration that names no server or cannot be read.
     """
     if isinstance(config, Mapping) and "mcpServers" in config:
         named = config["mcpServers"]
@@ -416,10 +416,10 @@ def _servers(config: Any, auth: str | None = None) -> dict[str, Server]:
         return servers
     if not isinstance(auth, str) or not auth.isascii() or not auth.isprintable():
         raise BadArgument(
-            f"auth is a {type(auth).__name__} that is no token; accepted: printable ASCII text."
+            f"auth is a {type(auth).__name__} that is not a token; accepted: printable ASCII text."
         )
     if sum(bool(server.url) for server in servers.values()) > 1:
-        raise BadArgument("auth is for one server over HTTP; accepted for several: headers of each its own.")
+        raise BadArgument("auth is for one server over HTTP; accepted for several: headers for each server.")
     header = {"Authorization": f"Bearer {auth}"}
     return {
         name: replace(server, headers={**header, **server.headers}) if server.url else server
@@ -445,7 +445,7 @@ def _server(name: str, config: Any) -> Server:
     if kind not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
         raise BadArgument(
             f"the MCP server {name!r} is of type {kind!r}; accepted: 'stdio', 'streamable-http'. "
-            "The older SSE transport is not spoken."
+            "The older SSE transport is not supported."
         )
     url, command, args = config.get("url", ""), config.get("command", ""), config.get("args") or ()
     if url and not re.match(r"https?://[^/\s]", str(url)):
@@ -477,7 +477,7 @@ def _server(name: str, config: Any) -> Server:
 
 
 def _offered(schema: Any) -> Mapping[str, Any]:
-    """Return a server's schema as a model is offered it: unchanged, where it is an object's of usual size."""
+    """Return a server's schema for the model: unchanged if it describes an object and is not too large."""
     if isinstance(schema, Mapping) and schema.get("type") == "object" and _fits(schema):
         return schema
     return _readable(schema)
@@ -491,10 +491,10 @@ def _fits(schema: Any) -> bool:
 
 
 def _readable(schema: Any) -> dict[str, Any]:
-    """Return a server's schema of arguments in the shape that everything of ours reads.
+    """Return a server's argument schema in the form that gem reads.
 
-    A schema may be true, a type a list, and a server may send anything: what is not of the usual shape is
-    left out, and the server checks its arguments itself.
+    A schema may be true, a type may be a list, and a server may send anything. Parts of unusual form are left
+    out; the server checks its arguments itself.
     """
     if not isinstance(schema, Mapping) or not _fits(schema):
         schema = {}

@@ -1,4 +1,4 @@
-"""Connection: a line to a PostgreSQL server on which other people's SQL may run."""
+"""Connection: a connection to a PostgreSQL server that is safe for untrusted SQL."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 5
 _GRACE_S = 3.0
-"""How long a cancelled statement may take to end before its connection is given up."""
+"""Seconds that a cancelled statement may take to end before its connection is closed."""
 
 _RECOVERY_S = 15.0
-"""How long a server that answers may refuse connections, as it does after a crash of one of them."""
+"""Seconds that a running server may refuse connections, as it does after a crash of one of them."""
 
 _LATE = "it takes longer than it may"
 
 LARGEST = 8_000_000
-"""Bytes that one row may have, and all rows together that are kept.
+"""The most bytes of one row, and of all kept rows together.
 
-A longer row is given up, when it is seen to come (see _waiting) or else once it is there.
+A longer row is refused, as soon as it is seen to arrive (see _waiting) or else once it is read.
 """
 
 _TOO_LONG = f"a row has more than {LARGEST} bytes"
 
 _NO_FAULT_OF_SQL = frozenset({"57P01", "57P02", "57P03", "57P04"})
-"""SQLSTATEs of a server that is shut down, crashed elsewhere, starts, or has dropped the database."""
+"""SQLSTATEs of a server that shuts down, crashed elsewhere, starts, or has dropped the database."""
 
 _SILENT = "silent"
-"""Stands for the SQLSTATE of a server that hung up without a word, while nothing ran."""
+"""Used as the SQLSTATE of a server that closed the connection without a message while nothing ran."""
 
 _BARRED = (
     *("too many connections for role", "password authentication failed", "could not access file"),
     *("due to idle-session timeout", "due to statement timeout"),
 )
-"""What the server says to a role that has barred itself out: by statements that cannot be stopped, or by a
-new password or setting, which ALTER ROLE lets everybody give itself."""
+"""The server's messages to a role that has locked itself out: by statements that cannot be stopped, or by a
+new password or setting, which every role can give itself with ALTER ROLE.
+"""
 
 _PASSES = re.compile("FATAL|closed the connection")
-"""What is said by a server that answers, or to a role that bars itself out and was not told."""
+"""Errors after which the connection is tried again: a running server refuses or closes it."""
 
 _WHOLE = frozenset({20, 21, 23, 26})  # type oids: int8, int2, int4, oid
 _FLOAT = frozenset({700, 701})
@@ -64,13 +65,13 @@ _FENCE = re.compile(r"/\*|\*/")
 
 
 class SqlError(ToolError):
-    """What the server says against a statement; `sqlstate` is its code of five characters."""
+    """The server's error for a statement; `sqlstate` is its code of five characters."""
 
     sqlstate: str = ""
 
 
 class SqlResult(NamedTuple):
-    """What a statement gave: `columns` is None where it gives no rows, `more` says that some are cut."""
+    """The result of a statement: `columns` is None if it returns no rows, `more` is set if rows were cut."""
 
     columns: list[str] | None
     rows: list[list[Any]]
@@ -79,31 +80,31 @@ class SqlResult(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement, and its bare words in lower case: those in no string, quoted name or comment."""
+    """A statement, and its bare words (outside strings, quoted names and comments) in lower case."""
 
     text: str
     words: list[str]
 
 
 class _GivenUp(Exception):
-    """The connection is ended from here."""
+    """The connection is closed by this side."""
 
 
 class Connection:
-    """A connection whose limits are kept on this side, where the SQL cannot change them.
+    """A connection with limits that are enforced on the client side, where the SQL cannot change them.
 
-    A message carries one statement (the extended protocol), so what its first word may be is a boundary. A
-    late statement is cancelled, and given up with its connection where that does not help. Values come as
-    Python's int, float, bool and None, and else as the server's text.
+    A message holds one statement (the extended protocol), so checks of its first word are reliable. A late
+    statement is cancelled; if that fails, its connection is closed. Values are returned as Python's int,
+    float, bool and None, and otherwise as the server's text.
     """
 
     def __init__(self, dsn: str, name: str = "gem") -> None:
-        """Connect to `dsn`, a libpq connection string; `name` is what the server lists the connection under.
+        """Connect to `dsn`, a libpq connection string; the server lists the connection as `name`.
 
         Raises:
             MissingExtra: without the psycopg package.
-            BadArgument: for a dsn that cannot be read.
-            NoVerdict: when the server cannot be reached or lets nobody in.
+            BadArgument: for a dsn that cannot be parsed.
+            NoVerdict: when the server cannot be reached or accepts no connection.
         """
         self._dsn, self._name = dsn, name
         self._began: Any = None
@@ -112,8 +113,8 @@ class Connection:
     def run(self, sql: str, seconds: float, rows: int = 1_000, cut: bool = False) -> SqlResult:
         """Run one statement and return up to `rows` of its rows.
 
-        With `cut`, a statement of more rows is ended there: only for one that changes nothing. After a
-        statement that lost its connection there is a new one, without the transaction that was open.
+        With `cut`, a statement with more rows is ended there; use it only for statements that change nothing.
+        After a statement that lost its connection there is a new connection, without the open transaction.
 
         Raises:
             ToolError: when the statement fails, is late, too large, or ends its own connection.
@@ -127,20 +128,20 @@ class Connection:
         return self._exchange(lambda: line.send_query_params(message, None), seconds, rows, cut and idle)
 
     def script(self, sql: str, seconds: float = 60.0) -> None:
-        """Run any number of statements of ours, as one transaction where they do not say otherwise.
+        """Run trusted statements, as one transaction unless they say otherwise.
 
         Raises:
-            ToolError, NoVerdict: as run() does.
+            ToolError, NoVerdict: as in run().
         """
         message = _bytes(sql)
         line = self._ready()
         self._exchange(lambda: line.send_query(message), seconds, 0, False)
 
     def value(self, sql: str, seconds: float = 10.0) -> Any:
-        """Return the one value that a query of ours gives.
+        """Return the single value of a trusted query.
 
         Raises:
-            NoVerdict: when it cannot be had.
+            NoVerdict: when the query fails.
         """
         try:
             return self.run(sql, seconds).rows[0][0]
@@ -154,11 +155,11 @@ class Connection:
 
     @property
     def pid(self) -> int:
-        """The process on the server's side."""
+        """The pid of the server process of this connection."""
         return self._line().backend_pid
 
     def close(self) -> None:
-        """End the connection; twice is harmless."""
+        """Close the connection; calling it twice is harmless."""
         self._connection.close()
 
     # -- inside
@@ -169,11 +170,11 @@ class Connection:
         return self._connection.pgconn
 
     def _ready(self) -> PGconn:
-        """Return the connection, on which nothing runs, once what the server has said meanwhile is heard.
+        """Read pending messages of the server and return the idle connection.
 
         Raises:
-            NoVerdict: when the server has ended the connection without a word: it ran no statement then, so
-                that none is to blame. A server that crashes beside it on a busy machine does that.
+            NoVerdict: when the server has closed the connection without a message. It ran no statement then,
+                so none is to blame. That happens when another server process crashes on a busy machine.
         """
         line = self._line()
         self._code = self._said = ""
@@ -190,11 +191,11 @@ class Connection:
         return line
 
     def _reopen(self) -> None:
-        """Connect anew, and wait for a server that lets nobody in for the moment.
+        """Reconnect, and wait for a server that refuses connections for the moment.
 
         Raises:
-            ToolError: where the SQL that ran here has barred its role out.
-            NoVerdict: when the server cannot be reached or lets nobody in.
+            ToolError: when the SQL of this connection has locked its role out.
+            NoVerdict: when the server cannot be reached or accepts no connection.
         """
         until = time.monotonic() + _RECOVERY_S
         while True:
@@ -240,12 +241,12 @@ class Connection:
         self._began = found.rows[0][0]
 
     def _note(self, notice: Diagnostic) -> None:
-        """Remember why the server ends the connection."""
+        """Record why the server ends the connection."""
         if notice.sqlstate in _NO_FAULT_OF_SQL or notice.severity_nonlocalized == "FATAL":
             self._code, self._said = notice.sqlstate or "", notice.message_primary or ""
 
     def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
-        """Send a message and read what the server says, or say who lost the connection."""
+        """Send a message and read the reply, or raise an error that says who ended the connection."""
         try:
             return self._once(send, seconds, rows, cut)
         except _GivenUp as error:
@@ -261,7 +262,7 @@ class Connection:
         return self._collect(line, seconds, rows, cut)
 
     def _collect(self, line: PGconn, seconds: float, rows: int, cut: bool) -> SqlResult:
-        """Read what the server sends until it is done.
+        """Read the server's messages until the reply is complete.
 
         Raises:
             psycopg.OperationalError: when the server ends the connection.
@@ -333,7 +334,7 @@ class Connection:
         return SqlResult(columns, kept, more, changed)
 
     def _cancel(self) -> threading.Thread:
-        """Ask the server to end the statement; from a thread, for a server that is stuck never answers."""
+        """Ask the server to cancel the statement; in a thread, because a stuck server never answers."""
         connection, errors = self._connection, self._errors
 
         def ask() -> None:
@@ -345,10 +346,10 @@ class Connection:
         return thread
 
     def _reconnect(self, why: str, code: str) -> NoReturn:
-        """Say who ended the connection: the server, or the SQL that ran on it.
+        """Reconnect, and raise an error that says who ended the connection: the server or its SQL.
 
         Raises:
-            NoVerdict: when the server ended it, is another one now, or does not answer.
+            NoVerdict: when the server ended it, was restarted, or does not answer.
             ToolError: else.
         """
         began = self._began
@@ -362,10 +363,10 @@ class Connection:
 
 
 def statements(sql: str) -> Iterator[Statement]:
-    """Yield the statements of `sql` as PostgreSQL splits them; what is only comments is none.
+    """Yield the statements of `sql` as PostgreSQL splits them, without those that are only comments.
 
-    Its rules for strings, dollar quotes and nested comments are followed; should one be missed, the server
-    refuses two in one message.
+    Its rules for strings, dollar quotes and nested comments are followed. If a split were missed, the server
+    would refuse two statements in one message.
     """
     place = start = 0
     words: list[str] = []
@@ -413,7 +414,7 @@ def _text(raw: bytes) -> str:
 
 
 def _value(raw: bytes | None, oid: int) -> Any:
-    """Return a value as Python has it."""
+    """Return a value as a Python object."""
     if raw is None:
         return None
     text = _text(raw)
@@ -444,9 +445,10 @@ def _wait(socket: int, write: bool, deadline: float) -> bool:
 
 
 def _waiting(socket: int) -> int:
-    """Return how many bytes wait in the socket: libpq tells of a row only when it has all of it.
+    """Return how many bytes wait in the socket, because libpq reports a row only when it is complete.
 
-    What comes while libpq reads is not seen, so most rows that are too long are given up early, and not all.
+    Bytes that arrive while libpq reads are not counted, so most rows that are too long are refused early, but
+    not all.
     """
     import fcntl
     import termios

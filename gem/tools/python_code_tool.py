@@ -1,4 +1,4 @@
-"""PythonCodeTool: Python in a sandbox, fresh for each call or one session per episode."""
+"""PythonCodeTool: Python in a sandbox, with a fresh process per call or one session per episode."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gem.tools.shell_tool import MAX_CHARS, cut_middle
 _FRAME = re.compile(r'  File "(.*?)", line \d+')
 _OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
 MAX_TRACEBACK_FRAMES = 3
-"""How many of the agent's own frames of a traceback are shown, from the innermost."""
+"""The number of innermost frames of the agent's code that a traceback shows."""
 
 UPSTREAM_TYPES: dict[str, str | None] = {"none": None, "bwrap": "userns"}
-"""Upstream's sandbox types by the backend that stands for them: 'none', its default, isolates here too."""
+"""The backends for upstream's sandbox types; even 'none', upstream's default, isolates here."""
 
 
 class PythonCodeTool(BaseTool):
-    """Python, in the sandbox. What the program prints is shown, and the value of its last expression.
+    """Python in the sandbox; the agent sees the program's output and the value of its last expression.
 
-    Every call is a program of its own, and may run beside others; with `stateful` all calls of an episode
-    are cells of one session, which keeps names and files, as a notebook does. A program that fails, hangs or
-    bursts its limits is the agent's error, and says why in a few lines; the sandbox's own failure is a
-    NoVerdict.
+    Every call is a separate program and may run in parallel with others. With `stateful`, all calls of an
+    episode are cells of one session, which keeps names and files as a notebook does. A program that fails,
+    hangs or exceeds its limits is the agent's error, explained in a few lines. A failure of the sandbox
+    itself raises NoVerdict.
     """
 
     name = "python"
@@ -47,12 +47,12 @@ class PythonCodeTool(BaseTool):
 
         Args:
             timeout: seconds of wall clock and of CPU.
-            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend that this
-                machine has, and so does upstream's default 'none'.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the strongest backend that
+                works here, and so does upstream's default 'none'.
             keep_error_last_line: show only the last line of an error.
-            stateful: keep names and files from call to call within an episode.
-            max_chars: how much of an output is shown; more is cut in the middle.
-            num_workers: upstream's, without a meaning here.
+            stateful: keep names and files between the calls of an episode.
+            max_chars: the most characters of an output to show; a longer one is cut in the middle.
+            num_workers: upstream's; has no effect here.
 
         Raises:
             BadArgument: for a timeout that is not positive.
@@ -86,7 +86,7 @@ class PythonCodeTool(BaseTool):
             session.close()
 
     def instruction_string(self) -> str:
-        """Return what the agent is told."""
+        """Return the text that tells the agent how to use the tool."""
         keeps = (
             "Names and files are kept from call to call, as in a notebook."
             if self.stateful
@@ -99,11 +99,11 @@ class PythonCodeTool(BaseTool):
         )
 
     def reset(self, seed: int) -> None:
-        """End the last episode's session; the next call begins a new one."""
+        """End the last episode's session; the next call starts a new one."""
         self.close()
 
     def fork(self) -> Self:
-        """Return a twin over a fork of the session; see BaseTool.fork."""
+        """Return a copy with a fork of the session; see BaseTool.fork."""
         if not self.live:
             return self
         twin = self.spawn()
@@ -118,9 +118,9 @@ class PythonCodeTool(BaseTool):
             self._session = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Refuse to be copied or pickled while a session lives."""
+        """Refuse to be copied or pickled while a session is open."""
         if self._session is not None:
-            raise CannotFork("a Python session that runs cannot be copied; fork() makes another like it.")
+            raise CannotFork("a running Python session cannot be copied; use fork().")
         return self.__dict__
 
     def _told(self, result: Result) -> ToolResult:
@@ -159,7 +159,7 @@ class PythonCodeTool(BaseTool):
 
 
 def backend_of(sandbox_type: str | Sandbox | None) -> str | Sandbox | None:
-    """Return what stands here for one of upstream's sandbox types; all else as it is."""
+    """Return the backend for one of upstream's sandbox types; anything else unchanged."""
     return UPSTREAM_TYPES.get(sandbox_type, sandbox_type) if isinstance(sandbox_type, str) else sandbox_type
 
 
@@ -167,7 +167,7 @@ def backend(sandbox_type: str | Sandbox | None) -> Sandbox:
     """Return the sandbox that a tool runs in.
 
     Raises:
-        SandboxFailed: where it cannot be had. BadArgument: for a name that is no backend.
+        SandboxFailed: when it does not work here. BadArgument: for an unknown backend.
     """
     from gem.sandbox import default_sandbox
 
@@ -180,10 +180,10 @@ def run_python(
     """Run a program in a fresh sandbox, as upstream's function of this name does.
 
     Returns:
-        Whether it ended by itself without an error, what it printed, and its errors.
+        Whether it ended by itself without an error, its output, and its errors.
 
     Raises:
-        SandboxFailed: where the sandbox fails or cannot be had.
+        SandboxFailed: when the sandbox fails or does not work here.
     """
     budget = Budget(wall_s=timeout, cpu_s=timeout)
     given = (stdin or "").encode("utf-8", "surrogatepass")
@@ -197,9 +197,9 @@ def run_python(
 
 
 def shorten(stderr: str) -> str:
-    """Return error output with its tracebacks cut to the agent's own frames, and of those the innermost.
+    """Return error output with its tracebacks cut to the innermost frames of the agent's code.
 
-    What is not part of a traceback stays as it is.
+    Text outside tracebacks stays unchanged.
     """
     kept: list[str] = []
     frames: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The JSON Schema of a function's arguments, from its signature and its Google-style docstring."""
+"""JSON Schemas of functions' arguments, made from signatures and Google-style docstrings."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def description_of(function: Callable[..., Any]) -> str:
-    """Return what a function's docstring says before its arguments."""
+    """Return the part of a function's docstring before its arguments."""
     return _docstring(function)[0]
 
 
 def violation(arguments: Mapping[str, Any], schema: Schema) -> str:
-    """Return what is wrong with the arguments of a call, or ``""``.
+    """Return the error in the arguments of a call, or ``""``.
 
-    The names, and each value's outer type and enumeration, are compared: deeper rules are the tool's own.
+    It checks the names and each value's outer type and enumeration; the tool checks deeper rules itself.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
     takes = ", ".join(properties) or "none"
@@ -112,7 +112,7 @@ def _of_type(hint: Any) -> dict[str, Any]:
 
 
 def docstring(function: Callable[..., Any]) -> str:
-    """Return a function's docstring, from its source where Python keeps none (``python -OO``)."""
+    """Return a function's docstring, from its source if Python keeps none (``python -OO``)."""
     kept = inspect.getdoc(function)
     if kept is None and sys.flags.optimize > 1:
         try:
@@ -124,7 +124,7 @@ def docstring(function: Callable[..., Any]) -> str:
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the description, and what ``Args:`` says of each argument."""
+    """Return the description, and the text of each argument under ``Args:``."""
     before, _, after = docstring(function).partition("\nArgs:\n")
     said: dict[str, str] = {}
     name = ""

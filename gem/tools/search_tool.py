@@ -1,4 +1,4 @@
-"""SearchTool: an agent's search, by any engine of `gem.tools.search`."""
+"""SearchTool: a search tool for agents, with any engine of `gem.tools.search`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from gem.tools.search import ACCEPTED, SearchEngine, SearchFailed, open_engine
 from gem.tools.search.base import Hit, check_topk, plain
 
 URL = "SEARCH_URL"
-"""The environment variable that says where to search when nothing else does."""
+"""The environment variable with the default engine."""
 
 CONTROL = "water"
-"""A query that every engine can take: one that does not answer it is down."""
+"""A query that every engine accepts; an engine that does not answer it is down."""
 
 FAILED = "The search failed, and not by your doing. Try again, or answer with what you know."
 
 
 class SearchTool(BaseTool):
-    """Search. The agent writes a query in ``<search>`` and reads the best documents in ``<information>``.
+    """A search tool: the agent writes a query in ``<search>`` and reads documents in ``<information>``.
 
-    Where the engine fails, after its retries, it is asked for a plain word. When that fails too the engine is
-    down: NoVerdict, and the episode ends without a score. When that is answered it was this query that the
-    engine could not take: the agent is told, or it could end any episode by such a query. Such a search is
-    counted in info (`tool_failure_counter`, and ``"failed": True`` with the reason in `tool_results`) and
-    earns neither the reward of a success nor that of an error. With ``strict=False`` the agent is always
-    told, and what it does without a search engine is scored.
+    If the engine fails after its retries, the tool tests it with a plain word. If that fails too, the engine
+    is down: NoVerdict is raised and the episode ends without a score. If that succeeds, the engine could not
+    handle the query, and the agent reads so; otherwise it could end any episode by such a query. Such a
+    search is counted in info (`tool_failure_counter`, and ``"failed": True`` with the reason in
+    `tool_results`) and earns neither the reward of a success nor that of an error. With ``strict=False`` the
+    agent always reads of the failure, and its episode without a search engine is scored.
 
     Several environments share one tool, and any thread may call it. It is pickled without its index.
     """
@@ -47,27 +47,27 @@ class SearchTool(BaseTool):
         max_chars: int = 6000,
         strict: bool = True,
     ) -> None:
-        """Say where to search.
+        """Set the engine and the limits.
 
         Args:
-            num_workers: upstream's, without a meaning here.
-            search_url: a server that speaks /retrieve, ``serpapi``, ``google``, ``world`` (the built-in
-                one), a .zim file, a .jsonl corpus, a folder, or an engine; None for the environment variable
-                SEARCH_URL, which may say the same.
-            topk: how many documents the agent reads, at most.
-            timeout: seconds that a service may take for one try.
-            max_chars: how much of the documents is shown, in equal shares.
-            strict: let an engine that is down end the episode without a score.
+            num_workers: upstream's; has no effect here.
+            search_url: a server with the /retrieve protocol, ``serpapi``, ``google``, ``world`` (the built-in
+                corpus), a .zim file, a .jsonl corpus, a folder, or an engine; None uses the environment
+                variable SEARCH_URL, which accepts the same names.
+            topk: the most documents that the agent reads.
+            timeout: seconds for one try of a service.
+            max_chars: the most characters of the documents to show, in equal shares.
+            strict: end the episode without a score if the engine is down.
 
         Raises:
-            BadArgument, MissingData: when nothing says where, or what it names is not there or unreadable.
+            BadArgument, MissingData: when no engine is given, or its source is missing or unreadable.
             MissingExtra: without the package that the engine needs.
         """
         super().__init__(num_workers)
         search_url = search_url or os.environ.get(URL)
         if not search_url:
             raise BadArgument(
-                f"nothing says where to search: search_url=..., or the environment variable {URL}. "
+                f"no search engine is given: pass search_url=..., or set the environment variable {URL}. "
                 f"Accepted: {ACCEPTED}."
             )
         self.topk = check_topk(topk)
@@ -96,7 +96,7 @@ class SearchTool(BaseTool):
         return ToolResult(self._told(hits) or "Nothing was found. Try other words.", info={"hits": len(hits)})
 
     def instruction_string(self) -> str:
-        """Return what the agent is told."""
+        """Return the text that tells the agent how to use the tool."""
         best = f"the {self.topk} documents that fit" if self.topk > 1 else "the document that fits"
         return f"You can search: write a query in <search>...</search>. You read {best} best."
 
@@ -109,5 +109,5 @@ class SearchTool(BaseTool):
 
 
 def cut(text: str, most: int) -> str:
-    """Return `text`, or its beginning and a mark where it is longer than `most` characters."""
+    """Return `text`, or its beginning and a mark if it is longer than `most` characters."""
     return text if len(text) <= most else f"{text[:most].rstrip()} [...]"

@@ -1,4 +1,4 @@
-"""ShellTool: bash in a sandbox of its own, with folder and environment carried from call to call."""
+"""ShellTool: bash in its own sandbox; the folder and environment are kept between calls."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, checked
 from gem.tools.base_tool import BaseTool, ToolResult
 
 MAX_CHARS = 10_000
-"""How much of an output the agent reads."""
+"""The most characters of an output that the agent reads."""
 
 
 class ShellTool(BaseTool):
-    """Bash, in a session of the sandbox that lasts for the episode.
+    """Bash in a sandbox session that lasts for the episode.
 
-    The working folder and exported variables are kept from call to call, standard input is empty, and what
-    runs in the background ends with the episode. A command that spends its time is stopped, and the agent
-    reads so.
+    The working folder and exported variables are kept between calls, standard input is empty, and background
+    processes end with the episode. A command that runs out of time is stopped, and the agent reads so.
     """
 
     name = "bash"
@@ -38,10 +37,10 @@ class ShellTool(BaseTool):
 
         Args:
             timeout: seconds of wall clock and of CPU.
-            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the best backend here.
-            max_chars: how much of an output is shown; more is cut in the middle.
-            loopback: gives the sandbox a network in which it is alone.
-            num_workers: upstream's, without a meaning here.
+            sandbox_type: the sandbox's backend, or a sandbox of yours; None takes the strongest backend here.
+            max_chars: the most characters of an output to show; a longer one is cut in the middle.
+            loopback: give the sandbox a private network with only 127.0.0.1.
+            num_workers: upstream's; has no effect here.
         """
         super().__init__(num_workers)
         if not timeout > 0:
@@ -70,7 +69,7 @@ class ShellTool(BaseTool):
         )
 
     def instruction_string(self) -> str:
-        """Return what the agent is told."""
+        """Return the text that tells the agent how to use the tool."""
         return (
             "You can run bash in a Linux sandbox without internet: write the commands in <bash>...</bash> or "
             "in a ```bash block. The working folder and exported variables are kept from call to call. "
@@ -78,25 +77,25 @@ class ShellTool(BaseTool):
         )
 
     def reset(self, seed: int) -> None:
-        """End the last episode's sandbox; the next call makes a new one."""
+        """End the last episode's session; the next call starts a new one."""
         self.close()
 
     def fork(self) -> Self:
-        """Return a twin over a fork of the session; see BaseTool.fork."""
+        """Return a copy with a fork of the session; see BaseTool.fork."""
         twin = self.spawn()
         if self._session is not None:
             twin._session = self._session.fork()
         return twin
 
     def close(self) -> None:
-        """End the sandbox and all that runs in it."""
+        """End the session and all processes in it."""
         if self._session is not None:
             self._session.close()
             self._session = None
 
 
 def report(result: Result, timeout: float, max_chars: int = MAX_CHARS) -> str:
-    """Return a command's result as the agent reads it: output, errors, and how it ended if not well."""
+    """Return a command's result as the agent reads it: output, errors, and how it ended if not normally."""
     pieces = [part.rstrip("\n") for part in (result.stdout, result.stderr) if part.strip()]
     text = cut_middle("\n".join(pieces), max_chars)
     notes = [text] if text else []
@@ -116,7 +115,7 @@ def report(result: Result, timeout: float, max_chars: int = MAX_CHARS) -> str:
 
 
 def cut_middle(text: str, max_chars: int) -> str:
-    """Return `text`, or `max_chars` of its beginning and end around a note of how much is left out."""
+    """Return `text`, or `max_chars` of its beginning and end around a note about the omitted part."""
     gone = len(text) - max_chars
     if gone <= 0:
         return text

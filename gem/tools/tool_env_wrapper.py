@@ -1,4 +1,4 @@
-"""ToolEnvWrapper: tools beside an environment's own actions."""
+"""ToolEnvWrapper: lets the agent call tools in any environment."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.calls import Found, find
 
 MAX_REFUSED_TURNS = 5
-"""Turns of refused calls after which the episode ends, so that it always ends."""
+"""The number of turns with refused calls after which the episode ends."""
 
 
 class ToolEnvWrapper(EnvWrapper):
-    """Let the agent call tools; an action without a call goes to the environment.
+    """A wrapper in which the agent can call tools; an action without a call goes to the environment.
 
-    An action that calls tools is a turn of its own: its calls run in order (at once where all of them are
-    `parallel_safe`), their outputs are one observation, and the environment does not notice. That holds also
-    when the action gives an answer beside the calls: it was written before their results were known, so it
-    does not count. Which forms a call may take says `gem.tools.calls.find`.
+    An action with calls is a separate turn: its calls run in order (in parallel if all of them are
+    `parallel_safe`), their outputs form one observation, and the environment does not see it. An answer in
+    the same action does not count, because it was written before the results were known. See
+    `gem.tools.calls.find` for the forms of a call.
 
-    An environment with tools of its own keeps them: a turn that calls those alone is the environment's turn.
-    In a turn that calls both, the wrapper's are run, and the others are answered with a word that they are
-    called in a turn of their own.
+    An environment with its own tools keeps them: a turn that calls only those goes to the environment. In a
+    turn that calls both, the wrapper's tools are run; for the others the agent reads that they need a
+    separate turn.
 
-    An episode has `max_tool_uses` calls, unreadable ones included. A call past them is not run: the agent
-    reads that none are left, and that turn earns nothing. The fifth such turn ends the episode, with
-    ``stop="turn_budget"``: the budget is the task's, and the instruction states it.
+    An episode has at most `max_tool_uses` calls, including unreadable ones. Any further call is not run: the
+    agent reads that none are left, and that turn earns nothing. The fifth such turn ends the episode with
+    ``stop="turn_budget"``. The limit belongs to the task, and the instruction states it.
 
-    Each call that is run earns `tool_reward`, and `tool_success_reward` or `tool_execute_error_reward` as it
-    went; where the tool itself failed and says so, neither. Keep the sum over `max_tool_uses` below
-    the reward of success.
+    Each call that is run earns `tool_reward`, plus `tool_success_reward` or `tool_execute_error_reward` by
+    its result; if the tool itself failed and reports it, neither of these. Keep the sum over `max_tool_uses`
+    below the reward of success.
 
     Info of every turn: `use_tool` (bool), `tool_use_counter`, `tool_success_counter`, both also with the
-    prefix `prev_ep_` for the episode before (None in the first), `tool_failure_counter` (calls that the tool
-    itself failed), `parsed_action` (the action up to the end of its last call). Of a turn with calls also:
-    `tool_type` (the tools' names, separated by commas) and `tool_results`, a list of ``{"tool", "error",
-    "refused", "shown", ...}`` in order of the calls; `shown` is absent where a call was refused. The text of
-    such a turn's observation is all the tools' own: it is observation like every other, and no trainer learns
-    on it.
+    prefix `prev_ep_` for the previous episode (None in the first), `tool_failure_counter` (calls that the
+    tool itself failed), `parsed_action` (the action up to the end of its last call). Info of a turn with
+    calls also has `tool_type` (the tools' names, separated by commas) and `tool_results`, a list of
+    ``{"tool", "error", "refused", "shown", ...}`` in order of the calls; `shown` is absent if a call was
+    refused. The observation of such a turn consists only of tool output. Like every observation, it is not
+    trained on.
 
-    A live tool, such as a Python session, belongs to one environment: the wrapper spawns its own.
+    A live tool, such as a Python session, belongs to one environment, so the wrapper spawns its own.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("tools", "_owned")
@@ -98,7 +98,7 @@ class ToolEnvWrapper(EnvWrapper):
     # -- the contract
 
     def on_start(self, start: Start) -> Start:
-        """Put the last episode's counts aside, begin the tools' episode and say what they do."""
+        """Save the last episode's counts, reset the tools and add their instruction to the observation."""
         if self._begun:
             self.prev_ep_tool_use_counter = self.tool_use_counter
             self.prev_ep_tool_success_counter = self.tool_success_counter
@@ -117,7 +117,7 @@ class ToolEnvWrapper(EnvWrapper):
     def step(self, action: str, verbose: bool = False) -> Step:
         """Run the calls of `action`, or give it to the environment; see Env.step.
 
-        `verbose` is taken for upstream's callers and changes nothing.
+        `verbose` is accepted for upstream's callers and has no effect.
 
         Raises:
             NoVerdict: when a tool itself fails.
@@ -139,7 +139,7 @@ class ToolEnvWrapper(EnvWrapper):
         return self._env_turn(action)
 
     def close(self) -> None:
-        """Close the environment inside and the tools that this wrapper made."""
+        """Close the wrapped environment and the tools that this wrapper made."""
         self._running = False
         for tool in self._owned:
             tool.close()
@@ -147,11 +147,11 @@ class ToolEnvWrapper(EnvWrapper):
 
     @property
     def forkable(self) -> bool:  # type: ignore[override]
-        """Whether the environment inside can be forked and no tool holds live state."""
+        """Whether the wrapped environment can be forked and no tool holds live state."""
         return self.env.forkable and not any(tool.live for tool in self.tools)
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return a twin around a fork of the environment inside; a live tool is forked where it can be.
+        """Return a copy around a fork of the wrapped environment; live tools are forked if possible.
 
         Raises:
             CannotFork: when the environment or a tool cannot be copied.
@@ -178,16 +178,16 @@ class ToolEnvWrapper(EnvWrapper):
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
-        """What a model may call natively: these tools, then those of the environment inside.
+        """The tools that a model may call natively: these tools, then those of the wrapped environment.
 
-        Tools of upstream's making, which read actions by a method of their own, are not among them.
+        Tools in upstream's style, which parse actions with their own method, are not included.
         """
         own = [each.spec() for tool in self._read_here() for each in tool.offered()]
         names = {spec.name for spec in own}
         return (*own, *(spec for spec in self.env.tool_specs if spec.name not in names))
 
     def instruction(self) -> str:
-        """Return what the agent is told about its tools."""
+        """Return the text that tells the agent about its tools."""
         about = "\n\n".join(tool.instruction_string() for tool in self.tools)
         limit = f"You have {self.max_tool_uses} tool calls in all."
         rule = "A turn that calls a tool gives no answer: answer in a turn without calls."
@@ -243,7 +243,7 @@ class ToolEnvWrapper(EnvWrapper):
     def _after(
         self, pieces: list[Obs], reward: float, parsed: str, info: dict[str, Any], refused: int, run: int
     ) -> Step:
-        """Return the step that calls made, of which some were refused and some were run."""
+        """Return the step of a turn with calls, of which some were refused and some were run."""
         over = False
         if refused:
             if not run:
@@ -280,7 +280,7 @@ class ToolEnvWrapper(EnvWrapper):
         return [one(each) for each in found]
 
     def _pay(self, result: ToolResult) -> float:
-        """Count a call that was run, and return what it earns."""
+        """Count a call that was run, and return its reward."""
         self.tool_use_counter += 1
         if result.failed:
             self.tool_failure_counter += 1
@@ -299,7 +299,7 @@ class ToolEnvWrapper(EnvWrapper):
         return {each.name: each for tool in self._read_here() for each in tool.offered()}
 
     def _read_here(self) -> list[BaseTool]:
-        """Return the tools whose calls this wrapper reads; those of upstream's making read their own."""
+        """Return the tools whose calls this wrapper parses; tools in upstream's style parse their own."""
         return [tool for tool in self.tools if not _speaks_upstream(tool)]
 
     def _counts(self, use_tool: bool) -> dict[str, Any]:
@@ -321,33 +321,33 @@ def _name(found: Found) -> str:
 
 
 def _told(found: Found, result: ToolResult) -> dict[str, Any]:
-    """Return what info says of a call that was run."""
+    """Return the info entry of a call that was run."""
     failed = {"failed": True} if result.failed else {}
     return {"tool": _name(found), "error": result.error, "refused": False, **failed, **result.info}
 
 
 def _measure(pieces: Sequence[Obs], told: Sequence[dict[str, Any]]) -> None:
-    """Write into info how much of the observation each piece will be: parts where there are pictures."""
+    """Write into info the length of each piece of the observation, in parts if there are pictures."""
     texts = all(isinstance(piece, str) for piece in pieces)
     for piece, entry in zip(pieces, told, strict=True):
         entry["shown"] = int(bool(piece)) if isinstance(piece, str) and not texts else len(piece)
 
 
 class AdoptedTool(BaseTool):
-    """A tool that is none of ours by class, and has upstream's two methods."""
+    """A tool that is not a BaseTool but has upstream's two methods."""
 
     def __init__(self, tool: Any) -> None:
-        """Stand for `tool`."""
+        """Wrap `tool`."""
         super().__init__()
         self.tool = tool
         self.name = str(getattr(tool, "tool_type", "") or type(tool).__name__)
 
     def instruction_string(self) -> str:
-        """Return what the tool says of itself."""
+        """Return the tool's own instruction."""
         return str(self.tool.instruction_string())
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
-        """Let the tool read and run an action."""
+        """Let the tool parse and run an action."""
         valid, error, text, parsed = self.tool.execute_action(action)
         return bool(valid), bool(error), str(text), str(parsed)
 
@@ -358,7 +358,7 @@ def _is_tool(tool: Any) -> bool:
 
 
 def _speaks_upstream(tool: BaseTool) -> bool:
-    """Tell whether a tool reads actions by a method of its own, as upstream's tools do."""
+    """Return whether a tool parses actions with its own method, as upstream's tools do."""
     if isinstance(tool, AdoptedTool):
         return True
     for cls in type(tool).__mro__:

@@ -1,1 +1,1 @@
-"""Names of upstream's `gem.utils`, at their place; each module names its real home."""
+"""The names of upstream's `gem.utils`; each module says where gem defines them."""

@@ -1,13 +1,13 @@
-"""Upstream's constants, for environments that were written against them."""
+"""Upstream's constants, for environments that use them."""
 
 from gem.envs.kit.text_game import UNREADABLE_REWARD
 
 TERMINAL_STATE = "The episode is over."
-"""An observation for the end of an episode; upstream's environments return one like it."""
+"""The observation at the end of an episode in upstream's environments."""
 
 
 class LanguageGameReward:
-    """What upstream's games pay. Ours pay as `gem.envs.kit.text_game.TextGame` says."""
+    """The rewards of upstream's games. For gem's games see `gem.envs.kit.text_game.TextGame`."""
 
     success_reward = 1.0
     internal_step_reward = 0.0

@@ -1,6 +1,6 @@
-"""Upstream's ways to watch an episode; ``gem-gym play`` and `gem.rollout` are the fuller ones.
+"""Upstream's functions to print an episode; ``gem-gym play`` and `gem.rollout` offer more.
 
-What happens is written to standard output: being asked to is these functions' whole purpose.
+These functions write to standard output.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_STEPS = 1_000_000_000
 def run_and_print_episode(
     env: Env, policy: Callable[[Any], str], ignore_done: bool = False, max_steps: int = MOST_STEPS
 ) -> None:
-    """Play one episode by a function from observation to action, and print it.
+    """Play one episode with a function from observation to action, and print it.
 
-    `ignore_done` begins another episode where one ends, until `max_steps` are taken.
+    With `ignore_done` another episode begins when one ends, until `max_steps` are taken.
     """
     obs, _ = env.reset()
     _say("", "observation", obs)
@@ -51,9 +51,9 @@ def run_and_print_episode_async(
     ignore_done: bool = False,
     max_steps: int = MOST_STEPS,
 ) -> None:
-    """Play a vector of environments by a function from observations to actions, and print it.
+    """Play a vector of environments with a function from observations to actions, and print it.
 
-    It ends when each has ended an episode, with `ignore_done` only after `max_steps`.
+    It stops when each has ended an episode; with `ignore_done`, only after `max_steps`.
     """
     _play(env, policy, ignore_done, max_steps, lambda turn: range(len(env)))
 
@@ -64,14 +64,14 @@ def run_and_print_episode_with_selective_step(
     ignore_done: bool = False,
     max_steps: int = MOST_STEPS,
 ) -> None:
-    """Do the same, stepping every other environment at a time, by a mapping from index to action."""
+    """Like `run_and_print_episode_async`, but step every second environment at a time, by index."""
     _play(
         env, policy, ignore_done, max_steps, lambda turn: range(turn % 2 if len(env) > 1 else 0, len(env), 2)
     )
 
 
 run_and_print_episode_with_random_selection = run_and_print_episode_with_selective_step
-"""The older name of the same."""
+"""The older name of `run_and_print_episode_async`."""
 
 
 def _play(

@@ -1,4 +1,4 @@
-"""Upstream's place for the mathematics grader; it lives in `gem.graders.math`."""
+"""Upstream's name of the mathematics grader, which is defined in `gem.graders.math`."""
 
 from gem.graders.math import boxed_reward_fn, check_correct
 

@@ -1,4 +1,4 @@
-"""Upstream's names for the parsers; their home is `gem.parsing`."""
+"""Upstream's names of the parsers, which are defined in `gem.parsing`."""
 
 from gem.parsing import boxed as extract_last_boxed_answer
 from gem.parsing import code as _code
@@ -8,6 +8,6 @@ __all__ = ["extract_code_from_model", "extract_last_boxed_answer", "extract_last
 
 
 def extract_code_from_model(model_response: str) -> str | None:
-    """Return the last fenced block of Python, or else of any label; None where there is none."""
+    """Return the last fenced block of Python, or else of any label; None if there is none."""
     found = _code(model_response, "python")
     return _code(model_response) if found is None else found

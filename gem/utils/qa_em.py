@@ -1,4 +1,4 @@
-"""Upstream's place of exact match; its home is `gem.graders.text`."""
+"""Upstream's name of exact match, which is defined in `gem.graders.text`."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,6 @@ __all__ = ["em_check"]
 
 
 def em_check(prediction: str, golden_answers: str | Sequence[str]) -> bool:
-    """Tell whether a prediction matches one of the right answers, but for case, articles and punctuation."""
+    """Return whether a prediction matches a right answer, ignoring case, articles and punctuation."""
     golds = [golden_answers] if isinstance(golden_answers, str) else golden_answers
     return any(exact_match(prediction, gold) for gold in golds)

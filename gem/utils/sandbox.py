@@ -1,4 +1,4 @@
-"""Upstream's place of `run_python`; its home is `gem.tools.python_code_tool`."""
+"""Upstream's name of `run_python`, which is defined in `gem.tools.python_code_tool`."""
 
 from gem.tools.python_code_tool import run_python
 

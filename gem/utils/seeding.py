@@ -1,4 +1,4 @@
-"""Upstream's `set_seed`. Environments here do not need it: each has streams of its own, see `gem.seeding`."""
+"""Upstream's `set_seed`, which gem's environments do not need: each has its own random streams."""
 
 import random
 import sys
@@ -7,9 +7,9 @@ __all__ = ["set_seed"]
 
 
 def set_seed(seed: int) -> None:
-    """Seed the process's global generators, of random and, where they are loaded, of numpy and torch.
+    """Seed the global generators of random and, if they are loaded, of numpy and torch.
 
-    For scripts that draw from them on their own; gem never does.
+    It is for scripts that use them; gem never does. See `gem.seeding`.
     """
     random.seed(seed)  # noqa: TID251  the caller's own, as asked
     if numpy := sys.modules.get("numpy"):

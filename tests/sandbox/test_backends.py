@@ -69,7 +69,7 @@ def test_a_named_backend_never_falls_back(found):
 
 def test_the_environment_names_a_backend(found, monkeypatch):
     monkeypatch.setenv("GEM_SANDBOX", "container")
-    with pytest.raises(SandboxFailed, match="'container' cannot be had here"):
+    with pytest.raises(SandboxFailed, match="'container' does not work here"):
         open_sandbox()
 
 

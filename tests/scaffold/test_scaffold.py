@@ -101,7 +101,7 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     assert "gem-gym check lamps:Lamps-v0" in capsys.readouterr().out
     (tmp_path / "lamps" / "README.md").write_text("mine")
     assert cli.main(["init", "lamps", "--dataset"]) == cli.MISUSED
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (tmp_path / "lamps" / "README.md").read_text() == "mine"
 
 

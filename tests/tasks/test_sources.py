@@ -256,7 +256,7 @@ def test_datasets_itself_reads_a_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("bad.jsonl", '{"problem": 1, "answer": 2}\n{"problem": ', "row 1 is no JSON"),
+        ("bad.jsonl", '{"problem": 1, "answer": 2}\n{"problem": ', "row 1 is not JSON"),
         ("bad.json", "[", "cannot be read"),
         ("bad.parquet", "PAR", "cannot be read"),
         ("empty.jsonl", "", "has no rows"),
@@ -277,7 +277,7 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_and_no_crash(tmp_path):
     path = write(tmp_path / "set.jsonl", ROWS * 10_000)
     tasks = load(path)
     path.write_text("")
-    with pytest.raises(BadArgument, match="row 29999 is no JSON"):
+    with pytest.raises(BadArgument, match="row 29999 is not JSON"):
         tasks[29_999]
 
 

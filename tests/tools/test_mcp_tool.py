@@ -312,7 +312,7 @@ def test_a_frozen_server_of_all_is_no_verdict(monkeypatch):
     tool = MCPTool(url, timeout=0.5)
     try:
         tool.offered()
-        with pytest.raises(NoVerdict, match="answers nobody"):
+        with pytest.raises(NoVerdict, match="does not answer any more"):
             tool.execute_action(call("freeze"))
     finally:
         ended(process)

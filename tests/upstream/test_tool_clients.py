@@ -456,7 +456,7 @@ def test_a_server_that_is_not_there_is_found_at_once_where_that_is_asked_for(mon
 def test_arguments_without_meaning_are_refused(keywords):
     from gem.tools.mcp_tool import MCPTool
 
-    with pytest.raises(ValueError, match=r"accepted|no token"):
+    with pytest.raises(ValueError, match=r"accepted|not a token"):
         MCPTool("http://127.0.0.1:9/mcp", **keywords)
 
 
@@ -464,7 +464,7 @@ def test_a_token_is_sent_to_one_server_alone():
     from gem.tools.mcp_tool import MCPTool
 
     both = {"a": "http://127.0.0.1:9/mcp", "b": "http://127.0.0.1:8/mcp"}
-    with pytest.raises(ValueError, match="headers of each its own"):
+    with pytest.raises(ValueError, match="headers for each server"):
         MCPTool.from_multi_server(both, auth="secret")
 
 

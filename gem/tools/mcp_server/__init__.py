@@ -1,6 +1,6 @@
-"""Small MCP servers of gem's own: to try MCPTool with, and to test it against.
+"""Small MCP servers to try and test MCPTool with.
 
-Each is a module that runs: ``python -m gem.tools.mcp_server.NAME`` speaks over stdio, with ``--http PORT``
+Each module is a program: ``python -m gem.tools.mcp_server.NAME`` speaks over stdio, and with ``--http PORT``
 over streamable HTTP.
 """
 
@@ -33,7 +33,7 @@ def server(name: str, instructions: str) -> MCPServer:
 
     class Server(MCPServer):
         async def get_tool(self, name: str) -> OfferedTool:
-            """Return one tool by name, to be called without a client; KeyError where there is none."""
+            """Return a tool by name, to be called without a client. Raises KeyError if there is none."""
             found = self._tool_manager.get_tool(name)
             if found is None:
                 raise KeyError(name)
@@ -52,7 +52,7 @@ class OfferedTool:
     fn: Callable[..., Any]
 
     async def run(self, arguments: Mapping[str, Any]) -> OfferedResult:
-        """Call it, and return what a client would get; what the function raises is raised."""
+        """Call the function and return what a client would get; its exceptions are raised."""
         value = self.fn(**arguments)
         value = await value if inspect.isawaitable(value) else value
         return OfferedResult([OfferedText(str(value))], {"result": value})
@@ -68,17 +68,17 @@ class OfferedText:
 
 @dataclass(frozen=True)
 class OfferedResult:
-    """What a call gave: pieces for the model, and the same as data."""
+    """The result of a call: content pieces for the model, and the same as data."""
 
     content: list[OfferedText]
     structured_content: dict[str, Any]
 
 
 def serve(app: MCPServer, argv: Sequence[str] | None = None, *, sessions: bool = False) -> None:
-    """Run a server until it is ended: over stdio, or over HTTP with its address as a line of output.
+    """Run a server until it is stopped: over stdio, or over HTTP, printing its address.
 
-    With `sessions`, for a server with a state, clients over HTTP that ask which versions of the protocol it
-    speaks are told those that begin with a handshake: the newer one has no sessions.
+    Set `sessions` for a server with a state. Clients over HTTP that ask for its protocol versions then get
+    only those with a handshake, because the newer one has no sessions.
     """
     parser = argparse.ArgumentParser(description=app.instructions)
     parser.add_argument("--http", type=int, metavar="PORT", help="listen on 127.0.0.1; 0 takes a free port")

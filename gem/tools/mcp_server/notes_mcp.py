@@ -1,4 +1,4 @@
-"""A server with a state: notes and a counter, which each session has for itself."""
+"""A server with a state: each session has its own notes and counter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _books: OrderedDict[str, _Book] = OrderedDict()
 
 
 def _book(context: Context) -> _Book:
-    """Return the state of the caller's session; over stdio there is one session, without an id."""
+    """Return the state of the caller's session; over stdio there is only one, without an id."""
     headers = context.headers
     session = (headers or {}).get("mcp-session-id", "")
     if headers is not None and not session:  # else all such callers would share their notes

@@ -1,8 +1,7 @@
-"""A server for a PostgreSQL database: what is in it, and SQL.
+"""A server for a PostgreSQL database: it describes the schema and runs SQL.
 
-GEM_POSTGRES_MCP_DSN names the database; what may be done in it is its role's business. There is one
-connection, so a transaction, and what SET sets, last from call to call: start a server for each session, over
-stdio.
+GEM_POSTGRES_MCP_DSN names the database; its role decides what is allowed. There is one connection, so
+transactions and SET last from call to call. Start a server for each session, over stdio.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ STATEMENT_S = 10.0
 """Seconds that one statement may take."""
 
 SHOWN_ROWS, SHOWN_CHARS = 100, 500
-"""How much of a result is shown: rows, and characters of a value."""
+"""The limits of a shown result: rows, and characters per value."""
 
 app = server("postgres", "A PostgreSQL database: its objects, and SQL.")
 
@@ -86,12 +85,12 @@ _ABOUT = {
       SELECT pg_catalog.pg_get_viewdef(oid, true) AS definition
       FROM pg_catalog.pg_class WHERE oid = $it AND relkind IN ('v', 'm')""",
 }
-"""What is told of a relation, by heading; what is empty is left out."""
+"""The queries that describe a relation, by heading; empty results are left out."""
 
 
 @cache
 def _connection() -> Connection:
-    """Return the connection, opened by the first call: what is offered can be told without it."""
+    """Return the connection, which the first call opens; listing the tools does not need it."""
     dsn = os.environ.get(VARIABLE)
     if not dsn:
         raise NoVerdict(
@@ -101,7 +100,7 @@ def _connection() -> Connection:
 
 
 def _ask(question: Callable[[Connection], T]) -> T:
-    """Put a question to the database; a server that is gone is an error of the protocol, not an answer."""
+    """Query the database; if the database server is gone, raise a protocol error, not an answer."""
     try:
         return question(_connection())
     except Failed as error:
@@ -115,7 +114,7 @@ def _run(sql: str) -> SqlResult:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a literal that means the same under every setting of the session."""
+    """Return a text as an SQL literal that means the same under every setting of the session."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

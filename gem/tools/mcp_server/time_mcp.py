@@ -1,4 +1,4 @@
-"""A server that knows the time: now, in other zones, between two moments, and about the calendar."""
+"""A server for times: now, in other time zones, differences, and the calendar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"\[[^\]]*\]|" + "|".join(sorted(_MOMENT, key=len, reverse=T
 
 
 def _moment_to_strftime(form: str) -> str:
-    """Return a format as moment.js writes it, such as ``YYYY-MM-DD``, as strftime writes it."""
+    """Translate a format of moment.js, such as ``YYYY-MM-DD``, to one of strftime."""
 
     def one(found: re.Match[str]) -> str:
         token = found[0]
@@ -35,7 +35,7 @@ def _moment_to_strftime(form: str) -> str:
 
 
 def _parse_dt(text: str, timezone: str = "UTC") -> datetime:
-    """Return the moment that `text` gives in ISO 8601 or as seconds since 1970, in `timezone` if it has none.
+    """Return the moment of `text`, in ISO 8601 or as seconds since 1970; in `timezone` if it has none.
 
     Raises:
         ValueError: when it cannot be read.
@@ -51,7 +51,7 @@ def _parse_dt(text: str, timezone: str = "UTC") -> datetime:
 
 
 def _parse_date(text: str) -> date:
-    """Return the day that `text` gives in ISO 8601, of a moment its day.
+    """Return the day of `text`, a day or a moment in ISO 8601.
 
     Raises:
         ValueError: when it cannot be read.

@@ -1,4 +1,4 @@
-"""Search engines: full-text and dense indexes, ZIM files, services; `open_engine` takes any by name."""
+"""Search engines: full-text and dense indexes, ZIM files, services; `open_engine` opens any by name."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ __all__ = ["ACCEPTED", "PROVIDERS", "WORLD", "Document", "Hit", "SearchEngine", 
 
 ACCEPTED = "http://host:port/retrieve, serpapi, google, world, a .zim file, a .jsonl corpus, a folder"
 PROVIDERS = ("serpapi", "google")
-"""Services that are meant by name."""
+"""The services that have a name."""
 
 
 def open_engine(
     source: str | Path, *, index_dir: str | Path | None = None, timeout_s: float | None = None
 ) -> SearchEngine:
-    """Return the engine that a text names.
+    """Open the engine that a text names.
 
     Args:
-        source: ``http://...``, a server that speaks /retrieve; ``serpapi`` or ``google``; ``world``, the
-            built-in one; or a path: a .zim file, a .jsonl corpus, a folder of text files.
-        index_dir: where a full-text index of documents is kept; see FullTextIndex.
-        timeout_s: how long a service may take; see RemoteEngine.
+        source: ``http://...``, a server with the /retrieve protocol; ``serpapi`` or ``google``; ``world``,
+            the built-in corpus; or a path: a .zim file, a .jsonl corpus, a folder of text files.
+        index_dir: the folder of a full-text index; see FullTextIndex.
+        timeout_s: the time limit of a service; see RemoteEngine.
 
     Raises:
-        MissingData, BadArgument: for what is not there or cannot be read. MissingExtra: without the package.
+        MissingData, BadArgument: for a source that is missing or cannot be read. MissingExtra: without the
+            package.
     """
     if not isinstance(source, str | Path):
         raise BadArgument(f"the source is {source!r:.80}; accepted: {ACCEPTED}.")

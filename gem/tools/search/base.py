@@ -1,4 +1,4 @@
-"""What every search engine is: a query in, the best documents out, always in the same order."""
+"""The base class of search engines: a query in, the best documents out, always in the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gem.errors import BadArgument, NoVerdict
 
 MAX_WORDS = 64
-"""How many different words of a query count, so that no query takes long."""
+"""The most different words of a query that count, so that no query takes long."""
 
 MAX_QUERY_CHARS = 2000
 MAX_TOPK = 100
@@ -18,14 +18,14 @@ _WORD = re.compile(r"\w+")
 
 
 class SearchFailed(NoVerdict):
-    """The engine itself failed: its service does not answer, its index cannot be read."""
+    """The engine itself failed: its service does not answer, or its index cannot be read."""
 
     status: int = 0
-    """What a service answered, in HTTP's numbers; 0 where there was no answer."""
+    """The HTTP status of a service's answer; 0 if there was no answer."""
 
 
 class Document(NamedTuple):
-    """A text that can be found. The id is unique in its corpus; the title may be empty."""
+    """A document that can be searched. The id is unique in its corpus; the title may be empty."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ class Document(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A document that was found, and how well it fits: higher is better, on the engine's own scale."""
+    """A found document and its score: higher is better, on the engine's own scale."""
 
     id: str
     title: str
@@ -42,9 +42,9 @@ class Hit(NamedTuple):
 
 
 class SearchEngine:
-    """A search engine. Subclasses define `search`, which any thread may call.
+    """The base class of search engines. Subclasses define `search`, which any thread may call.
 
-    An engine is pickled as how it was made; what it holds open is opened again on the other side.
+    An engine is pickled as its constructor arguments; the receiver opens its resources again.
     """
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
@@ -56,11 +56,11 @@ class SearchEngine:
         raise NotImplementedError(f"{type(self).__name__} must define search().")
 
     def close(self) -> None:
-        """Release what the engine holds; twice is harmless."""
+        """Release the engine's resources; calling it twice is harmless."""
 
 
 def check_topk(topk: int) -> int:
-    """Return `topk`.
+    """Return `topk` if it is valid.
 
     Raises:
         BadArgument: unless it is from 1 to 100.
@@ -73,7 +73,7 @@ def check_topk(topk: int) -> int:
 def words(query: str) -> list[str]:
     """Return the different words of a query in order, in lower case, MAX_WORDS at most.
 
-    Engines are asked by these alone: what a model wrote is never read as the syntax of a query.
+    Engines get only these words, so a model's text is never parsed as query syntax.
     """
     return list(dict.fromkeys(_WORD.findall(query[:MAX_QUERY_CHARS].lower())))[:MAX_WORDS]
 

@@ -12,11 +12,11 @@ from gem.errors import BadArgument, MissingData
 from gem.tools.search.base import Document
 
 WORLD = "world"
-"""The name of the built-in world, which the WikiGame walks and over which qa:Facts asks."""
+"""The name of the built-in world, which WikiGame walks and qa:Facts asks about."""
 
 TEXT_FILES = (".txt", ".md", ".rst")
 PASSAGE_CHARS = 2000
-"""A longer text file becomes several documents, cut between paragraphs where it can be."""
+"""A longer text file becomes several documents, cut between paragraphs if possible."""
 
 Source: TypeAlias = str | Path | Sequence[Document]
 
@@ -26,7 +26,7 @@ def documents(source: Source) -> Iterator[Document]:
 
     Args:
         source: ``"world"``; a folder, whose .txt, .md and .rst files are read, with their paths as ids and
-            as titles their names; a .jsonl file with a document per line, as Search-R1 lays it out:
+            their names as titles; a .jsonl file with one document per line in the format of Search-R1:
             ``{"id": ..., "contents": "\"Title\"\nText"}``, or with `title` and `text`; or Documents.
 
     Raises:
@@ -52,7 +52,7 @@ def documents(source: Source) -> Iterator[Document]:
 
 
 def fingerprint(source: Source) -> str:
-    """Return a digest that changes with a source: of files' names, sizes and times, else of the documents.
+    """Return a digest that changes with the source: of files' names, sizes and times, or of the documents.
 
     Raises:
         MissingData: when there is no such file or folder.
@@ -72,12 +72,12 @@ def fingerprint(source: Source) -> str:
 
 
 def contents_of(title: str, text: str) -> str:
-    """Return title and text as Search-R1's `contents` has them."""
+    """Return title and text in the format of Search-R1's `contents`."""
     return f'"{" ".join(title.split())}"\n{text}' if title else text
 
 
 def title_and_text(contents: str) -> tuple[str, str]:
-    """Return what contents_of() joined; without a title in quotes on the first line, all is text."""
+    """Split what contents_of() joined; without a title in quotes on the first line, all is text."""
     first, _, rest = contents.partition("\n")
     first = first.strip()
     if rest and len(first) > 1 and first[0] == first[-1] == '"':
@@ -86,7 +86,7 @@ def title_and_text(contents: str) -> tuple[str, str]:
 
 
 def document_of(row: Any, number: int) -> Document:
-    """Return the document that a line of a corpus, or of a service's answer, describes.
+    """Return the document of a line of a corpus or of a service's answer.
 
     Raises:
         ValueError: when it has neither contents nor text.
@@ -104,7 +104,7 @@ def document_of(row: Any, number: int) -> Document:
 
 
 def passages(text: str, most: int = PASSAGE_CHARS) -> list[str]:
-    """Return `text` in pieces of at most `most` characters, cut between paragraphs or words if it can be."""
+    """Return `text` in pieces of at most `most` characters, cut between paragraphs or words if possible."""
     found: list[str] = []
     text = text.strip()
     while len(text) > most:
@@ -123,7 +123,7 @@ def _lines(path: Path) -> Iterator[Document]:
                     yield document_of(json.loads(line), number)
                 except ValueError as error:
                     raise BadArgument(
-                        f"line {number + 1} of {path} is no document: {error}. Accepted: JSON objects as "
+                        f"line {number + 1} of {path} is not a document: {error}. Accepted: JSON objects as "
                         '{"id": ..., "contents": ...} or {"id": ..., "title": ..., "text": ...}.'
                     ) from error
     if number < 0:

@@ -1,4 +1,4 @@
-"""DenseIndex: documents by the nearness of their vectors; HybridIndex: several engines' lists as one."""
+"""DenseIndex ranks documents by vector similarity; HybridIndex merges the lists of several engines."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gem.tools.search.base import MAX_TOPK, Hit, SearchEngine, check_topk, plain
 from gem.tools.search.corpus import Source, documents
 
 Encode: TypeAlias = Callable[[Sequence[str]], Any]
-"""Texts in, an array of shape (texts, dimensions) out: such as a sentence-transformers model's `encode`."""
+"""A function from texts to an array (texts, dimensions), such as `encode` of sentence-transformers."""
 
 _BATCH = 256
 
 
 class DenseIndex(SearchEngine):
-    """Ranks documents by the cosine between their vectors and the query's, comparing all of them.
+    """An index that ranks all documents by the cosine between their vectors and the query's vector.
 
-    Vectors are kept in memory as float32. Equals, to four decimals, come in the order of the corpus.
+    Vectors are kept in memory as float32. Ties, to four decimals, come in the order of the corpus.
 
     Args:
         source: what to index; see `gem.tools.search.corpus.documents`.
         encode: the encoder of documents.
-        encode_query: the encoder of queries, where it is another one. To pickle the engine, both must be.
+        encode_query: the encoder of queries, if it differs. To pickle the engine, both must be picklable.
 
     Raises:
-        MissingData, BadArgument: for a source that is not there or cannot be read, or an encoder whose
-            answer is not a row of numbers per text.
+        MissingData, BadArgument: for a source that is missing or cannot be read, or an encoder that does not
+            return a row of numbers per text.
     """
 
     def __init__(self, source: Source, encode: Encode, *, encode_query: Encode | None = None) -> None:
@@ -55,11 +55,11 @@ class DenseIndex(SearchEngine):
         return [Hit(each.id, each.title, each.text, score) for each, score in found]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return how the index was made, without the vectors."""
+        """Return the constructor arguments, without the vectors."""
         return {"source": self.source, "encode": self.encode, "encode_query": self.encode_query}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take that; the vectors are made when they are first needed."""
+        """Restore the arguments; the vectors are made when first needed."""
         vars(self).update(state, _opening=threading.Lock(), _index=None)
 
     def _open(self) -> Any:
@@ -77,14 +77,14 @@ class DenseIndex(SearchEngine):
 
 
 class HybridIndex(SearchEngine):
-    """Joins the lists of several engines over one corpus by reciprocal rank fusion.
+    """An engine that joins the lists of several engines over one corpus by reciprocal rank fusion.
 
     A document scores the sum of 1 / (`constant` + rank) over the engines that found it among their first 100
-    (Cormack, Clarke and Büttcher, SIGIR 2009). Equals come in the order of their ids.
+    (Cormack, Clarke and Büttcher, SIGIR 2009). Ties come in the order of their ids.
 
     Args:
-        engines: two or more, over the same documents: they are told apart by id.
-        constant: the larger, the more it counts that several engines agree.
+        engines: two or more engines over the same documents, which are identified by id.
+        constant: a larger value gives more weight to agreement between engines.
 
     Raises:
         BadArgument: for fewer than two engines.
@@ -97,7 +97,7 @@ class HybridIndex(SearchEngine):
         self.constant = constant
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return what the engines agree on first; see SearchEngine.search."""
+        """Return the documents with the best fused ranks; see SearchEngine.search."""
         check_topk(topk)
         found: dict[str, Hit] = {}
         scores: dict[str, float] = {}
@@ -115,7 +115,7 @@ class HybridIndex(SearchEngine):
 
 
 def _unit(encode: Encode, texts: Sequence[str]) -> Any:
-    """Return the vectors of texts, each of length 1, or 0 where the encoder gave zeros."""
+    """Return the vectors of texts, each of length 1, or 0 if the encoder gave zeros."""
     import numpy as np
 
     vectors = np.asarray(encode(texts), dtype=np.float32)

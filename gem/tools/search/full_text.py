@@ -1,4 +1,4 @@
-"""FullTextIndex: BM25 over words and their stems, by tantivy, in memory or in a folder."""
+"""FullTextIndex: BM25 search over word stems with tantivy, in memory or in a folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, w
 from gem.tools.search.corpus import Source, documents, fingerprint
 
 TITLE_COUNTS = 2
-"""How often the words of a title are indexed, those of the text being indexed once."""
+"""How often the words of a title are indexed; the words of the text are indexed once."""
 
 _STAMP = "gem_source.json"
 _LAYOUT = 1  # raise it when the fields change: older folders are then built anew
@@ -26,20 +26,20 @@ _BM25_MOST = 2.2  # k1 + 1 for tantivy's k1: no word adds more than that times i
 
 
 class FullTextIndex(SearchEngine):
-    """A full-text index of documents; see `gem.tools.search.corpus.documents` for what it takes.
+    """A full-text index of documents; see `gem.tools.search.corpus.documents` for the accepted sources.
 
-    Words are compared by their English stems. A document ranks by BM25 over title and text; of equals, the
-    one that comes first in the corpus is first, in whatever process the index was built.
+    Words are compared by their English stems. Documents are ranked by BM25 over title and text. Ties come in
+    the order of the corpus, whichever process built the index.
 
     Args:
         source: what to index.
-        index_dir: a folder that keeps the index. It is built there once, by whoever comes first, and used
-            again while the source's files keep their names, sizes and times. Without it the index is in
-            memory, and every process that unpickles the engine builds its own.
+        index_dir: a folder for the index. The first process builds it there, and it is reused while the
+            source's files keep their names, sizes and times. Without `index_dir` the index is in memory, and
+            every process that unpickles the engine builds its own.
 
     Raises:
-        MissingData, BadArgument: for a source that is not there or cannot be read, or an `index_dir` that
-            holds something else. MissingExtra: without tantivy.
+        MissingData, BadArgument: for a source that is missing or cannot be read, or an `index_dir` that holds
+            something else. MissingExtra: without tantivy.
     """
 
     def __init__(self, source: Source, *, index_dir: str | Path | None = None) -> None:
@@ -50,11 +50,11 @@ class FullTextIndex(SearchEngine):
         self._open()
 
     def __len__(self) -> int:
-        """Return how many documents it holds."""
+        """Return the number of documents."""
         return int(self._open().searcher().num_docs)
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return the documents that hold the words of the query; see SearchEngine.search."""
+        """Return the documents that contain words of the query; see SearchEngine.search."""
         check_topk(topk)
         index = self._open()
         wanted = list(dict.fromkeys(_analyzer().analyze(" ".join(words(query)))))
@@ -72,11 +72,11 @@ class FullTextIndex(SearchEngine):
             raise SearchFailed(f"the index of {self.source!r:.100} cannot be read: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return how the index was made, without the index."""
+        """Return the constructor arguments, without the index."""
         return {"source": self.source, "index_dir": self.index_dir}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take that; the index is opened when it is first asked."""
+        """Restore the arguments; the index is opened at the first search."""
         vars(self).update(state, _opening=threading.Lock(), _index=None)
 
     def _open(self) -> Any:
@@ -90,7 +90,7 @@ class FullTextIndex(SearchEngine):
             return self._index
 
     def _kept(self, home: Path) -> Any:
-        """Return the index in `home`, built there unless it is there already."""
+        """Return the index in `home`; build it there if it does not exist."""
         import tantivy
 
         stamp = {"layout": _LAYOUT, "source": fingerprint(self.source)}
@@ -107,14 +107,14 @@ class FullTextIndex(SearchEngine):
                 with contextlib.suppress(OSError):
                     new.rename(home)
             if _stamp_of(home) != stamp:
-                raise BadArgument(f"the index could not be put into {home}; accepted: a folder of its own.")
+                raise BadArgument(f"the index could not be written to {home}; accepted: a folder of its own.")
         index = tantivy.Index.open(str(home))
         index.config_reader("manual")
         return index
 
 
 def _stamp_of(home: Path) -> Any:
-    """Return what an index folder says of itself; None where there is none yet."""
+    """Return the stamp of an index folder; None if there is no index yet."""
     try:
         return json.loads((home / _STAMP).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def _stamp_of(home: Path) -> Any:
     except (OSError, ValueError):
         pass
     raise BadArgument(
-        f"{home} is there and is no index of gem's; accepted for index_dir: a folder of its own."
+        f"{home} exists and is not an index of gem; accepted for index_dir: a folder of its own."
     )
 
 
@@ -155,7 +155,7 @@ def _built(source: Source, home: Path | None = None) -> Any:
 
 @cache
 def _analyzer() -> Any:
-    """Return what makes words of a text as the index does."""
+    """Return the tokenizer of the index."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     plain = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(40)).filter(Filter.lowercase())
@@ -163,10 +163,11 @@ def _analyzer() -> Any:
 
 
 def _best(index: Any, stems: list[str], topk: int) -> list[tuple[float, Any]]:
-    """Return score and document of the best for some stems.
+    """Return scores and documents of the best matches for some stems.
 
-    To go through all documents with a frequent word takes most of the time and changes little. So those with
-    a rarer word come first; when the last one wanted scores more than frequent words alone can, it is done.
+    Scanning all documents with a frequent word takes most of the time and changes little. So documents with a
+    rarer word come first. The search stops when the last wanted document scores more than frequent words
+    alone can give.
     """
     from tantivy import Occur, Query
 
@@ -188,10 +189,10 @@ def _best(index: Any, stems: list[str], topk: int) -> list[tuple[float, Any]]:
 
 
 def _ranked(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
-    """Return score and document of the best, equals in the order of their places in the corpus.
+    """Return scores and documents of the best matches, with ties in the order of the corpus.
 
-    In which order the index finds equals follows from how its parts were merged, which is a matter of
-    timing: so all that equal the last one wanted are fetched, and put in order here.
+    The index finds ties in an order that depends on the timing of merges. So all documents that tie with the
+    last wanted one are fetched and sorted here.
     """
     limit = topk + 16
     while True:

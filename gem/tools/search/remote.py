@@ -1,4 +1,4 @@
-"""Search services: Search-R1's ``/retrieve`` protocol, SerpAPI and Google Custom Search, as one interface."""
+"""Clients of search services: Search-R1's ``/retrieve`` protocol, SerpAPI and Google Custom Search."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
 _NOT_UNDERSTOOD = frozenset((400, 415, 422, 500))  # what servers answer to a body of the other kind
 
 MAX_ANSWER = 16 << 20
-"""How long an answer may be, in bytes."""
+"""The most bytes of an answer."""
 
 LONGEST_WAIT_S = 10.0
 
 
 class RemoteEngine(SearchEngine):
-    """A service over HTTP: how it is asked, how long, how often; subclasses define `_search`.
+    """The base class of services over HTTP, with time limits and retries; subclasses define `_search`.
 
     Args:
         timeout_s: seconds of one try, from the connection to the last byte.
-        retries: tries after the first, when the service does not answer, is busy or fails.
-        backoff_s: seconds before the second try; doubled each time, with jitter, at most ten.
+        retries: the number of retries if the service does not answer, is busy or fails.
+        backoff_s: seconds before the first retry; doubled each time, with jitter, at most ten.
 
     Raises:
         MissingExtra: without httpx.
     """
 
     key_names: tuple[str, ...] = ()
-    """The environment variables that hold the service's keys; they are read anew at every search."""
+    """The environment variables that hold the service's keys; they are read at every search."""
 
     def __init__(self, *, timeout_s: float = 5.0, retries: int = 2, backoff_s: float = 0.5) -> None:
         if not (timeout_s > 0 and retries >= 0 and backoff_s >= 0):
@@ -60,7 +60,7 @@ class RemoteEngine(SearchEngine):
         self._client: tuple[int, Any] | None = None
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return what the service finds, in its order; see SearchEngine.search."""
+        """Return the results of the service, in its order; see SearchEngine.search."""
         check_topk(topk)
         query = plain(query)
         return self._search(query, topk) if query else []
@@ -76,18 +76,18 @@ class RemoteEngine(SearchEngine):
             held[1].close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the connections; keys are never part of it."""
+        """Return the state without the connections; it never contains keys."""
         return {key: value for key, value in vars(self).items() if key not in ("_opening", "_client")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take that; connections are made when they are needed."""
+        """Restore the state; connections are made when needed."""
         vars(self).update(state, _opening=threading.Lock(), _client=None)
 
     def _ask(self, method: str, url: str, *, retried: frozenset[int] = RETRIED, **request: Any) -> bytes:
-        """Return the body of a good answer.
+        """Return the body of a successful answer.
 
         Raises:
-            SearchFailed: when no try brought one; its `status` is that of the last answer, or 0.
+            SearchFailed: when no try succeeded; its `status` is that of the last answer, or 0.
         """
         # Many workers that lost one server must not all come back at once: the one draw here that no seed
         # decides, and no result depends on it.
@@ -108,7 +108,7 @@ class RemoteEngine(SearchEngine):
         raise failed
 
     def _try(self, method: str, url: str, request: dict[str, Any]) -> tuple[int, bytes]:
-        """Return status and body of one answer; 0 and the reason where there was none."""
+        """Return status and body of one answer; 0 and the reason if there was none."""
         import httpx
 
         deadline = time.monotonic() + self.timeout_s
@@ -135,16 +135,16 @@ class RemoteEngine(SearchEngine):
 
 
 class RetrieveEngine(RemoteEngine):
-    """A server that speaks Search-R1's ``/retrieve``, as ``gem-gym serve-search`` does.
+    """A client of a server with Search-R1's ``/retrieve`` protocol, such as ``gem-gym serve-search``.
 
     Args:
-        url: where it is, as http://127.0.0.1:8000/retrieve; without a path, /retrieve is meant.
-        wire: ``json`` asks as Search-R1 does, ``msgpack`` as upstream's SearchTool; ``auto`` finds out once
-            which of the two the server understands.
-        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
+        url: its address, such as http://127.0.0.1:8000/retrieve; without a path, /retrieve is used.
+        wire: ``json`` is the format of Search-R1, ``msgpack`` that of upstream's SearchTool; ``auto`` finds
+            out once which of them the server understands.
+        **limits: timeout_s, retries and backoff_s, as in RemoteEngine.
 
     Raises:
-        BadArgument: for a url that is none. MissingExtra: without httpx.
+        BadArgument: for an invalid url. MissingExtra: without httpx.
     """
 
     def __init__(self, url: str, *, wire: Literal["auto", "json", "msgpack"] = "auto", **limits: Any) -> None:
@@ -187,15 +187,15 @@ class RetrieveEngine(RemoteEngine):
                 found = found[0]
             return [_hit(row, number) for number, row in enumerate(found[:topk])]
         except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError) as error:
-            raise SearchFailed(f"{self.url} gave no result to read, but {body[:200]!r}") from error
+            raise SearchFailed(f"{self.url} gave no readable result, but {body[:200]!r}") from error
 
 
 class SerpApiEngine(RemoteEngine):
-    """Google's organic results by SerpAPI, their snippets as texts; the variable SERPAPI_API_KEY is set.
+    """Google's organic results by SerpAPI, with snippets as texts; needs the variable SERPAPI_API_KEY.
 
     Args:
-        url: another place of the service.
-        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
+        url: another address of the service.
+        **limits: timeout_s, retries and backoff_s, as in RemoteEngine.
 
     Raises:
         BadArgument: when the key is not set. MissingExtra: without httpx.
@@ -222,15 +222,15 @@ class SerpApiEngine(RemoteEngine):
                 for rank, row in enumerate(rows[:topk], 1)
             ]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise SearchFailed(f"{self.url} gave no result to read, but {body[:200]!r}") from error
+            raise SearchFailed(f"{self.url} gave no readable result, but {body[:200]!r}") from error
 
 
 class GoogleEngine(SerpApiEngine):
-    """Google's Custom Search, ten results at most; the variables GOOGLE_API_KEY and GOOGLE_CSE_ID are set.
+    """Google's Custom Search, at most ten results; needs the variables GOOGLE_API_KEY and GOOGLE_CSE_ID.
 
     Args:
-        url: another place of the service.
-        **limits: timeout_s, retries and backoff_s, as of RemoteEngine.
+        url: another address of the service.
+        **limits: timeout_s, retries and backoff_s, as in RemoteEngine.
 
     Raises:
         BadArgument: when a key is not set. MissingExtra: without httpx.
@@ -247,7 +247,7 @@ class GoogleEngine(SerpApiEngine):
 
 
 def _hit(row: Any, number: int) -> Hit:
-    """Read one result: a document, or a document beside its score."""
+    """Parse one result: a document, or a document with its score."""
     document = row.get("document", row) if isinstance(row, dict) else row
     score = row.get("score") if isinstance(row, dict) else None
     return Hit(*document_of(document, number), float(1.0 / (number + 1) if score is None else score))

@@ -1,4 +1,4 @@
-"""ZimIndex: the articles of a ZIM file, such as all of Wikipedia, by the full-text index that it carries."""
+"""ZimIndex: searches the articles of a ZIM file, such as Wikipedia, with its built-in full-text index."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gem.tools.search.base import Hit, SearchEngine, SearchFailed, best_passage,
 from gem.tools.search.corpus import passages
 
 MAX_HTML = 4 << 20
-"""How much of an article is read, in bytes."""
+"""The most bytes of an article that are read."""
 
 _SILENT = frozenset({"script", "style", "head", "noscript", "template", "svg", "math", "sup"})
 _BLOCKS = frozenset({"p", "div", "li", "tr", "br", "h1", "h2", "h3", "h4", "h5", "h6", "section", "table"})
 
 
 class ZimIndex(SearchEngine):
-    """Searches a ZIM file offline; of each article the passage that fits the query best is the text.
+    """An offline search of a ZIM file; a result's text is the article's passage that fits the query best.
 
     Args:
-        path: the file, from library.kiwix.org or the like; one with a full-text index.
+        path: a ZIM file with a full-text index, for example from library.kiwix.org.
 
     Raises:
-        MissingData: when there is no such file. BadArgument: when it is no ZIM file, or has no full-text
+        MissingData: when there is no such file. BadArgument: when it is not a ZIM file, or has no full-text
             index. MissingExtra: without libzim.
     """
 
@@ -37,9 +37,9 @@ class ZimIndex(SearchEngine):
         self._open()
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
-        """Return the articles that fit, in the order of the file's own index; see SearchEngine.search.
+        """Return the matching articles, in the order of the file's own index; see SearchEngine.search.
 
-        An article's id is its path in the file; scores are 1, 1/2, 1/3, ..., for libzim tells none.
+        An article's id is its path in the file; scores are 1, 1/2, 1/3, ..., because libzim gives none.
         """
         check_topk(topk)
         wanted = " ".join(words(query))
@@ -60,11 +60,11 @@ class ZimIndex(SearchEngine):
         ]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the path alone."""
+        """Return only the path."""
         return {"path": self.path}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take it; the file is opened when it is first asked."""
+        """Restore the path; the file is opened at the first search."""
         vars(self).update(state, _opening=threading.Lock(), _archive=None)
 
     def _open(self) -> Any:
@@ -74,13 +74,11 @@ class ZimIndex(SearchEngine):
             except ImportError:
                 raise missing_extra("searching a ZIM file", "libzim", "search") from None
             if not self.path.is_file():
-                raise MissingData(
-                    f"there is no file {self.path}; library.kiwix.org has ZIM files to download."
-                )
+                raise MissingData(f"there is no file {self.path}; download ZIM files from library.kiwix.org.")
             try:
                 archive = Archive(self.path)
             except RuntimeError as error:
-                raise BadArgument(f"{self.path} is no ZIM file: {error}") from error
+                raise BadArgument(f"{self.path} is not a ZIM file: {error}") from error
             if not archive.has_fulltext_index:
                 raise BadArgument(
                     f"{self.path} has no full-text index; accepted: a ZIM file that was made with one."
@@ -90,7 +88,7 @@ class ZimIndex(SearchEngine):
 
 
 def text_of(html: str) -> str:
-    """Return what a reader of an HTML page sees, a line per block, without scripts and footnote marks."""
+    """Return the visible text of an HTML page, one line per block, without scripts and footnote marks."""
     reader = _Reader()
     reader.feed(html)
     reader.close()

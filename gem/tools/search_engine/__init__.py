@@ -1,7 +1,7 @@
-"""Upstream's place of the search servers; the one that serves any engine is `gem.serve.search`.
+"""Search servers under upstream's module names; `gem.serve.search` implements them.
 
 Each module is a program: ``python -m gem.tools.search_engine.retrieval_server --corpus_path docs.jsonl``.
-`main` is what they share.
+They share `main`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from gem.tools.search import WORLD, open_engine
 
 
 def main(source: str | None = None, argv: Sequence[str] | None = None) -> None:
-    """Serve an engine by /retrieve until it is ended; the first line of output is its address.
+    """Serve an engine with the /retrieve protocol until stopped; the first line of output is its address.
 
     Args:
-        source: the engine, as `gem.tools.search.open_engine` takes it; None: what ``--corpus_path`` says.
-        argv: the arguments; None: those of the command line.
+        source: the engine, as for `gem.tools.search.open_engine`; None uses ``--corpus_path``.
+        argv: the arguments; None uses the command line.
     """
     from gem.serve.search import SearchServer
 
@@ -27,13 +27,15 @@ def main(source: str | None = None, argv: Sequence[str] | None = None) -> None:
         parser.add_argument(
             "--corpus_path", default=WORLD, help="a .jsonl corpus, a folder, a .zim file, world"
         )
-        parser.add_argument("--index_path", help="a folder in which the index is kept")
+        parser.add_argument("--index_path", help="a folder for the index")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="where to listen; by default this machine alone can ask"
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen on; by default only this machine can connect",
     )
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=8000, help="the port; 0 takes a free one")
     parser.add_argument(
-        "--topk", type=int, default=3, help="how many documents a request gets that does not say"
+        "--topk", type=int, default=3, help="the number of documents for requests that do not set it"
     )
     given = parser.parse_args(argv)
     engine = open_engine(source or given.corpus_path, index_dir=getattr(given, "index_path", None))

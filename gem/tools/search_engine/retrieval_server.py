@@ -1,4 +1,4 @@
-"""A search server over documents of yours: ``--corpus_path`` names them."""
+"""A search server over your documents, given by ``--corpus_path``."""
 
 from gem.tools.search_engine import main
 

@@ -1,4 +1,4 @@
-"""A search server that asks SerpAPI; keys come from the environment, see `gem.tools.search.remote`."""
+"""A search server that uses SerpAPI; its key comes from the environment, see `gem.tools.search.remote`."""
 
 from gem.tools.search_engine import main
 
