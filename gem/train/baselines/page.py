@@ -98,7 +98,7 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
 WHAT: dict[Measure, str] = {
     "success": "the rate of success",
     "return": "the mean return",
-    "turns": "the turns to success (fewer are better; without success they are one more than allowed)",
+    "turns": "the turns to success (fewer are better; a failure counts as one more than the limit)",
 }
 
 
@@ -106,31 +106,30 @@ def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
     yield _table(HEADS, [cell_row(each) for each in cells])
     measures = {each.measure for each in cells if each.runs}
-    told = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
-    yield _prose(
+    figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
+    yield _points(
         f"""
-        Figures are {told}, the mean over {_counted(study.seeds, "seed")}. After RL the interval is
-        Student's t over the seeds, at 95%: it says how far other seeds may be off, and is wide where seeds
-        are few; that of a rate is cut at 0 and 100%. **Before RL** is the policy after its warm-up, which
-        copies random well-formed play or demonstrations. **After RL** it samples as in training, **greedy**
-        takes the likeliest token. All are evaluated in episodes that training does not play; where an
-        environment has few instances these are all of them, and training meets them too.
+        A figure is {figures}, the mean over {_counted(study.seeds, "seed")}. The interval after RL is
+        Student's t over the seeds, at 95%. It shows how much another seed may differ. With few seeds it is
+        wide. The interval of a rate is cut at 0 and 100%.
+        """,
         """
-    )
-    yield _prose(
+        **Before RL**: the policy after its warm-up, which imitates random well-formed play or
+        demonstrations. **After RL**: it samples as in training. **Greedy**: it takes the likeliest token.
+        """,
+        """
+        Evaluation plays episodes that training does not play. An environment with few instances is
+        evaluated on all of them, and training plays them too.
+        """,
         f"""
-        **Last third**: of the learning curve. It is rising or falling where the Mann-Kendall test says so
-        (one-sided p of {P_VALUE:g} or less) and a straight line through it changes by more than
-        {LEAST_GAIN:.0%} of the scale; else flat, which means that no trend was seen. What still rises has
-        not converged. Runs that stopped at different episodes have no common curve.
-        """
+        **Last third** of the learning curve: rising or falling if the Mann-Kendall test finds a trend
+        (one-sided p of {P_VALUE:g} or less) and a straight line changes by more than {LEAST_GAIN:.0%} of the
+        scale. Otherwise flat: no trend was found. A curve that still rises or falls has not converged. Runs
+        that stopped at different episodes have no common curve.
+        """,
     )
-    if over := [(each, seed) for each in cells for seed in each.over]:
-        told = "; ".join(
-            f"{each.cell.name}, seed {seed}: {each.runs[seed].cpu_s:.0f} of {each.cell.environment.cpu_s:g}"
-            for each, seed in over
-        )
-        yield f"\\* took more CPU seconds than the study says ({told}). No run is cut off."
+    if any(each.over for each in cells):
+        yield "\\* At least one run took more CPU seconds than the study expects. No run is stopped for it."
     if failed := [(each, seed, run) for each in cells for seed, run in each.failed.items()]:
         yield "Failed:\n\n" + "\n".join(
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
@@ -139,8 +138,8 @@ def _results(summary: Summary) -> Iterator[str]:
         yield f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _prose(
             """
-            Each panel is an environment. A line is the mean over seeds, its band reaches from the lowest
-            seed to the highest; random play and the solver are drawn across.
+            Each panel is an environment. A line is the mean over seeds; its band goes from the lowest seed
+            to the highest. Horizontal lines show random play and the solver.
             """
         )
 
@@ -151,7 +150,7 @@ def _comparison(summary: Summary) -> Iterator[str]:
         return
     yield "## Variants compared"
     yield _table(
-        ("environment", "variant", f"less {first}", "p", "Holm"),
+        ("environment", "variant", f"minus {first}", "p", "Holm"),
         [
             (
                 each.environment.name,
@@ -165,10 +164,10 @@ def _comparison(summary: Summary) -> Iterator[str]:
     )
     yield _prose(
         f"""
-        How much more (success in percentage points) a variant reaches after RL than {first}, paired by
-        seed: runs of one seed are evaluated on the same instances, and begin alike where the model and the
-        warm-up are the same. Interval and p are Student's t over the seeds; Holm's correction allows for
-        the number of comparisons.
+        The difference after RL between a variant and {first}, paired by seed (success in percentage
+        points). Runs with the same seed are evaluated on the same instances. They also start from the same
+        policy if model and warm-up are the same. Interval and p are Student's t over the seeds. Holm's
+        correction accounts for the number of comparisons.
         """
     )
     if summary.aggregates:
@@ -178,10 +177,10 @@ def _comparison(summary: Summary) -> Iterator[str]:
         )
         yield _prose(
             f"""
-            Over {"; ".join(summary.aggregated)}: scores on a scale where random play is 0 and the solver 1,
-            the mean of the middle half of all runs, and its stratified bootstrap interval over seeds, at
-            95% ([Agarwal et al., 2021](https://arxiv.org/abs/2108.13264)). Random play and the solver are
-            taken as known, and with few seeds the interval is too narrow.
+            Over {"; ".join(summary.aggregated)}. On this scale random play is 0 and the solver is 1. The
+            figure is the mean of the middle half of all runs, with a stratified bootstrap interval over
+            seeds, at 95% ([Agarwal et al., 2021](https://arxiv.org/abs/2108.13264)). The scores of random
+            play and the solver are taken as exact. With few seeds the interval is too narrow.
             """
         )
     if summary.left_out and len(study.environments) > 1:
@@ -208,8 +207,8 @@ def _transfer(summary: Summary) -> Iterator[str]:
     yield _table(heads, lines)
     yield _prose(
         """
-        The policies as they are, on environments that they were not trained on. Before RL: the policy after
-        its warm-up where it was trained, as far as the run has kept it (kl above 0).
+        The trained policies, unchanged, on environments that they were not trained on. Before RL: the policy
+        after the warm-up on its training environment. A run keeps it only if `kl` is above 0.
         """
     )
 
@@ -236,9 +235,9 @@ def _search(summary: Summary) -> Iterator[str]:
     yield _prose(
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
-        {_counted(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure is of.
-        The score is the mean after RL over these seeds. The best was chosen, of equal ones the first.
-        The best of several is higher than what to expect of it: the figures above are those to go by.
+        {_counted(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure uses.
+        The score is the mean after RL over these seeds. The best one was chosen; of equal ones, the first.
+        The best score of a search is biased upwards. Use the figures above.
         """
     )
 
@@ -247,14 +246,14 @@ def _setup(summary: Summary) -> Iterator[str]:
     study = summary.study
     yield _prose(
         f"""
-        Seeds: {", ".join(map(str, study.seeds))}. A setting that is not named here has the default of
-        `gem-gym train` for its algorithm and model; the rows hold all settings.
+        Seeds: {", ".join(map(str, study.seeds))}. All other settings have the defaults of `gem-gym train`
+        for the algorithm and the model. The rows hold every setting.
         """
     )
     lines = [("all", "", _settings(study.settings))]
     for part in study.environments:
         own = {name: value for name, value in part.settings.items() if name != "env"}
-        claimed = "" if part.cpu_s is None else f"; a run is said to take {part.cpu_s:g} CPU seconds"
+        claimed = "" if part.cpu_s is None else f"; a run is expected to take {part.cpu_s:g} CPU seconds"
         lines.append(("environment", part.name, f"`{part.settings['env']}`; {_settings(own)}{claimed}"))
     lines += [("variant", part.name, _settings(part.settings)) for part in study.variants]
     yield _table(("of", "name", "settings"), lines)
@@ -269,10 +268,10 @@ def _setup(summary: Summary) -> Iterator[str]:
         if each.row is not None
     }
     if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
-        yield f"Rows hold seeds that the study does not name; they are in no figure. {'; '.join(told)}."
+        yield f"The rows hold other seeds too. No figure uses them: {'; '.join(told)}."
     if summary.strange:
         told = [f"`{name}`" for name in summary.strange]
-        yield f"Rows of nothing that stands in the study: {', '.join(told)}."
+        yield f"Rows of no environment and variant of the study: {', '.join(told)}."
 
 
 def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
@@ -292,10 +291,10 @@ def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
     searching = f", and {searched:.0f} for the search" if searched else ""
     yield (
         f"- {sum(run.cpu_s for run in runs):.0f} CPU seconds in all{searching}, of the processes that train: "
-        "measuring, warm-up and training; programs that tools start are not in it."
+        "evaluation, warm-up and training. Programs that tools start are not included."
     )
     if lost := sum(run.no_verdict for run in runs):
-        yield f"- {lost} training episodes had no verdict, and were left out."
+        yield f"- {lost} training episodes had no verdict and were left out."
 
 
 def _repeat(summary: Summary) -> Iterator[str]:
@@ -310,16 +309,20 @@ def _repeat(summary: Summary) -> Iterator[str]:
     )
     yield _prose(
         f"""
-        The figures are in `baselines/{name}/`, a file per environment and variant, with the whole config
-        and the curve of every run. Without these files everything is run again. The same seed gives the
-        same run on the same machine with the same versions; elsewhere rounding differs, and with it what is
-        learnt.
+        The figures are in `baselines/{name}/`: a file per environment and variant, with the whole config
+        and the curve of every run. If these files are deleted, everything runs again. The same seed gives
+        the same run on the same machine with the same versions. On another machine rounding differs, so
+        results differ too.
         """
     )
 
 
 def _prose(text: str) -> str:
     return " ".join(text.split())
+
+
+def _points(*texts: str) -> str:
+    return "\n".join(f"- {_prose(text)}" for text in texts)
 
 
 def _counted(values: Sequence[object], what: str) -> str:
