@@ -346,7 +346,7 @@ def machine(device: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "versions": found,
         "system": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
     }
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -358,9 +358,10 @@ def machine(device: str) -> dict[str, Any]:
     return told
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor, or of its architecture where it has none."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()

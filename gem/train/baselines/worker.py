@@ -29,7 +29,7 @@ from gem.train import checkpoint
 from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights
-from gem.train.run import Metrics, RunFolder
+from gem.train.run import Metrics, RunFolder, processor
 from gem.train.warmup_cache import WarmUps
 from gem.train.watcher import Watcher
 
@@ -185,16 +185,8 @@ def gem_commit() -> str:
 
 def machine() -> dict[str, str | int]:
     """Return a description of the machine: processor, cores, system."""
-    processor = platform.processor() or platform.machine()
-    with_model = Path("/proc/cpuinfo")
-    if with_model.exists():
-        for line in with_model.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                processor = value.strip()
-                break
     return {
-        "processor": processor,
+        "processor": processor(),
         "cores": os.cpu_count() or 0,
         "system": f"{platform.system()} {platform.machine()}",
     }
