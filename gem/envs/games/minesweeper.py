@@ -249,12 +249,17 @@ def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
     """Return the hidden cell with the lowest mine probability; of equal ones, one that may reveal more.
 
     `seen` is the board row by row, with a dot for a hidden cell. The first cell is in the third row and
-    column, or in the middle: these first cells won most often.
+    column, or in the middle: these first cells won most often. If the mines leave no free space around it,
+    the first cell is the one with the most neighbours that has such a space.
     """
     around = _around(rows, cols)
     hidden = [cell for cell, held in enumerate(seen) if held == HIDDEN]
     if len(hidden) == len(seen):
-        return min(2, (rows - 1) // 2) * cols + min(2, (cols - 1) // 2)
+        middle = min(2, (rows - 1) // 2) * cols + min(2, (cols - 1) // 2)
+        open_space = [cell for cell in hidden if len(around[cell]) + 1 + num_mines <= len(seen)]
+        if not open_space or middle in open_space:
+            return middle
+        return max(open_space, key=lambda cell: len(around[cell]))
     risk = risks(rows, cols, num_mines, seen)
 
     def cost(cell: int) -> tuple[float, float]:

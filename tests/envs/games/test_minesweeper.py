@@ -202,6 +202,19 @@ def test_a_cell_that_must_be_safe_is_taken():
     assert safest(1, 5, 1, "01...") in (3, 4)  # the 1 has one hidden neighbour, which is the mine
 
 
+def test_the_expert_begins_where_a_small_board_can_open():
+    """On 3 by 3 cells every other cell is next to the middle: begun there, 44% of boards are lost."""
+    assert len(list(around(3, 3, safest(3, 3, 2, "." * 9)))) == 5
+    for seed in range(100):
+        env = Minesweeper(rows=3, cols=3, num_mines=2, max_turns=9)
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            _, _, terminated, truncated, info = env.step(f"\\boxed{{{env.expert_move()}}}")
+            done = terminated or truncated
+        assert info["success"]
+
+
 def test_seeds_lay_different_mines():
     env = gem.make("game:Minesweeper-v0-easy")
     layouts = set()
