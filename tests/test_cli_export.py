@@ -92,9 +92,9 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
         (["export", "run.jsonl", "no/out.jsonl"], "cannot be written"),
         (["export", "run.jsonl", "no/out", "--format", "atif"], "cannot be made"),
         (["import", "run.jsonl", "back.jsonl", "--format", "x"], "accepted: parquet"),
-        (["import", "run.jsonl", "back.jsonl", "--format", "sft"], "not made of it again"),
+        (["import", "run.jsonl", "back.jsonl", "--format", "sft"], "cannot be read back from it"),
         (["export", "run.jsonl", "out.jsonl", "--format", "sft", "--per", "turn"], "for parquet and jsonl"),
-        (["export", "run.jsonl", "out.jsonl", "--format", "openenv", "--no-tokens"], "a format of tokens"),
+        (["export", "run.jsonl", "out.jsonl", "--format", "openenv", "--no-tokens"], "consists of tokens"),
     ],
 )
 def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args, told):
