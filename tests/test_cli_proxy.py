@@ -46,7 +46,7 @@ def test_a_program_is_recorded_until_ctrl_c(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--model", "solver"], "answers no messages"),
+        (["--model", "solver"], "cannot answer messages"),
         (["--model", "vllm:http://127.0.0.1:1"], "needs one"),
         (["--model", "smollm2", "--template", "smollm2"], "template goes with"),
         (["--model", "nosuchmodel"], "accepted: http://ADDRESS/v1, random"),

@@ -358,7 +358,7 @@ def test_what_is_refused(tmp_path, capsys):
     with pytest.raises(BadArgument, match="no training run found"):
         write_report([tmp_path])
     run = make(tmp_path / "run")
-    with pytest.raises(BadArgument, match="no regular file"):
+    with pytest.raises(BadArgument, match="not a regular file"):
         write_report([run], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
