@@ -1,9 +1,9 @@
-"""Effect of the discount: does a smaller gamma give shorter solutions? `python -m bench.discount`.
+"""The discount: does a smaller gamma give shorter solutions? `python -m bench.discount`.
 
-The paper (arXiv 2510.01051, figure 5a) trains on guessing a number with more turns than a good player needs.
-It finds that a smaller gamma reduces the turns towards those of bisection. Here: a number from 1 to 10 in 8
-turns, reward 1 only for success, the tiny model, ReBN, several seeds. One run takes a few CPU minutes;
-finished runs are kept and not run again.
+The paper (arXiv 2510.01051, figure 5a) trains on guessing a number with more turns than a good player needs
+and finds that a smaller gamma drives the turns towards those of bisection. Here: a number from 1 to 10 in 8
+turns, reward 1 for success and nothing else, the tiny model, ReBN, several seeds. One run is a few CPU
+minutes; finished runs are kept and not run again.
 
 
 Prints a table, writes bench/out/discount.json and draws bench/out/discount.png.
