@@ -71,7 +71,7 @@ def serve(
         rate: the most calls per second of one session; faster clients wait.
         steps: the most steps of one episode; then it is truncated.
         lease_s: seconds after which an unused session is closed.
-        call_s: the most seconds of one call; not applied with the backend serial.
+        call_s: the most seconds of one call; not applied in the server's own thread.
         drain_s: seconds that running episodes get after SIGTERM.
     """
     from gem.serve.environments import ServeLimits
